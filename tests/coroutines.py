@@ -13,14 +13,14 @@ def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float) -> None:
     """Run a test's coroutine in real time; the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
         )
         async with asyncio.timeout(within):
             await main
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
     assert not complaints, complaints
 
 

@@ -51,7 +51,7 @@ def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
     """
     complaints: list[str] = []
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
         )
@@ -62,5 +62,5 @@ def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
         await asyncio.sleep(0)
 
     with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
-        runner.run(bounded())
+        runner.run(run_with_timeout())
     assert not complaints, complaints

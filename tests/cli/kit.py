@@ -228,14 +228,14 @@ class Started:
     def says(self, text: str) -> None:
         """Wait until it has printed `text`."""
 
-        def has_said() -> bool:
+        def has_printed() -> bool:
             if self.process.poll() is not None and text not in self.said:
                 raise AssertionError(f"ended with {self.process.returncode} without saying {text!r}:\n{self.said}")
             return text in self.said
 
-        eventually(has_said, f"saying {text!r}", within=PATIENCE)
+        eventually(has_printed, f"saying {text!r}", within=PATIENCE)
 
-    def is_told(self, number: signal.Signals) -> int:
+    def signal_and_wait(self, number: signal.Signals) -> int:
         """Send a signal; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(40)

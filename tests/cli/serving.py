@@ -15,7 +15,7 @@ from tests.servers import eventually
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def serve_shop(folder: Path) -> Iterator[str]:
     """Serve the app in `shop.py` of a folder in a thread; yield the address."""
     spec = importlib.util.spec_from_file_location("served_shop", folder / "shop.py")
     assert spec is not None

@@ -23,7 +23,7 @@ def test_the_bench_measures_the_embedded_broker_and_leaves_no_queue(shop: Path, 
     assert 0 < found["state_ms"]["p50"] <= found["state_ms"]["p99"]
     assert (found["jobs"], found["rate"]) == (200, 50)
     assert "sending 200 jobs through the queue bench." in result.err
-    assert _left("local://.taskmq", result.err) == []
+    assert _count_left("local://.taskmq", result.err) == []
     queues = taskmq("--app", "shop:app", "queue", "list", "-o", "json").data
     assert {row["queue"] for row in queues} <= {"taskmq.parking", "taskmq.unroutable"}
 
@@ -36,7 +36,7 @@ def test_the_bench_prints_sentences_for_people(taskmq: Here) -> None:
     assert "at 50 jobs/s" in result.out
 
 
-def _left(url: str, said: str) -> list[str]:
+def _count_left(url: str, said: str) -> list[str]:
     name = next(word for word in said.split() if word.startswith("bench.")).rstrip(",")
     names = [name, f"{name}.p.high", f"{name}.p.low", f"{name}.dlq"]
 
@@ -56,11 +56,11 @@ def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     done = run_process(home, "bench", *_SMALL, "-o", "json", env=env)
     with Started(home, "bench", "--jobs", "100", "--time", "1h", env=env) as running:
         running.says("jobs a second for 3600 s")
-        assert running.is_told(signal.SIGINT) == 130
+        assert running.signal_and_wait(signal.SIGINT) == 130
         said = running.said
 
     assert done.code == 0, done.err
-    assert _left(amqp_url, done.err) == _left(amqp_url, said) == []
+    assert _count_left(amqp_url, done.err) == _count_left(amqp_url, said) == []
     assert redis_server.command("DBSIZE") in (0, 1), redis_server.command("KEYS", "*")
 
 

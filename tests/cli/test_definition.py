@@ -42,7 +42,7 @@ class Shop:
 
 
 @pytest.fixture
-def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_code(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set up a machine without the code, at a store with its registrations."""
     (home / "shop.py").write_text(_APP)
     monkeypatch.syspath_prepend(str(home))
@@ -140,7 +140,7 @@ def test_a_refused_definition_has_its_exit_code(shop: Shop, words: tuple[str, ..
     assert shop("definition", "list").data == []
 
 
-@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.usefixtures("without_code")
 def test_tasks_are_listed_and_shown_without_their_code(taskmq: Here) -> None:
     (row,) = taskmq("-o", "json", "task", "list").data
     shown = taskmq("-o", "json", "task", "show", "report").data
@@ -155,7 +155,7 @@ def test_tasks_are_listed_and_shown_without_their_code(taskmq: Here) -> None:
     assert taskmq("-o", "json", "task", "list", "x").data == []
 
 
-@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.usefixtures("without_code")
 def test_jobs_and_definitions_of_registered_tasks_need_none_of_their_code(taskmq: Here) -> None:
     made = taskmq("-o", "json", "job", "submit", "report", "--args", '["2027-01"]')
     unfit = taskmq("job", "submit", "report", "--args", '["2027-01"]', "--kwargs", '{"region": "fr"}')

@@ -30,14 +30,14 @@ _NAMES = [f"job-{number}" for number in range(6)]
 
 
 @pytest.fixture
-def buried(home: Path) -> None:
+def buried_letters(home: Path) -> None:
     """Six dead letters of `images`, the even ones of another task."""
     declare("images")
     for number, name in enumerate(_NAMES):
         bury("images.dlq", [name], task="shop.double" if number % 2 else "shop.fail")
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "-o", "json")
 
@@ -100,7 +100,7 @@ def test_a_command_without_a_queue_and_an_app_is_refused(taskmq: Here) -> None:
     assert "which queue? Name it, or its app with --app" in result.err
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_the_list_is_limited_as_requested(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "--limit", "2", "-o", "jsonl")
 
@@ -146,7 +146,7 @@ def test_any_text_is_shown_unchanged(home: Path, taskmq: Here, error: str) -> No
     assert "\x1b" not in on_terminal.out
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_piped_list_is_not_truncated(home: Path) -> None:
     error = "ValueError: " + "long " * 100
     bury("images.dlq", ["job-6"], error=error)
@@ -157,7 +157,7 @@ def test_a_piped_list_is_not_truncated(home: Path) -> None:
     assert len(result.out.splitlines()) == 8
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_one_dead_letter_is_shown_with_its_message_and_traceback(taskmq: Here) -> None:
     as_json = taskmq("dlq", "show", "images", "job-3", "-o", "json")
     as_line = taskmq("dlq", "show", "images", "job-3", "-o", "jsonl")
@@ -170,7 +170,7 @@ def test_one_dead_letter_is_shown_with_its_message_and_traceback(taskmq: Here) -
     assert "traceback:\nTraceback (most recent call last):\n  no\n" in as_text.out
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_missing_dead_letter_is_not_found(taskmq: Here) -> None:
     result = taskmq("dlq", "show", "images", "job-9")
 
@@ -178,7 +178,7 @@ def test_a_missing_dead_letter_is_not_found(taskmq: Here) -> None:
     assert "job-9" in result.err
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_keeps_the_order(taskmq: Here) -> None:
     result = taskmq("dlq", "replay", "images")
 
@@ -187,7 +187,7 @@ def test_a_replay_keeps_the_order(taskmq: Here) -> None:
     assert names_in("images.dlq") == []
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_of_one_task_leaves_the_others_in_order(taskmq: Here) -> None:
     result = taskmq("dlq", "replay", "images", "--task", "shop.fail")
 
@@ -196,21 +196,21 @@ def test_a_replay_of_one_task_leaves_the_others_in_order(taskmq: Here) -> None:
     assert names_in("images.dlq") == _NAMES[1::2]
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_of_one_job(taskmq: Here) -> None:
     assert taskmq("dlq", "replay", "images", "--job", "job-4").code == 0
 
     assert names_in("images") == ["job-4"]
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_of_a_missing_job_is_not_found(taskmq: Here) -> None:
     assert taskmq("dlq", "replay", "images", "--job", "job-9").code == 3
 
     assert names_in("images.dlq") == _NAMES
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_reads_no_more_letters_than_requested(taskmq: Here) -> None:
     assert taskmq("dlq", "replay", "images", "--limit", "2").err == "2 replayed\n"
 
@@ -218,7 +218,7 @@ def test_a_replay_reads_no_more_letters_than_requested(taskmq: Here) -> None:
     assert names_in("images.dlq") == _NAMES[2:]
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_purging_deletes_only_the_dead_letters(taskmq: Here) -> None:
     bury("images", ["waiting"])
 
@@ -245,7 +245,7 @@ def test_the_replay_of_jobs_that_die_again_at_once_ends(shop: Path, taskmq: Here
     assert {row["attempt"] for row in letters} == {1}
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_list_with_a_closed_pipe_ends_quietly(home: Path) -> None:
     process = subprocess.Popen(
         command("dlq", "list", "images", "-o", "jsonl"),
@@ -491,7 +491,7 @@ def test_a_letter_of_a_job_that_killed_its_workers_shows_its_number_of_starts(ho
     assert "starts" not in taskmq("dlq", "show", "images", "other").out
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_goes_to_the_named_queue_and_keeps_the_attempts_on_request(taskmq: Here) -> None:
     declare("other")
 
@@ -561,7 +561,7 @@ def test_a_job_that_dies_again_and_again_is_replayed_three_times(shop: Path, tas
     assert taskmq("dlq", "show", "images", "a", "-o", "json").data["replayed"] == 3
 
 
-@pytest.mark.usefixtures("buried")
+@pytest.mark.usefixtures("buried_letters")
 def test_a_replay_to_a_missing_destination_reports_its_progress_and_is_not_found(taskmq: Here) -> None:
     bury("images.dlq", ["lost"], headers={"x-taskmq-origin": "gone"})
 

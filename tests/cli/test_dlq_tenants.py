@@ -19,7 +19,7 @@ def _bury_in_turn(names: list[str], *, url: str = "local://.taskmq") -> None:
 
 
 @pytest.fixture
-def shared(home: Path) -> None:
+def shared_letters(home: Path) -> None:
     """Letters of two tenants, alternating, and one without a tenant."""
     del home
     declare("images")
@@ -27,7 +27,7 @@ def shared(home: Path) -> None:
     bury("images.dlq", ["nobody"])
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("shared_letters")
 def test_letters_of_one_tenant_or_of_none_are_listed_shown_grouped_and_exported(taskmq: Here) -> None:
     listed = taskmq("dlq", "list", "images", "--tenant", "acme", "-o", "json")
     of_nobody = taskmq("dlq", "list", "images", "--tenant", "", "-o", "json")
@@ -43,7 +43,7 @@ def test_letters_of_one_tenant_or_of_none_are_listed_shown_grouped_and_exported(
     assert [(row["job"], row["tenant"]) for row in exported.rows] == [(name, "other") for name in _OTHER[:3]]
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("shared_letters")
 def test_letters_of_one_tenant_are_replayed_and_purged_among_others(taskmq: Here) -> None:
     replayed = taskmq("dlq", "replay", "images", "--tenant", "acme")
     purged = taskmq("dlq", "purge", "images", "--tenant", "", "--yes")
@@ -54,7 +54,7 @@ def test_letters_of_one_tenant_are_replayed_and_purged_among_others(taskmq: Here
     assert names_in("images.dlq") == _OTHER[:3]
 
 
-@pytest.mark.usefixtures("shared")
+@pytest.mark.usefixtures("shared_letters")
 def test_a_long_error_message_is_one_line_of_a_table_on_a_terminal(home: Path) -> None:
     bury("images.dlq", ["01a20c55-0b1e-7a3c-8f43-d1c2a7b9e001"], error=f"OSError: {'long ' * 100}\nsecond line")
 
@@ -77,7 +77,7 @@ def test_a_killed_replay_of_one_tenant_loses_no_letter(
 
     with Started(home, "--url", amqp_url, "dlq", "replay", "images", "--tenant", "acme", "--rate", "20/s") as killed:
         eventually(lambda: len(names_in("images", url=amqp_url)) > 4, "some are replayed", within=PATIENCE)
-        assert killed.is_told(signal.SIGKILL) == -signal.SIGKILL
+        assert killed.signal_and_wait(signal.SIGKILL) == -signal.SIGKILL
     sent = names_in("images", url=amqp_url)
     eventually(
         lambda: len(names_in("images.dlq", url=amqp_url)) >= len(_NAMES) - len(sent),

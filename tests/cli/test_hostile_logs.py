@@ -126,7 +126,7 @@ def test_the_log_of_workers_has_no_forged_line(hostile: Path) -> None:
         )
         for text in ("fails x", "fails apart x", "job 1x", "job 2x", "is not a task", "event loop blocked", "job 6x"):
             worker.says(text)
-        worker.is_told(signal.SIGTERM)
+        worker.signal_and_wait(signal.SIGTERM)
 
     _assert_is_clean(worker.said)
     assert "    ERROR forged: root logged in\\r\\x9b2J\\u2028\\u202e" in worker.said
@@ -155,7 +155,7 @@ def test_the_log_of_schedulers_has_no_forged_line(hostile: Path) -> None:
         scheduler.says("message 7x")
         scheduler.says("job 7x")
         scheduler.says("sends x")
-        scheduler.is_told(signal.SIGTERM)
+        scheduler.signal_and_wait(signal.SIGTERM)
 
     _assert_is_clean(scheduler.said)
 
@@ -167,7 +167,7 @@ def test_the_log_of_beats_has_no_forged_line(hostile: Path) -> None:
     with Started(hostile, "beat", "shop:app") as beat:
         beat.says("imported x")
         beat.says("sends x")
-        beat.is_told(signal.SIGTERM)
+        beat.signal_and_wait(signal.SIGTERM)
 
     _assert_is_clean(beat.said)
 
@@ -176,7 +176,7 @@ def test_the_log_of_servers_has_no_forged_line(hostile: Path) -> None:
     with Started(hostile, "server", "shop:app", "--port", "0", "--development", env=_STORE) as server:
         server.says("imported x")
         server.says("taskmq server: app")
-        server.is_told(signal.SIGTERM)
+        server.signal_and_wait(signal.SIGTERM)
 
     _assert_is_clean(server.said)
 
@@ -189,6 +189,6 @@ def test_the_log_of_supervisors_has_no_forged_line(hostile: Path) -> None:
         worker.says("waiting for jobs")
         _publish(_message("shop.die", 8, {"id": f"8{_PWN}", "task": "shop.die", "args": [_PWN], "attempt": 1}))
         worker.says("exit")
-        worker.is_told(signal.SIGTERM)
+        worker.signal_and_wait(signal.SIGTERM)
 
     _assert_is_clean(worker.said)

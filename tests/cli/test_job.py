@@ -173,7 +173,7 @@ async def broken(secret: str) -> str:
 """
 
 
-def shown(taskmq: Here, job: str, *options: str) -> dict[str, Any]:
+def show_job(taskmq: Here, job: str, *options: str) -> dict[str, Any]:
     result = taskmq("job", "show", job, "--app", "shop:app", "-o", "json", *options)
     assert result.code == 0, result.err
     return cast("dict[str, Any]", result.data)
@@ -188,13 +188,13 @@ def test_an_ended_running_or_failed_job_is_shown_without_its_values(home: Path, 
             sent = taskmq("send", f"shop.{task}", "--args", '["x-secret"]', "--app", "shop:app", "-o", "json")
             assert sent.code == 0, sent.err
             jobs[task] = sent.data["job"]
-        eventually(lambda: shown(taskmq, jobs["secret"])["state"] == "succeeded", "the one has ended")
-        eventually(lambda: shown(taskmq, jobs["broken"])["letters"], "the other is dead")
-        eventually(lambda: shown(taskmq, jobs["steps"])["progress"], "the third tells its progress")
+        eventually(lambda: show_job(taskmq, jobs["secret"])["state"] == "succeeded", "the one has ended")
+        eventually(lambda: show_job(taskmq, jobs["broken"])["letters"], "the other is dead")
+        eventually(lambda: show_job(taskmq, jobs["steps"])["progress"], "the third tells its progress")
 
-        done, failed, running = (shown(taskmq, jobs[name]) for name in ("secret", "broken", "steps"))
+        done, failed, running = (show_job(taskmq, jobs[name]) for name in ("secret", "broken", "steps"))
         table = taskmq("job", "show", jobs["broken"], "--app", "shop:app").out
-        with_values = [shown(taskmq, jobs[name], "--values") for name in ("secret", "broken")]
+        with_values = [show_job(taskmq, jobs[name], "--values") for name in ("secret", "broken")]
 
     assert (done["task"], done["state"], done["attempt"], done["worker"]) == ("shop.secret", "succeeded", 1, "w1")
     assert done["finished"].endswith("Z")
@@ -227,7 +227,7 @@ def test_a_letter_reports_the_failure_of_a_job_without_stored_results(shop: Path
     at_broker(lambda broker: broker.declare([WorkQueue("images")]))
     bury("images.dlq", ["a"])
 
-    found = shown(taskmq, "a")
+    found = show_job(taskmq, "a")
 
     assert (found["state"], found["attempt"], found["error"]) == ("failed", 3, "ValueError: no")
     assert found["worker"] == "host:1"
@@ -237,7 +237,7 @@ def test_a_parked_message_is_shown_and_not_reported_as_a_failure(shop: Path, tas
     at_broker(lambda broker: broker.declare([WorkQueue("images")]))
     bury("taskmq.parking", ["a"])
 
-    found = shown(taskmq, "a")
+    found = show_job(taskmq, "a")
 
     assert (found["state"], found["letters"][0]["queue"]) == ("unknown", "taskmq.parking")
 
@@ -245,7 +245,7 @@ def test_a_parked_message_is_shown_and_not_reported_as_a_failure(shop: Path, tas
 def test_a_job_cancelled_before_its_run_is_shown_with_the_reason(shop: Path, taskmq: Here) -> None:
     taskmq("job", "cancel", "a", "--reason", "not wanted", "--app", "shop:app")
 
-    found = shown(taskmq, "a")
+    found = show_job(taskmq, "a")
 
     assert (found["state"], found["cancelled"]) == ("unknown", "not wanted")
 

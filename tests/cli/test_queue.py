@@ -173,13 +173,13 @@ def test_a_queue_is_shown_with_its_contents_and_its_users(shop: Path, taskmq: He
         assert taskmq("send", "shop.double", "--args", "[1]", "--delay", "1h", "--app", "shop:app").code == 0
         bury("images.dlq", ["dead"])
 
-        def shown() -> dict[str, Any]:
+        def show_queue() -> dict[str, Any]:
             result = taskmq("queue", "show", "images", "--app", "shop:app", "-o", "json")
             assert result.code == 0
             return cast("dict[str, Any]", result.data)
 
-        eventually(lambda: shown()["workers"] == ["w1"], "the worker answers")
-        found = shown()
+        eventually(lambda: show_queue()["workers"] == ["w1"], "the worker answers")
+        found = show_queue()
         table = taskmq("queue", "show", "images", "--app", "shop:app").out
         worker.process.kill()
 

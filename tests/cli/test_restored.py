@@ -17,7 +17,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq_sql import open_job_store
 from tests.cli.kit import Result, run_here
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import served
+from tests.unit.server.kit import build_served
 
 _PASSWORD = "ostrich lamp violet nine\n"
 
@@ -65,7 +65,7 @@ class _Instance:
 
     @contextmanager
     def server(self) -> Generator["TestClient[Any]"]:
-        with TestClient(served(TaskMQ(new_url(), store=self.url))) as client:
+        with TestClient(build_served(TaskMQ(new_url(), store=self.url))) as client:
             yield client
 
     def statuses(self, *tokens: str) -> list[int]:

@@ -27,14 +27,14 @@ def tick() -> None: ...
 
 
 @pytest.fixture
-def scheduled(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def schedule_app(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change into a folder with `scheduled.py`, the configured app."""
     (home / "scheduled.py").write_text(SCHEDULES)
     monkeypatch.setenv("TASKMQ_APP", "scheduled:app")
     return home
 
 
-def test_schedules_are_listed_by_name_with_their_next_instant(scheduled: Path, taskmq: Here) -> None:
+def test_schedules_are_listed_by_name_with_their_next_instant(schedule_app: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "list", "-o", "json")
 
     assert result.code == 0
@@ -51,7 +51,7 @@ def test_schedules_are_listed_by_name_with_their_next_instant(scheduled: Path, t
     assert ended["next"] is None
 
 
-def test_schedules_created_at_runtime_are_listed_too(scheduled: Path, taskmq: Here) -> None:
+def test_schedules_created_at_runtime_are_listed_too(schedule_app: Path, taskmq: Here) -> None:
     with TaskMQ("local://.taskmq") as app:
 
         @app.task(name="tick")
@@ -65,7 +65,7 @@ def test_schedules_created_at_runtime_are_listed_too(scheduled: Path, taskmq: He
 
 
 def test_schedules_are_listed_page_by_page_with_or_without_a_state(
-    scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+    schedule_app: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for url in ("local://.taskmq", "amqp://nowhere"):
         monkeypatch.setenv("TASKMQ_URL", url)
@@ -80,7 +80,7 @@ def test_schedules_are_listed_page_by_page_with_or_without_a_state(
     assert "there are more" not in rest.err
 
 
-def test_the_next_instant_is_shown_in_utc_and_in_the_zone(scheduled: Path, taskmq: Here) -> None:
+def test_the_next_instant_is_shown_in_utc_and_in_the_zone(schedule_app: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "nightly", "-n", "3", "--after", "2026-03-26T12:00+01:00", "-o", "json")
 
     assert result.code == 0
@@ -92,13 +92,13 @@ def test_the_next_instant_is_shown_in_utc_and_in_the_zone(scheduled: Path, taskm
     ]
 
 
-def test_without_names_all_schedules_are_merged_in_order(scheduled: Path, taskmq: Here) -> None:
+def test_without_names_all_schedules_are_merged_in_order(schedule_app: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "-n", "3", "--after", "2026-03-27T01:29:45Z", "-o", "json")
 
     assert [row["schedule"] for row in result.data] == ["often", "nightly", "often"]
 
 
-def test_every_occurrence_up_to_an_instant_is_listed_in_order(scheduled: Path, taskmq: Here) -> None:
+def test_every_occurrence_up_to_an_instant_is_listed_in_order(schedule_app: Path, taskmq: Here) -> None:
     start, end = "2026-03-27T01:29:45Z", "2026-03-27T01:30:10Z"
     result = taskmq("schedule", "next", "--after", start, "--until", end, "-o", "json")
 
@@ -112,7 +112,7 @@ def test_every_occurrence_up_to_an_instant_is_listed_in_order(scheduled: Path, t
     assert "only the first" not in result.err
 
 
-def test_occurrences_of_named_schedules_are_listed_up_to_a_relative_time(scheduled: Path, taskmq: Here) -> None:
+def test_occurrences_of_named_schedules_are_listed_up_to_a_relative_time(schedule_app: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "nightly", "--until", "+80h", "-o", "json")
 
     # Three days, one of which may be a Saturday, or four.
@@ -122,7 +122,7 @@ def test_occurrences_of_named_schedules_are_listed_up_to_a_relative_time(schedul
 
 @pytest.mark.parametrize(("more", "most"), [((), 1_000), (("-n", "3"), 3)])
 def test_a_list_up_to_an_instant_says_that_it_was_truncated(
-    scheduled: Path, taskmq: Here, more: tuple[str, ...], most: int
+    schedule_app: Path, taskmq: Here, more: tuple[str, ...], most: int
 ) -> None:
     result = taskmq("schedule", "next", "often", "--until", "+1d", *more, "-o", "json")
 
@@ -132,7 +132,7 @@ def test_a_list_up_to_an_instant_says_that_it_was_truncated(
 
 
 @pytest.mark.parametrize("until", ["soon", "+soon", "+99999999w", "2026-01-01T10:00", ""])
-def test_an_invalid_end_is_refused(scheduled: Path, taskmq: Here, until: str) -> None:
+def test_an_invalid_end_is_refused(schedule_app: Path, taskmq: Here, until: str) -> None:
     result = taskmq("schedule", "next", "--until", until)
 
     assert result.code == 2
@@ -140,7 +140,7 @@ def test_an_invalid_end_is_refused(scheduled: Path, taskmq: Here, until: str) ->
 
 
 @pytest.mark.parametrize("command", ["next", "explain"])
-def test_a_missing_schedule_is_not_found(scheduled: Path, taskmq: Here, command: str) -> None:
+def test_a_missing_schedule_is_not_found(schedule_app: Path, taskmq: Here, command: str) -> None:
     result = taskmq("schedule", command, "nothing")
 
     assert result.code == 3
@@ -148,7 +148,7 @@ def test_a_missing_schedule_is_not_found(scheduled: Path, taskmq: Here, command:
 
 
 @pytest.mark.parametrize("after", ["soon", "2026-01-01", "2026-01-01T10:00"])
-def test_an_instant_without_a_zone_is_refused(scheduled: Path, taskmq: Here, after: str) -> None:
+def test_an_instant_without_a_zone_is_refused(schedule_app: Path, taskmq: Here, after: str) -> None:
     result = taskmq("schedule", "next", "--after", after)
 
     assert result.code == 2
@@ -191,7 +191,7 @@ def test_policies_are_explained(home: Path, taskmq: Here) -> None:
     assert in_utc["clock changes"] == "none: the clocks of UTC are never changed"
 
 
-def test_a_schedule_is_explained_by_its_name(scheduled: Path, taskmq: Here) -> None:
+def test_a_schedule_is_explained_by_its_name(schedule_app: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "explain", "nightly")
 
     assert result.code == 0
@@ -217,7 +217,7 @@ def test_an_invalid_expression_is_refused(home: Path, taskmq: Here, tokens: list
 
 
 def test_an_app_without_a_state_shows_the_schedules_in_its_code(
-    scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+    schedule_app: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKMQ_URL", "amqp://nobody@127.0.0.1:1/")
 

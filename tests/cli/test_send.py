@@ -12,7 +12,7 @@ from tests.servers import eventually
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def worker_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Create a folder with `shop.py` and run a worker for its queues."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "shop.py").write_text(SHOP)
@@ -22,13 +22,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def send(served: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
+def send(worker_folder: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
     """Runs commands in the folder of the worker."""
-    monkeypatch.chdir(served)
+    monkeypatch.chdir(worker_folder)
     return taskmq
 
 
-def _sent(result: Result) -> str:
+def _job_id_of(result: Result) -> str:
     assert (result.code, result.err) == (0, "")
     job = result.data["job"]
     assert isinstance(job, str)
@@ -38,7 +38,7 @@ def _sent(result: Result) -> str:
 def test_a_task_is_sent_by_name_and_its_job_id_is_printed(shop: Path, taskmq: Here) -> None:
     declare("images")
 
-    job = _sent(taskmq("-o", "json", "send", "shop.double", "--queue", "images", "--args", "[21]"))
+    job = _job_id_of(taskmq("-o", "json", "send", "shop.double", "--queue", "images", "--args", "[21]"))
 
     assert names_in("images") == [job]
     assert "shop" not in sys.modules
@@ -47,7 +47,7 @@ def test_a_task_is_sent_by_name_and_its_job_id_is_printed(shop: Path, taskmq: He
 def test_a_task_of_the_app_goes_to_its_own_queue(shop: Path, taskmq: Here) -> None:
     declare("images", "default")
 
-    job = _sent(taskmq("-o", "json", "--app", "shop:app", "send", "shop.double", "--args", "[21]"))
+    job = _job_id_of(taskmq("-o", "json", "--app", "shop:app", "send", "shop.double", "--args", "[21]"))
 
     assert names_in("images") == [job]
     assert names_in("default") == []
@@ -71,7 +71,7 @@ def test_an_unknown_task_is_refused_unless_forced(shop: Path, taskmq: Here, monk
 def test_a_priority_selects_the_class(taskmq: Here, priority: str, queue: str) -> None:
     declare("images")
 
-    job = _sent(taskmq("-o", "json", "send", "t", "--queue", "images", "--priority", priority))
+    job = _job_id_of(taskmq("-o", "json", "send", "t", "--queue", "images", "--priority", priority))
 
     assert names_in(queue) == [job]
 
@@ -97,7 +97,7 @@ def test_the_sent_message_contains_the_arguments_and_the_delay(taskmq: Here) -> 
     declare("images")
     call = ["t", "--queue", "images", "--args", "[1, {}]", "--kwargs", '{"b": null}', "--delay", "1ms"]
 
-    _sent(taskmq("-o", "json", "send", *call))
+    _job_id_of(taskmq("-o", "json", "send", *call))
 
     (body,) = eventually(lambda: bodies_in("images"), "the delayed task", within=PATIENCE)
     assert (body["args"], body["kwargs"]) == ([1, {}], {"b": None})
@@ -183,15 +183,15 @@ def test_ctrl_c_while_waiting_is_exit_code_130(home: Path) -> None:
     with Started(home, "send", "t", "--queue", "images", "--wait") as waiting:
         eventually(lambda: names_in("images"), "the task being sent", within=PATIENCE)
 
-        code = waiting.is_told(signal.SIGINT)
+        code = waiting.signal_and_wait(signal.SIGINT)
 
     assert code == 130
     assert "Traceback" not in waiting.said
 
 
-def test_standard_output_contains_only_data(served: Path) -> None:
+def test_standard_output_contains_only_data(worker_folder: Path) -> None:
     result = run_process(
-        served, "-v", "-o", "json", "send", "shop.double", "--queue", "images", "--args", "[1]", "--wait"
+        worker_folder, "-v", "-o", "json", "send", "shop.double", "--queue", "images", "--args", "[1]", "--wait"
     )
 
     assert result.data["result"] == 2

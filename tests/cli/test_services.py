@@ -24,11 +24,11 @@ _MARK = "TASKMQ_TEST_MARK"
 def mark(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Set an environment variable that marks all processes of a tree; kill the rest of the tree at the end."""
     yield {_MARK: str(tmp_path)}
-    for pid in _marked(str(tmp_path)):
+    for pid in _find_marked(str(tmp_path)):
         os.kill(pid, signal.SIGKILL)
 
 
-def _marked(mark: str) -> list[int]:
+def _find_marked(mark: str) -> list[int]:
     """Return the running processes with this mark."""
     wanted = f"{_MARK}={mark}".encode()
     found: list[int] = []
@@ -126,7 +126,7 @@ def test_a_quiet_worker_or_beat_prints_nothing_when_it_is_stopped(shop: Path, ma
         # They run if the worker consumes the emissions of beat.
         eventually(lambda: exists("ticks") and _is_consumed("ticks"), "both running", within=PATIENCE)
 
-        codes = [worker.is_told(signal.SIGTERM), beat.is_told(signal.SIGTERM)]
+        codes = [worker.signal_and_wait(signal.SIGTERM), beat.signal_and_wait(signal.SIGTERM)]
 
     assert codes == [0, 0]
     assert (worker.said, beat.said) == ("", "")
@@ -198,9 +198,9 @@ def test_the_first_signal_drains(shop: Path, mark: dict[str, str], number: signa
     with Started(shop, "worker", "shop:app", env=mark) as worker:
         worker.says("waiting for jobs")
 
-        assert worker.is_told(number) == 0
+        assert worker.signal_and_wait(number) == 0
 
-    assert _marked(mark[_MARK]) == []
+    assert _find_marked(mark[_MARK]) == []
 
 
 def test_under_nohup_a_hangup_ends_and_replaces_nothing(shop: Path, mark: dict[str, str]) -> None:
@@ -223,7 +223,7 @@ def test_a_hangup_ends_beat_in_order(shop: Path) -> None:
     with Started(shop, "beat", "shop:app") as beat:
         beat.says("1 schedules")
 
-        assert beat.is_told(signal.SIGHUP) == 0
+        assert beat.signal_and_wait(signal.SIGHUP) == 0
 
 
 @pytest.mark.rabbitmq
@@ -244,10 +244,10 @@ def test_beat_emits_until_it_is_stopped(shop: Path, mark: dict[str, str]) -> Non
         declare("ticks")
         eventually(lambda: len(names_in("ticks")) >= 3, "three ticks", within=PATIENCE)
 
-        assert beat.is_told(signal.SIGTERM) == 0
+        assert beat.signal_and_wait(signal.SIGTERM) == 0
 
     assert "Traceback" not in beat.said
-    assert _marked(mark[_MARK]) == []
+    assert _find_marked(mark[_MARK]) == []
 
 
 def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
@@ -267,15 +267,15 @@ def test_a_beat_reports_over_http_whether_it_emits_and_its_counts(
         eventually(lambda: len(names_in("ticks")) >= 1, "a tick", within=PATIENCE)
         assert taskmq("probe", "live", "--socket", health).code == 0
         assert taskmq("probe", "ready", "--socket", health).code == 0
-        status, metrics = (_asked(health, page) for page in ("status", "metrics"))
+        status, metrics = (_get_page(health, page) for page in ("status", "metrics"))
 
-        assert beat.is_told(signal.SIGTERM) == 0
+        assert beat.signal_and_wait(signal.SIGTERM) == 0
 
     assert '"schedules":1' in status
     assert 'taskmq_schedule_late_seconds_count{task="shop.tick"} ' in metrics
 
 
-def _asked(path: str, page: str) -> str:
+def _get_page(path: str, page: str) -> str:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         connection.sendall(f"GET /{page} HTTP/1.1\r\n\r\n".encode())
@@ -393,10 +393,10 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
         module.write_text(_version_of(3))
         eventually(lambda: version() == 3, "the mended code running", within=PATIENCE)
 
-        assert len(_marked(mark[_MARK])) >= 3
-        assert dev.is_told(signal.SIGINT) == 0
+        assert len(_find_marked(mark[_MARK])) >= 3
+        assert dev.signal_and_wait(signal.SIGINT) == 0
 
-    eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+    eventually(lambda: not _find_marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
 def test_dev_runs_stored_jobs_and_has_a_dashboard_without_a_sign_in(
@@ -460,11 +460,11 @@ def test_a_killed_dev_leaves_no_process_behind(home: Path, mark: dict[str, str])
     with Started(home, "dev", "live:app", env=mark) as dev:
         dev.says("waiting for jobs")
         eventually((home / "ticks").exists, "the first tick", within=PATIENCE)
-        assert len(_marked(mark[_MARK])) >= 3
+        assert len(_find_marked(mark[_MARK])) >= 3
 
-        dev.is_told(signal.SIGKILL)
+        dev.signal_and_wait(signal.SIGKILL)
 
-    eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+    eventually(lambda: not _find_marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
 def test_dev_without_a_process_is_wrong_usage(shop: Path, taskmq: Here) -> None:
@@ -476,4 +476,4 @@ def test_dev_with_a_missing_app_ends_with_2(home: Path, mark: dict[str, str]) ->
 
     assert (result.code, result.out) == (2, "")
     assert result.err.count("there is no module 'nowhere' here") == 1
-    assert _marked(mark[_MARK]) == []
+    assert _find_marked(mark[_MARK]) == []

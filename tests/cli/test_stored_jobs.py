@@ -41,7 +41,7 @@ class Shop:
     def state(self, job: str) -> str:
         return str(self("show", job).data["state"])
 
-    def listed(self, *words: str) -> list[str]:
+    def list_ids(self, *words: str) -> list[str]:
         result = self("list", *words)
         assert result.code == 0, result.err
         return [row["job_id"] for row in result.data]
@@ -76,20 +76,20 @@ def test_a_chosen_id_is_one_job_and_a_conflict_with_other_content(shop: Shop) ->
     refused = shop("submit", "report", "--args", '["2027-02"]', *words)
 
     assert refused.code == 6
-    assert shop.listed() == ["@acme:jan"]
+    assert shop.list_ids() == ["@acme:jan"]
 
 
 def test_jobs_are_listed_by_a_filter_page_by_page_and_counted(shop: Shop) -> None:
     ids = [shop.submit("--job-id", f"j{number}", "--label", f"n={number % 2}", "--held") for number in range(4)]
     ids.append(shop.submit("--job-id", "last", "--delay", "1h"))
 
-    assert shop.listed() == ids[::-1]
-    assert shop.listed("label.n:1") == ["j3", "j1"]
+    assert shop.list_ids() == ids[::-1]
+    assert shop.list_ids("label.n:1") == ["j3", "j1"]
     assert shop("list", "status:held", "--count").data == {"count": 4, "is_exact": True}
     first = shop("list", "--limit", "3")
     assert [row["job_id"] for row in first.data] == ["last", "j3", "j2"]
     after = first.err.split("--after ")[1].strip()
-    assert shop.listed("--limit", "3", "--after", after) == ["j1", "j0"]
+    assert shop.list_ids("--limit", "3", "--after", after) == ["j1", "j0"]
 
 
 def test_an_invalid_filter_is_reported_with_its_position(shop: Shop) -> None:
@@ -136,7 +136,7 @@ def test_a_waiting_job_is_cancelled_and_run_again_as_a_new_one(shop: Shop) -> No
     assert again.code == 0
     clone = shop("clone", job, "--new-id", "second", "--at", "2100-01-01T00:00+00:00")
     assert (clone.data["job_id"], clone.data["status"]) == ("second", "cloned")
-    assert sorted(shop.listed("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
+    assert sorted(shop.list_ids("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
 
 
 def test_a_job_is_retried_once_and_shows_its_retry_unless_repeated_explicitly(shop: Shop) -> None:
@@ -150,8 +150,8 @@ def test_a_job_is_retried_once_and_shows_its_retry_unless_repeated_explicitly(sh
     retried_as = third.data[0]["state"].split()[-1]
     assert shop("show", job).data["retried_as"] == retried_as
     assert shop("show", retried_as).data["retry_of"] == job
-    assert shop.listed("status:cancelled") == []
-    assert shop.listed("status:cancelled retried:yes") == [job]
+    assert shop.list_ids("status:cancelled") == []
+    assert shop.list_ids("status:cancelled retried:yes") == [job]
 
 
 def test_a_waiting_job_is_rescheduled(shop: Shop) -> None:

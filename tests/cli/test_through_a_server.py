@@ -43,7 +43,7 @@ from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_process
-from tests.cli.serving import served
+from tests.cli.serving import serve_shop
 from tests.servers import eventually
 
 _APP = """\
@@ -351,7 +351,7 @@ class Places:
     def here(self, *tokens: str) -> Result:
         return self._taskmq("--app", "shop:app", *tokens)
 
-    def there(self, *tokens: str, text: str = "") -> Result:
+    def run_there(self, *tokens: str, text: str = "") -> Result:
         """Run the command with this standard input."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO(text))
@@ -386,7 +386,7 @@ def places(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Iterato
     # The actors: the user of the process, and the user of the token.
     monkeypatch.setenv("LOGNAME", "root")
     monkeypatch.setenv("TASKMQ_TOKEN", token)
-    with served(home / "there") as address:
+    with serve_shop(home / "there") as address:
         yield Places(taskmq, address)
 
 
@@ -404,7 +404,7 @@ def test_commands_print_and_end_the_same_with_an_app_and_through_a_server(
 ) -> None:
     different: list[str] = []
     for tokens in commands:
-        here, there = places.here(*tokens), places.there(*tokens)
+        here, there = places.here(*tokens), places.run_there(*tokens)
         if here.code != there.code or (here.code == 0 and _steady(here.out) != _steady(there.out)):
             different.append(
                 f"taskmq {' '.join(tokens)}\n{here.code}: {here.out}{here.err}\n{there.code}: {there.out}{there.err}"
@@ -427,8 +427,8 @@ async def _run_half(folder: Path) -> str:
 def test_progress_of_a_job_is_shown_with_an_app_and_through_a_server(places: Places, home: Path) -> None:
     mine, theirs = asyncio.run(_run_half(home)), asyncio.run(_run_half(home / "there"))
 
-    listed = [places.here("job", "list", "-o", "json").data, places.there("job", "list").out]
-    shown = [places.here("job", "show", mine).out, places.there("job", "show", theirs).out]
+    listed = [places.here("job", "list", "-o", "json").data, places.run_there("job", "list").out]
+    shown = [places.here("job", "show", mine).out, places.run_there("job", "show", theirs).out]
 
     assert (listed[0][0]["progress"]["done"], listed[0][0]["progress"]["total"]) == (5, 10)
     assert "5 of 10" in listed[1]
@@ -439,8 +439,8 @@ def test_the_health_of_each_component_is_shown_through_a_server_without_a_sign_i
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TASKMQ_TOKEN")
-    shown, table = places.there("doctor", "-o", "json"), places.there("doctor")
-    refused = places.there("doctor", "--watch", "5s")
+    shown, table = places.run_there("doctor", "-o", "json"), places.run_there("doctor")
+    refused = places.run_there("doctor", "--watch", "5s")
 
     assert (shown.code, table.code, refused.code) == (1, 1, 2)
     assert {row["part"]: row["status"] for row in shown.data} == {
@@ -456,7 +456,7 @@ def test_the_health_of_each_component_is_shown_through_a_server_without_a_sign_i
 
 
 def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
-    refused = places.there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
+    refused = places.run_there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
 
     assert refused.code == 4
     assert "a token makes no tokens: sign in" in refused.err
@@ -466,7 +466,7 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
     places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     password = "seven green bicycles"
-    assert places.there("admin", "user", "add", "ann", text=f"{password}\n").code == 0
+    assert places.run_there("admin", "user", "add", "ann", text=f"{password}\n").code == 0
     begun = httpx.post(
         f"{places.server}/api/v1/auth/login", json={"username": "ann", "password": password}, verify=False
     )
@@ -474,16 +474,16 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
     monkeypatch.setenv("TASKMQ_TOKEN", begun.json()["token"])
     add = ("-o", "json", "admin", "token", "add", "ann")
 
-    fresh = places.there(*add, "fresh")
+    fresh = places.run_there(*add, "fresh")
     with closing(sqlite3.connect(home / "there" / "jobs.db")) as connection, connection:
         connection.execute("update session set created = created - 300000")
     unasked, wrong, confirmed = (
-        places.there(*add, name, text=text)
+        places.run_there(*add, name, text=text)
         for name, text in (("unasked", ""), ("wrong", "wrong password\n"), ("good", f"{password}\n"))
     )
     monkeypatch.setenv("TASKMQ_TOKEN", admin)
-    changed = places.there("admin", "user", "password", "ann", "--keep-tokens", text="eight yellow kayaks\n")
-    again = places.there("admin", "user", "password", "ann", text="nine purple gloves\n")
+    changed = places.run_there("admin", "user", "password", "ann", "--keep-tokens", text="eight yellow kayaks\n")
+    again = places.run_there("admin", "user", "password", "ann", text="nine purple gloves\n")
 
     assert (fresh.code, unasked.code, wrong.code, confirmed.code) == (0, 2, 2, 0)
     assert "no password for ann" in unasked.err
@@ -495,7 +495,7 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
 
 def test_setting_a_password_through_a_server_ends_sessions_and_is_audited(places: Places) -> None:
     first, second = "seven green bicycles", "eight yellow kayaks"
-    run = places.there
+    run = places.run_there
 
     def log_in(password: str) -> httpx.Response:
         body = {"username": "ann", "password": password}
@@ -542,8 +542,8 @@ def test_a_password_is_set_through_a_server_with_permission_to_change_users(
 
     monkeypatch.setenv("TASKMQ_TOKEN", asyncio.run(token_without(home / "there")))
 
-    refused = places.there("admin", "user", "password", "root", text="eight yellow kayaks\n")
-    first = places.there("admin", "init", text="eight yellow kayaks\n")
+    refused = places.run_there("admin", "user", "password", "root", text="eight yellow kayaks\n")
+    first = places.run_there("admin", "init", text="eight yellow kayaks\n")
 
     assert (refused.code, "users.change" in refused.err) == (4, True)
     # No user exists yet, so a server could accept no caller.
@@ -555,14 +555,14 @@ def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, hom
         for worker in (here, there):
             worker.says("waiting for jobs")
         for tokens in _TO_WORKERS:
-            own, through = places.here(*tokens), places.there(*tokens)
+            own, through = places.here(*tokens), places.run_there(*tokens)
             # Two processes are never exactly equal.
             assert (own.code, _words(own.out), own.err) == (through.code, _words(through.out), through.err), tokens
-        stacks = places.there("worker", "control", "stacks", "--all")
-        listed = places.there("-o", "json", "workers")
-        told = places.there("-o", "json", "worker", "control", "concurrency", "4", "w1")
-        looks = [place("-o", "json", "top", "--every", "0.2s").data for place in (places.here, places.there)]
-        for place in (places.here, places.there):
+        stacks = places.run_there("worker", "control", "stacks", "--all")
+        listed = places.run_there("-o", "json", "workers")
+        told = places.run_there("-o", "json", "worker", "control", "concurrency", "4", "w1")
+        looks = [place("-o", "json", "top", "--every", "0.2s").data for place in (places.here, places.run_there)]
+        for place in (places.here, places.run_there):
             assert place("worker", "control", "drain", "w1").code == 0
 
     assert "== w1 (done)\n" in stacks.out
@@ -608,14 +608,14 @@ def test_a_batch_is_closed_and_its_graph_is_drawn_through_a_server(places: Place
 
     ids = [asyncio.run(begin(folder)) for folder in (home, home / "there")]
     for command in ("graph", "close", "graph", "close"):
-        here, there = places.here("workflow", command, ids[0]), places.there("workflow", command, ids[1])
+        here, there = places.here("workflow", command, ids[0]), places.run_there("workflow", command, ids[1])
         assert (here.code, _steady(here.out), _steady(here.err)) == (
             there.code,
             _steady(there.out),
             _steady(there.err),
         )
-    drawn = places.there("workflow", "graph", ids[1], "--format", "dot")
-    whole = places.there("-o", "json", "workflow", "graph", ids[1])
+    drawn = places.run_there("workflow", "graph", ids[1], "--format", "dot")
+    whole = places.run_there("-o", "json", "workflow", "graph", ids[1])
 
     assert drawn.out.startswith("digraph workflow {")
     assert set(whole.data) == set(WorkflowView.__struct_fields__)
@@ -641,7 +641,7 @@ def test_node_requirements_of_a_job_are_stored_both_ways(places: Places, home: P
             detail = (await app.jobs.aget("big")).detail
             return None if detail is None else detail.needs
 
-    for submit, folder in ((places.here, home), (places.there, home / "there")):
+    for submit, folder in ((places.here, home), (places.run_there, home / "there")):
         assert submit("job", "submit", "train", "--job-id", "big", *_NEEDS).code == 0
         found = asyncio.run(needs(folder))
         assert found is not None
@@ -694,7 +694,7 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
 
 
 def test_programs_read_the_answer_of_the_api(places: Places) -> None:
-    for place, (tokens, kind) in product((places.here, places.there), _PRINTED):
+    for place, (tokens, kind) in product((places.here, places.run_there), _PRINTED):
         printed = place("-o", "json", *tokens)
         found = printed.data if isinstance(printed.data, list) else [printed.data]
 
@@ -721,12 +721,12 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     assert places.here("job", "list").code == 0
     nobody = taskmq("job", "list")
     assert (nobody.code, "no server answers at http://127.0.0.1:1" in nobody.err) == (5, True)
-    local = places.there("topology", "plan")
+    local = places.run_there("topology", "plan")
     assert (local.code, "does not go through a server" in local.err) == (2, True)
     both = taskmq("--server", places.server, "--app", "shop:app", "job", "list")
     assert (both.code, "--server goes in place of" in both.err) == (2, True)
     monkeypatch.setenv("TASKMQ_TOKEN", "tmq_wrong")
-    refused = places.there("job", "list")
+    refused = places.run_there("job", "list")
     assert (refused.code, f"$TASKMQ_TOKEN has to be a token of {places.server}" in refused.err) == (4, True)
 
 
@@ -744,6 +744,6 @@ def test_names_with_slashes_are_reached_through_a_server(places: Places) -> None
         ("schedule", "remove", schedule, "--yes"),
     ]
 
-    answers = [(tokens, places.there(*tokens)) for tokens in commands]
+    answers = [(tokens, places.run_there(*tokens)) for tokens in commands]
 
     assert [(tokens, answer.err) for tokens, answer in answers if answer.code != 0] == []

@@ -30,7 +30,7 @@ async def upload(name: str) -> str:
 
 
 @pytest.fixture
-def failed(home: Path) -> str:
+def failed_workflow(home: Path) -> str:
     """Run a workflow with a failing step; return its id."""
     (home / "gallery.py").write_text(GALLERY)
     with Started(home, "worker", "gallery:app") as worker:
@@ -52,26 +52,30 @@ def failed(home: Path) -> str:
     return flow.id
 
 
-def test_workflows_are_listed_by_name_and_state(failed: str, taskmq: Here) -> None:
+def test_workflows_are_listed_by_name_and_state(failed_workflow: str, taskmq: Here) -> None:
     table = taskmq("workflow", "list")
     found = taskmq("workflow", "list", "--state", "failed", "--name", "up*", "--since", "2020-01-01", "-o", "json")
 
     assert [line.split()[:3] for line in table.out.splitlines()] == [
         ["workflow", "name", "state"],
-        [failed, "upload", "failed"],
+        [failed_workflow, "upload", "failed"],
     ]
-    assert [(one["workflow_id"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed, 3, 0)]
+    assert [(one["workflow_id"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed_workflow, 3, 0)]
     assert taskmq("workflow", "list", "--state", "running", "-o", "json").data == []
     assert taskmq("workflow", "list", "--state", "done").code == 2
 
 
-def test_a_workflow_is_shown_step_by_step(failed: str, taskmq: Here) -> None:
-    table = taskmq("workflow", "show", failed)
-    shown = taskmq("workflow", "show", failed, "-o", "json").data
+def test_a_workflow_is_shown_step_by_step(failed_workflow: str, taskmq: Here) -> None:
+    table = taskmq("workflow", "show", failed_workflow)
+    shown = taskmq("workflow", "show", failed_workflow, "-o", "json").data
 
     assert table.code == 0
     lines = [line.split() for line in table.out.splitlines()]
-    assert lines[:3] == [["workflow", failed], ["state", "failed"], ["step", "task", "state", "attempts", "error"]]
+    assert lines[:3] == [
+        ["workflow", failed_workflow],
+        ["state", "failed"],
+        ["step", "task", "state", "attempts", "error"],
+    ]
     assert lines[3:] == [
         ["upload", "upload", "succeeded", "1"],
         ["resize", "resize", "failed", "1", "ValueError:", "no", "photo", "a"],
@@ -81,32 +85,35 @@ def test_a_workflow_is_shown_step_by_step(failed: str, taskmq: Here) -> None:
     assert shown["steps"][1]["error"] == "ValueError: no photo a"
 
 
-def test_a_redrive_reruns_failures_and_counts_its_removed_letters(home: Path, failed: str, taskmq: Here) -> None:
+def test_a_redrive_reruns_failures_and_counts_its_removed_letters(
+    home: Path, failed_workflow: str, taskmq: Here
+) -> None:
     (home / "mended").touch()
 
-    result = taskmq("workflow", "redrive", failed)
+    result = taskmq("workflow", "redrive", failed_workflow)
 
-    assert (result.code, result.err) == (0, f"workflow {failed}: 2 steps run again, 1 dead letter removed\n")
+    assert (result.code, result.err) == (0, f"workflow {failed_workflow}: 2 steps run again, 1 dead letter removed\n")
     assert names_in("images.dlq") == []
     with Started(home, "worker", "gallery:app") as worker:
         worker.says("waiting for jobs")
         eventually(
-            lambda: taskmq("workflow", "show", failed, "-o", "json").data["state"] == "succeeded", "it succeeds"
+            lambda: taskmq("workflow", "show", failed_workflow, "-o", "json").data["state"] == "succeeded",
+            "it succeeds",
         )
-    again = taskmq("workflow", "redrive", failed)
+    again = taskmq("workflow", "redrive", failed_workflow)
     assert again.code == 0
     assert "nothing to run again" in again.err
 
 
-def test_a_workflow_is_cancelled_once(failed: str, taskmq: Here) -> None:
-    assert taskmq("workflow", "redrive", failed).code == 0
+def test_a_workflow_is_cancelled_once(failed_workflow: str, taskmq: Here) -> None:
+    assert taskmq("workflow", "redrive", failed_workflow).code == 0
 
-    cancelled = taskmq("workflow", "cancel", failed, "--reason", "not wanted")
-    again = taskmq("workflow", "cancel", failed)
+    cancelled = taskmq("workflow", "cancel", failed_workflow, "--reason", "not wanted")
+    again = taskmq("workflow", "cancel", failed_workflow)
 
-    assert (cancelled.code, cancelled.err) == (0, f"workflow {failed} is cancelled\n")
-    assert (again.code, again.err) == (3, f"workflow {failed} has ended already\n")
-    assert taskmq("workflow", "show", failed, "-o", "json").data["cancelled"] == "not wanted"
+    assert (cancelled.code, cancelled.err) == (0, f"workflow {failed_workflow} is cancelled\n")
+    assert (again.code, again.err) == (3, f"workflow {failed_workflow} has ended already\n")
+    assert taskmq("workflow", "show", failed_workflow, "-o", "json").data["cancelled"] == "not wanted"
 
 
 @pytest.mark.parametrize("verb", ["show", "cancel", "redrive"])

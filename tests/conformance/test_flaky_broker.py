@@ -21,7 +21,7 @@ _QUEUE = "work"
 def _run(test: Callable[[FlakyBroker], Coroutine[Any, Any, None]]) -> None:
     name = uuid.uuid4().hex
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         broker = FlakyBroker(open_memory_broker(f"memory://{name}", BrokerOptions()))
         async with asyncio.timeout(20):
             await broker.declare([WorkQueue(_QUEUE)])
@@ -29,7 +29,7 @@ def _run(test: Callable[[FlakyBroker], Coroutine[Any, Any, None]]) -> None:
             await broker.aclose()
         forget_memory(name)
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 async def _bodies(broker: FlakyBroker) -> list[bytes]:

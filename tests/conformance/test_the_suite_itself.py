@@ -34,7 +34,7 @@ class _ForgetsAcks(FlakyBroker):
 
 class _RequeuesToTheBack(FlakyBroker):
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
-        def changed(delivery: Delivery) -> None:
+        def change_tag(delivery: Delivery) -> None:
             def requeue() -> None:
                 copy = Outgoing(
                     queue=delivery.queue,
@@ -48,7 +48,7 @@ class _RequeuesToTheBack(FlakyBroker):
             delivery.requeue = requeue  # type: ignore[method-assign]  # that is what is broken here
             deliver(delivery)
 
-        return await super().consume(subscriptions, changed)
+        return await super().consume(subscriptions, change_tag)
 
 
 class _LosesOneInAHundred(FlakyBroker):
@@ -148,10 +148,10 @@ class _GoesOnAfterACancelledConsume(FlakyBroker):
 
 class _ShowsTheLastFirst(FlakyBroker):
     def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._reversed(queue, limit)
+        return self._read_reversed(queue, limit)
 
     @asynccontextmanager
-    async def _reversed(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
+    async def _read_reversed(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
         async with super().peek(queue, limit=limit) as held:
             yield held[::-1]
 

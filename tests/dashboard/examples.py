@@ -18,7 +18,7 @@ from taskmq.server.application import HANDLERS
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.kit import Eyes, Served, answer, watching
 
-__all__ = ["CONTENTS", "HOSTILE", "Case", "shown"]
+__all__ = ["CONTENTS", "HOSTILE", "Case", "show_examples"]
 
 HOSTILE: Final = (
     '<img src=x onerror="window.hacked=1">',
@@ -62,13 +62,13 @@ def _empty(found: Any) -> Any:
 
 def _many(found: Any) -> Any:
     if isinstance(found, list) and found:
-        return [_numbered(one, number) for number, one in zip(range(_MANY), itertools.cycle(found), strict=False)]
+        return [_number_ids(one, number) for number, one in zip(range(_MANY), itertools.cycle(found), strict=False)]
     if isinstance(found, dict):
         return {name: _many(value) if isinstance(value, list) else value for name, value in found.items()}
     return found
 
 
-def _numbered(one: Any, number: int) -> Any:
+def _number_ids(one: Any, number: int) -> Any:
     if isinstance(one, str) and not _INSTANT.match(one):
         return f"{one}-{number}"
     if not isinstance(one, dict):
@@ -140,7 +140,7 @@ def _caller(case: Case) -> dict[str, Any]:
 
 
 @contextmanager
-def shown(browser: Browser, served: Served, case: Case, **options: Any) -> Iterator[Eyes]:
+def show_examples(browser: Browser, served: Served, case: Case, **options: Any) -> Iterator[Eyes]:
     """Open a browser with the answers of the case."""
     options |= {
         "viewport": {"width": case.width, "height": 800},

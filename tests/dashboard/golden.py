@@ -15,7 +15,7 @@ from typing import Any, Final
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page, expect
 
-from tests.dashboard.examples import Case, shown
+from tests.dashboard.examples import Case, show_examples
 from tests.dashboard.kit import Eyes, Served, browsing, serving
 
 __all__ = ["PICTURES", "TREES", "different_part", "looking", "picture_file", "picture_of", "tree_file", "tree_of"]
@@ -65,26 +65,26 @@ _LOOKS_ALIKE: Final = 40
 def looking(browser: Browser, served: Served) -> Iterator[Eyes]:
     """Open a browser at a fixed time and place."""
     options: dict[str, Any] = {"timezone_id": "Europe/Paris", "locale": "en-GB", "bypass_csp": True}
-    with shown(browser, served, _CASE, **options) as eyes:
+    with show_examples(browser, served, _CASE, **options) as eyes:
         eyes.page.clock.set_fixed_time(_NOW)
         yield eyes
 
 
 def tree_of(eyes: Eyes, view: str) -> str:
     """Return the accessibility tree of a page."""
-    tree = _opened(eyes, view).locator("#root").aria_snapshot()
+    tree = _open_page(eyes, view).locator("#root").aria_snapshot()
     return f"{tree.replace(eyes.url, 'http://server')}\n"
 
 
 def picture_of(eyes: Eyes, view: str) -> Image.Image:
     """Return a picture of a page."""
-    page = _opened(eyes, view)
+    page = _open_page(eyes, view)
     page.add_style_tag(content=_FONTS)
     page.evaluate("() => document.fonts.ready")
     return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
 
-def _opened(eyes: Eyes, view: str) -> Page:
+def _open_page(eyes: Eyes, view: str) -> Page:
     page = eyes.open(view).page
     # The examples' stream of events ends at once, which takes a moment to show.
     expect(page.get_by_text("reconnecting")).to_be_visible()

@@ -177,9 +177,9 @@ class Eyes:
         # Errors provoked by a test: a part of the message.
         self.forgiven: list[str] = []
         page.set_default_timeout(_PATIENCE)
-        page.on("console", self._said)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        page.on("requestfailed", lambda request: self._failed(request.url, str(request.failure)))
+        page.on("requestfailed", lambda request: self._on_failure(request.url, str(request.failure)))
 
     def open(self, where: str = "") -> Self:
         """Open a view by its address, as in a link, and wait until it is complete."""
@@ -216,11 +216,11 @@ class Eyes:
         if found:
             raise AssertionError("\n".join(found))
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.wrong.append(f"console: {message.text}")
 
-    def _failed(self, url: str, failure: str) -> None:
+    def _on_failure(self, url: str, failure: str) -> None:
         if _EXPECTED.search(failure) is None:
             self.wrong.append(f"request: {url}: {failure}")
 

@@ -179,14 +179,14 @@ async def _cost(url: str, pid: int, asked: list[_Asked], count: int, seconds: fl
             for client, is_open in zip(clients, opened, strict=True)
         ]
         await _all_open(opened)
-        before, began = _used(pid), time.monotonic()
+        before, began = _processor_seconds(pid), time.monotonic()
         tasks += [
             # Not all at the same instant.
             asyncio.create_task(_replay(client, asked, seconds * number / max(count, 1), answers))
             for number, client in enumerate(clients)
         ]
         await asyncio.sleep(seconds)
-        used = (_used(pid) - before) / (time.monotonic() - began)
+        used = (_processor_seconds(pid) - before) / (time.monotonic() - began)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -217,7 +217,7 @@ async def _replay(client: httpx.AsyncClient, asked: list[_Asked], shift: float, 
         answers[(await client.get(one.path)).status_code] += 1
 
 
-def _used(pid: int) -> float:
+def _processor_seconds(pid: int) -> float:
     """Return the processor seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -37,7 +37,7 @@ def test_a_screen_reader_finds_the_same_content_as_before(eyes: Eyes, name: str)
     found = tree_of(eyes, TREES[name])
 
     changes = difflib.unified_diff(kept.splitlines(), found.splitlines(), "before", "now", lineterm="")
-    assert kept == found, "\n".join([f"{name} is another one; {_RENEW}", *changes])
+    assert kept == found, "\n".join([f"{name} has changed; {_RENEW}", *changes])
 
 
 @pytest.mark.parametrize("name", PICTURES)

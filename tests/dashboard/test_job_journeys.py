@@ -58,10 +58,10 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
         },
     ]
 
-    def listed(route: Route) -> None:
+    def answer_list(route: Route) -> None:
         answer(route, {"items": jobs, "next": None, "prev": None})
 
-    eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.page.route(re.compile(r"/api/v1/jobs\?"), answer_list)
     eyes.page.route(
         re.compile(r"/explain$"), lambda route: answer(route, {"state": "running", "reasons": ["it runs"]})
     )
@@ -85,7 +85,7 @@ def test_progress_of_jobs_is_shown_in_the_list_and_updated_on_the_page(eyes: Eye
     unknown = found | {"id": "3", "job_id": "says no total", "progress": found["progress"] | {"total": None}}
     asked: list[str] = []
 
-    def listed(route: Route) -> None:
+    def answer_list(route: Route) -> None:
         asked.append(route.request.url)
         answer(route, {"items": [found, ended, unknown], "next": None, "prev": None})
 
@@ -93,7 +93,7 @@ def test_progress_of_jobs_is_shown_in_the_list_and_updated_on_the_page(eyes: Eye
         asked.append(route.request.url)
         answer(route, found | {"progress": found["progress"] | {"done": sum("jobs/" in url for url in asked)}})
 
-    eyes.page.route(re.compile(r"/api/v1/jobs\?"), listed)
+    eyes.page.route(re.compile(r"/api/v1/jobs\?"), answer_list)
     eyes.page.route(re.compile(rf"/api/v1/jobs/{found['id']}\?"), one)
     told: dict[str, Any] = {"items": [], "reasons": [], "state": "running", "next": None}
     eyes.page.route(re.compile(r"/jobs/[^/]+/(history|attempts|explain)|/logs\?"), lambda route: answer(route, told))

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.dashboard.examples import CONTENTS, HOSTILE, Case, shown
+from tests.dashboard.examples import CONTENTS, HOSTILE, Case, show_examples
 from tests.dashboard.kit import Served, violations
 
 pytestmark = pytest.mark.timeout(300)
@@ -79,7 +79,7 @@ def _wrong_with(page: Page) -> list[str]:
 
 def _examine(browser: Browser, served: Served, case: Case, *, by_axe: bool) -> list[str]:
     wrong: list[str] = []
-    with shown(browser, served, case) as eyes:
+    with show_examples(browser, served, case) as eyes:
         for view in _views(case):
             eyes.open(view)
             found = _wrong_with(eyes.page) + (violations(eyes.page) if by_axe else [])
@@ -92,7 +92,7 @@ def test_no_text_is_repeated_or_too_long_for_a_phone(browser: Browser, site: Ser
 
 
 def test_a_failed_request_is_reported_on_every_page(browser: Browser, site: Served) -> None:
-    with shown(browser, site, Case("error")) as eyes:
+    with show_examples(browser, site, Case("error")) as eyes:
         for view in ("jobs", "queues", "workers", "nodes", "pools", "quotas", "schedules", "dead-letters", "audit"):
             eyes.open(view)
             assert HOSTILE[0] in eyes.page.get_by_role("alert").first.inner_text(), view
@@ -100,7 +100,7 @@ def test_a_failed_request_is_reported_on_every_page(browser: Browser, site: Serv
 
 def test_the_main_pages_have_no_accessibility_barriers(browser: Browser, site: Served) -> None:
     wrong: list[str] = []
-    with shown(browser, site, Case("one", "dark")) as eyes:
+    with show_examples(browser, site, Case("one", "dark")) as eyes:
         for view in ("", "jobs", "jobs/order-17", "queues", "metrics", "alerts"):
             eyes.open(view)
             wrong += [f"{view}: {one}" for one in violations(eyes.page)]
@@ -123,7 +123,7 @@ def test_every_page_works_with_all_contents_themes_and_widths(
 @pytest.mark.campaign
 @pytest.mark.parametrize("view", [view.replace("NAME", "order-17") for view in _VIEWS])
 def test_a_reload_keeps_the_view(browser: Browser, site: Served, view: str) -> None:
-    with shown(browser, site, Case("one")) as eyes:
+    with show_examples(browser, site, Case("one")) as eyes:
         before = eyes.open(view).page.locator("main").inner_text()
         eyes.page.reload()
         eyes.settle()

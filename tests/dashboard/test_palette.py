@@ -63,16 +63,16 @@ def test_the_dark_theme_is_the_same_by_choice_and_by_the_system() -> None:
     by_system = re.search(r"not\(\[data-theme=\"contrast\"\]\) \{(.*?)\}", _STYLE.read_text(), re.DOTALL)
 
     assert by_system is not None
-    assert dict(_named(by_system[1])) == _colours("dark")
+    assert dict(_named_colours(by_system[1])) == _colours("dark")
 
 
 def _colours(theme: str) -> dict[str, str]:
     found = re.search(rf'\[data-theme="{theme}"\] \{{(.*?)\}}', _STYLE.read_text(), re.DOTALL)
     assert found is not None
-    return dict(_named(found[1]))
+    return dict(_named_colours(found[1]))
 
 
-def _named(block: str) -> list[tuple[str, str]]:
+def _named_colours(block: str) -> list[tuple[str, str]]:
     return re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6});", block)
 
 

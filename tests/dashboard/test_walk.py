@@ -54,7 +54,7 @@ def _failed_and_why(by: Operator) -> None:
     by.eyes.see("CardDeclined: no funds")
 
 
-def _retry_those_of_a_tenant(by: Operator) -> None:
+def _retry_jobs_of_a_tenant(by: Operator) -> None:
     by.tile("Failed in the store, last 24 h")
     by.eyes.settle()
     by.page.keyboard.press("/")
@@ -75,7 +75,7 @@ def _why_a_job_waits(by: Operator) -> None:
     by.eyes.see("it waits for its time")
 
 
-def _what_is_due_next(by: Operator) -> None:
+def _find_next_instants(by: Operator) -> None:
     expect(by.page.get_by_label("Schedules that are due next")).to_contain_text("nightly")
 
 
@@ -108,7 +108,7 @@ def _run_again_with_other_arguments(by: Operator) -> None:
     by.eyes.see('"account": "eve"')
 
 
-def _stop_what_is_done_to_many(by: Operator) -> None:
+def _abort_a_bulk(by: Operator) -> None:
     said = {"action": "cancel", "filter": "label.batch:many", "rate": 0.01}
     by.site.api.post("/bulk/operations", json=said).raise_for_status()
     by.click("Bulk operations")
@@ -118,22 +118,22 @@ def _stop_what_is_done_to_many(by: Operator) -> None:
     expect(by.page.locator(".head .state")).to_contain_text("aborted")
 
 
-def _who_did_it(by: Operator) -> None:
+def _find_user_in_audit(by: Operator) -> None:
     by.click("Audit")
     by.eyes.see("schedule.pause")
 
 
 _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Which jobs failed last night, and why?": _failed_and_why,
-    "Run those of tenant acme again": _retry_those_of_a_tenant,
+    "Run those of tenant acme again": _retry_jobs_of_a_tenant,
     "Why does this job not run?": _why_a_job_waits,
-    "What is due next?": _what_is_due_next,
+    "What is due next?": _find_next_instants,
     "Run a schedule now": _run_a_schedule_now,
     "Pause a schedule": _pause_a_schedule,
     "Take a machine out of service": _drain_a_node,
     "Run a failed job again with other arguments": _run_again_with_other_arguments,
-    "Stop what is being done to many jobs": _stop_what_is_done_to_many,
-    "Who paused that schedule?": _who_did_it,
+    "Stop what is being done to many jobs": _abort_a_bulk,
+    "Who paused that schedule?": _find_user_in_audit,
 }
 
 

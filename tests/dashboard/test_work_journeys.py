@@ -172,7 +172,7 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
     page.get_by_label("Note").fill("out of paper")
     eyes.click("Pause")
     eyes.see("out of paper")
-    eventually(lambda: _paused(site) == ["print"])
+    eventually(lambda: _paused_queues(site) == ["print"])
     for order in ("purged 1", "purged 2"):
         site.run(site.app.tasks["shop.print"].asend(order))
 
@@ -314,7 +314,7 @@ def _letters(site: Served) -> int:
     return sum(group["count"] for group in groups)
 
 
-def _paused(site: Served) -> list[str]:
+def _paused_queues(site: Served) -> list[str]:
     """Return the queues that the worker knows to be paused."""
     (found,) = site.api.get("/workers").json()["items"]
     paused: list[str] = found["paused"]
@@ -322,8 +322,8 @@ def _paused(site: Served) -> list[str]:
 
 
 def _wait_for_line(site: Served, job: str, text: str) -> None:
-    def found() -> list[object]:
+    def find_rows() -> list[object]:
         lines: list[object] = site.api.get(f"/jobs/{job}/logs", params={"text": text}).json()["items"]
         return lines
 
-    eventually(found)
+    eventually(find_rows)

@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE |
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block."""
+    """A fenced block."""
 
     language: str
     text: str

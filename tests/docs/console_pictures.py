@@ -152,20 +152,25 @@ class _Place:
     def run(self, *argv: str) -> str:
         """Run a command; return its output."""
         done = subprocess.run(
-            self._there(*argv), cwd=self._folder, env=self._env, check=True, stdout=subprocess.PIPE, text=True
+            self._localise(*argv),
+            cwd=self._folder,
+            env=self._env,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return done.stdout
 
     @contextmanager
     def running(self, *argv: str) -> Iterator[None]:
-        process = subprocess.Popen(self._there(*argv), cwd=self._folder, env=self._env)
+        process = subprocess.Popen(self._localise(*argv), cwd=self._folder, env=self._env)
         try:
             yield
         finally:
             process.terminate()
             process.wait(40)
 
-    def _there(self, *argv: str) -> tuple[str, ...]:
+    def _localise(self, *argv: str) -> tuple[str, ...]:
         if not self._is_ours:
             return argv
         return ("unshare", "--uts", "--mount", "sh", "-c", _MOVE_IN, "sh", str(ROOT), self._folder, *argv)

@@ -94,7 +94,9 @@ def _table(options: list[Option], where: str) -> str:
 def _task_options() -> list[Option]:
     texts, values = texts_of(TaskOptions), _values_of_class(TaskOptions)
     return [
-        _described(name, values[name], texts[name], where="task, call" if name in _names(CallOptions) else "task")
+        _describe_option(
+            name, values[name], texts[name], where="task, call" if name in _names(CallOptions) else "task"
+        )
         for name in _names(TaskOptions)
     ]
 
@@ -104,16 +106,16 @@ def _call_options() -> list[Option]:
     found: list[Option] = []
     for name in _names(CallOptions):
         if name in texts:
-            found.append(_described(name, values[name], texts[name]))
+            found.append(_describe_option(name, values[name], texts[name]))
         else:
-            text, _ = what_and_default(of_task[name])
+            text, _ = effect_and_default(of_task[name])
             found.append(Option(name, values[name], "the task's", text))
     return found
 
 
 def _stored_options() -> list[Option]:
     texts, values = texts_of(StoreOptions), _values_of_class(StoreOptions)
-    return [_described(name, values[name], texts[name]) for name in values]
+    return [_describe_option(name, values[name], texts[name]) for name in values]
 
 
 def _app_options() -> list[Option]:
@@ -128,7 +130,9 @@ def _app_options() -> list[Option]:
         if name in {"url", "state"}:
             where.append(f"`--{name}`")
         found.append(
-            _described(name, values[name], texts[name], default=_shown(parameter.default), where=", ".join(where))
+            _describe_option(
+                name, values[name], texts[name], default=_format_value(parameter.default), where=", ".join(where)
+            )
         )
     return found
 
@@ -144,11 +148,11 @@ def _worker_options() -> list[Option]:
             where += [f"`$TASKMQ_{name.upper()}`", f"`{name}` in the file"]
         value = getattr(config, name)
         found.append(
-            _described(
+            _describe_option(
                 name,
                 _values_of_config(kind, option),
                 option.help,
-                default=_shown(value if option.read is None or value is None else option.show(value)),
+                default=_format_value(value if option.read is None or value is None else option.show(value)),
                 where=", ".join(where),
             )
         )
@@ -158,7 +162,7 @@ def _worker_options() -> list[Option]:
 def _fields_of(kind: type) -> list[Option]:
     texts, values = texts_of(kind), _values_of_class(kind)
     return [
-        _described(name, values[name], texts[name], default=_shown(parameter.default))
+        _describe_option(name, values[name], texts[name], default=_format_value(parameter.default))
         for name, parameter in inspect.signature(kind).parameters.items()
     ]
 
@@ -170,12 +174,12 @@ def _names(kind: type) -> list[str]:
 # Description
 
 
-def _described(name: str, values: str, text: str, *, default: str = "", where: str = "") -> Option:
-    text, said = what_and_default(text)
+def _describe_option(name: str, values: str, text: str, *, default: str = "", where: str = "") -> Option:
+    text, said = effect_and_default(text)
     return Option(name, values, said or default or "none", text, where)
 
 
-def what_and_default(text: str) -> tuple[str, str]:
+def effect_and_default(text: str) -> tuple[str, str]:
     """Return the effect of an option, and the default in its text."""
     found = _DEFAULT.search(text)
     if found is None:
@@ -205,7 +209,7 @@ def texts_of(kind: type) -> dict[str, str]:
     return found
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is inspect.Parameter.empty:
         return "required"
     if value is None or value in {(), ""}:
@@ -283,7 +287,7 @@ _MARK = "<!-- {}: python -m tests.docs.options_page -->"
 _END = "<!-- end of {} -->"
 
 
-def filled(page: str, made: Mapping[str, str]) -> str:
+def fill_tables(page: str, made: Mapping[str, str]) -> str:
     """Return the page with these tables."""
     for name, table in made.items():
         before, begin, rest = page.partition(_MARK.format(name))
@@ -295,4 +299,4 @@ def filled(page: str, made: Mapping[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(), tables()))
+    PAGE.write_text(fill_tables(PAGE.read_text(), tables()))

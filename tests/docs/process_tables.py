@@ -11,7 +11,7 @@ from cyclopts import App, Argument
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from taskmq.worker import WorkerConfig
 from taskmq.worker.config_option import options_of
-from tests.docs.options_page import what_and_default
+from tests.docs.options_page import effect_and_default
 
 __all__ = ["PROCESS_TABLES"]
 
@@ -34,7 +34,7 @@ def _options(process: str) -> str:
     for argument in App(default_command=command).assemble_argument_collection():
         flag = argument.names[0]
         if flag.startswith("-") and argument.show and flag not in own:
-            what, said = what_and_default(texts[argument.field_info.name])
+            what, said = effect_and_default(texts[argument.field_info.name])
             names = ", ".join(f"`{name}`" for name in argument.names if not name.startswith("--no-"))
             lines.append(f"| {names} | {_values(argument)} | {said or _default(argument)} | {what} |")
     return "\n".join(lines)

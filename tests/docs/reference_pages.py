@@ -21,7 +21,7 @@ from tests.docs.process_tables import PROCESS_TABLES
 from tests.docs.settings_tables import SETTING_TABLES
 from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES, SPAN_TABLES
 
-__all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
+__all__ = ["ERRORS", "TABLES", "fill_page", "leaf_commands"]
 
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
@@ -122,7 +122,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
 }
 
 
-def filled(name: str) -> tuple[Path, str]:
+def fill_page(name: str) -> tuple[Path, str]:
     """Return the page of a table, and its text with the generated table."""
     page, table = TABLES[name]
     begin, end = f"<!-- {name}: python -m tests.docs.reference_pages -->", f"<!-- end of {name} -->"
@@ -132,5 +132,5 @@ def filled(name: str) -> tuple[Path, str]:
 
 if __name__ == "__main__":
     for each in TABLES:
-        written, text = filled(each)
+        written, text = fill_page(each)
         written.write_text(text)

@@ -15,7 +15,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def written() -> str:
+def read_table() -> str:
     """Return the table on the page."""
     return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip()
 

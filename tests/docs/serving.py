@@ -51,8 +51,8 @@ def uvicorn(folder: Path, target: str, *, env: Mapping[str, str] | None = None) 
             httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
         ):
 
-            def says_so() -> bool:
+            def has_printed() -> bool:
                 return "Uvicorn running on" in log.read_text()
 
-            eventually(says_so, "a web server that answers", within=_PATIENCE)
+            eventually(has_printed, "a web server that answers", within=_PATIENCE)
             yield client

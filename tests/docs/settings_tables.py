@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from taskmq.client.settings import OTHER_VARIABLES, Settings
-from tests.docs.options_page import texts_of, what_and_default
+from tests.docs.options_page import effect_and_default, texts_of
 
 __all__ = ["SETTING_TABLES"]
 
@@ -13,7 +13,7 @@ def _settings() -> str:
     lines = ["| variable | in the file | default | is |", "|---|---|---|---|"]
     for name, text in texts_of(Settings).items():
         if name != "origin":
-            what, default = what_and_default(text)
+            what, default = effect_and_default(text)
             lines.append(f"| `TASKMQ_{name.upper()}` | `{name}` | {default} | {what} |")
     return "\n".join(lines)
 

@@ -82,19 +82,19 @@ METRIC_TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 def _events() -> str:
     lines = ["| event | topic | when |", "|---|---|---|"]
-    for name, when in _listed(events, "JobEventName"):
+    for name, when in _list_values(events, "JobEventName"):
         lines.append(f"| `{name}` | `{events.job_topic(name, 'QUEUE')}` | {when} |")
-    for name, when in _listed(events, "WorkerEventName"):
+    for name, when in _list_values(events, "WorkerEventName"):
         lines.append(f"| `{name}` | `{events.worker_topic(name)}` | {when} |")
     return "\n".join(lines)
 
 
 def _reasons() -> str:
-    rows = [f"| `{name}` | {when} |" for name, when in _listed(outcome, "DeadReason")]
+    rows = [f"| `{name}` | {when} |" for name, when in _list_values(outcome, "DeadReason")]
     return "\n".join(["| reason | when |", "|---|---|", *rows])
 
 
-def _listed(module: ModuleType, literal: str) -> list[tuple[str, str]]:
+def _list_values(module: ModuleType, literal: str) -> list[tuple[str, str]]:
     """Return each value of a `Literal` with its line in the text below: `- `value`: when;`."""
     body = ast.parse(inspect.getsource(module)).body
     for assignment, after in itertools.pairwise(body):

@@ -96,7 +96,7 @@ def test_the_java_example_submits_a_job(installation: _Installation) -> None:
 def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_its_dependencies(installation: _Installation) -> None:
     (write, submit), (_, look) = _commands("close.json"), _commands("order-18")
 
-    def ended(job_id: str) -> dict[str, Any]:
+    def wait_for_end(job_id: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(installation.run("bash", "-c", look.replace("order-18", job_id)))
         return found if found["end_time"] else {}
 
@@ -104,7 +104,10 @@ def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_its_dependencies(in
     outcomes = [json.loads(installation.run("bash", "-c", submit))["items"] for _ in range(2)]
 
     assert [[item["is_new"] for item in items] for items in outcomes] == [[True] * 4, [False] * 4]
-    closed = eventually(lambda: ended("close-2027-01"), "the end of the job that waits for two")
-    alarm = eventually(lambda: ended("alarm-2027-01"), "the end of the job that is not needed")
+    closed = eventually(lambda: wait_for_end("close-2027-01"), "the end of the job that waits for two")
+    alarm = eventually(lambda: wait_for_end("alarm-2027-01"), "the end of the job that is not needed")
     assert (closed["result"], alarm["state"]) == ("CLOSE", "skipped")
-    assert max(ended(job_id)["end_time"] for job_id in ("orders-2027-01", "payments-2027-01")) <= closed["start_time"]
+    assert (
+        max(wait_for_end(job_id)["end_time"] for job_id in ("orders-2027-01", "payments-2027-01"))
+        <= closed["start_time"]
+    )

@@ -32,14 +32,14 @@ _THINGS = {
 def test_the_page_lists_the_names_of_the_class(name: str) -> None:
     there = {each for each in dir(_THINGS[name]) if not each.startswith("_")}
 
-    assert _named(name) == there
+    assert _names_in(name) == there
 
 
 def test_the_app_has_few_names() -> None:
-    assert len(_named("TaskMQ")) <= _MOST_NAMES_OF_THE_APP
+    assert len(_names_in("TaskMQ")) <= _MOST_NAMES_OF_THE_APP
 
 
-def _named(section: str) -> set[str]:
+def _names_in(section: str) -> set[str]:
     _, _, text = _PAGE.read_text().partition(f"\n## {section}\n")
     text = text.partition("\n## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)

@@ -14,7 +14,7 @@ from taskmq.model.states import JobState
 from tests.cli.kit import PATIENCE, Started
 from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PageShell
-from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, postgres_database, staged
+from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, open_stage, postgres_database
 from tests.servers import PostgreSQL
 from tests.servers.waiting import eventually, until
 
@@ -35,7 +35,7 @@ async def _happens_since(stage: Stage, back_up: Callable[[], object]) -> tuple[l
     return early, late
 
 
-async def _parked(stage: Stage) -> int:
+async def _count_parked(stage: Stage) -> int:
     return sum([each.ready for each in await stage.broker.stats(["taskmq.parking"])])
 
 
@@ -53,7 +53,7 @@ def test_jobs_run_since_a_dump_end_once_and_none_runs_again(
     shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=job_store_url, RESTORED=restored)
 
     async def main() -> None:
-        async with staged(postgres_database(postgres_server, job_store_url)) as stage:
+        async with open_stage(postgres_database(postgres_server, job_store_url)) as stage:
             early, _ = await _happens_since(stage, lambda: shell.run("pg_dump"))
             shell.run("pg_restore")
             shell.run("taskmq store check")
@@ -70,7 +70,7 @@ def test_jobs_run_since_a_dump_end_once_and_none_runs_again(
                 assert kinds == ["hold", "unknown_attempt"]
 
             async def two_are_parked() -> bool:
-                return await _parked(stage) >= 2
+                return await _count_parked(stage) >= 2
 
             # No invitation arrived after the restore; an operator has to check later submissions.
             assert len(stage.invitations) == JOBS + 2
@@ -90,17 +90,17 @@ def test_a_scheduler_on_a_restored_dump_ends_with_6_and_a_remedy(
     shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=job_store_url, RESTORED=restored)
     mark = "select coalesce(max(note::int), 0) from taskmq.lease where key like 'mark:%'"
 
-    def confirmed() -> int:
+    def count_confirmed() -> int:
         return int(postgres_server.sql(mark, url=job_store_url))
 
     with Started(
         tmp_path, "--url", "memory://restored", "scheduler", "shop:app", env={"TASKMQ_STORE": job_store_url}
     ) as scheduler:
-        eventually(lambda: confirmed() >= 1, "a mark that was confirmed", within=PATIENCE)
+        eventually(lambda: count_confirmed() >= 1, "a mark that was confirmed", within=PATIENCE)
         shell.run("pg_dump")
         shell.run("pg_restore")
         kept = int(postgres_server.sql(mark, url=restored))
-        eventually(lambda: confirmed() > kept + 1, "marks that the dump has not got", within=PATIENCE)
+        eventually(lambda: count_confirmed() > kept + 1, "marks that the dump has not got", within=PATIENCE)
         _put_in_place_of(postgres_server, job_store_url, restored)
 
         assert scheduler.process.wait(PATIENCE.total_seconds()) == exit_code(StoreWentBack("")) == 6
@@ -113,7 +113,7 @@ def test_a_scheduler_on_a_restored_dump_ends_with_6_and_a_remedy(
 async def test_jobs_of_a_restored_file_run_again_and_say_so_unless_they_are_held(tmp_path: Path) -> None:
     shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=f"sqlite:///{tmp_path}/jobs.db")
 
-    async with staged(file_database(tmp_path / "jobs.db")) as stage:
+    async with open_stage(file_database(tmp_path / "jobs.db")) as stage:
         early, _ = await _happens_since(stage, lambda: shell.run("python -c"))
         await stage.move_to(file_database(tmp_path / "copy.db"))
         scheduler = stage.start()
@@ -134,11 +134,11 @@ async def test_jobs_of_a_restored_file_run_again_and_say_so_unless_they_are_held
 @pytest.mark.campaign
 def test_a_base_backup_is_a_separate_store(tmp_path: Path) -> None:
     async def submit(database: Database) -> list[str]:
-        async with staged(database) as stage:
+        async with open_stage(database) as stage:
             return await stage.submit()
 
     async def run(database: Database, ids: list[str]) -> None:
-        async with staged(database) as stage:
+        async with open_stage(database) as stage:
             await stage.consume()
             scheduler = stage.start()
             jobs = await stage.until_ended(ids)
@@ -165,7 +165,7 @@ async def test_jobs_with_purged_messages_are_dispatched_again(
 ) -> None:
     database = postgres_database(postgres_server, job_store_url)
 
-    async with staged(database) as stage:
+    async with open_stage(database) as stage:
         scheduler = stage.start()
         ids = await stage.submit()
         await stage.until(lambda: database.sql(database.confirmed) == "1")

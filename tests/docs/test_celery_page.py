@@ -52,7 +52,7 @@ def _celery_worker(folder: Path, target: str, queues: str, env: dict[str, str]) 
         yield
 
 
-def _said_by(folder: Path, *command: str, env: dict[str, str]) -> list[str]:
+def _output_of(folder: Path, *command: str, env: dict[str, str]) -> list[str]:
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, env=environment(**env), capture_output=True, text=True, timeout=60
     )
@@ -66,10 +66,10 @@ def test_a_task_has_the_same_meaning_before_and_after(tmp_path: Path, env: dict[
     write_files(_PAGE, tmp_path)
 
     with _celery_worker(tmp_path, "before", "images", env):
-        before = _said_by(tmp_path, "before.py", env=env)
+        before = _output_of(tmp_path, "before.py", env=env)
     with Started(tmp_path, "worker", "after:app", env=env) as worker:
         worker.says("waiting for jobs")
-        after = _said_by(tmp_path, "after.py", env=env)
+        after = _output_of(tmp_path, "after.py", env=env)
 
     assert before == after == ["photo 7 at 128, attempt 1"]
     assert f"Both print `{after[0]}`" in _PAGE.read_text()
@@ -86,11 +86,11 @@ def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dic
         Started(tmp_path, "worker", "both:app", env=env) as worker,
     ):
         worker.says("waiting for jobs")
-        assert _said_by(tmp_path, "-c", _CALLS, env=env) == ["photo 7", "photo 7", "report of may"]
-        _said_by(tmp_path, "old_caller.py", env=env)
+        assert _output_of(tmp_path, "-c", _CALLS, env=env) == ["photo 7", "photo 7", "report of may"]
+        _output_of(tmp_path, "old_caller.py", env=env)
         eventually(lambda: not names_in("pictures", url=env["TASKMQ_URL"]), "a queue without jobs", within=_PATIENCE)
 
-    assert not exists("pictures.dlq", url=env["TASKMQ_URL"]), "none has died"
+    assert not exists("pictures.dlq", url=env["TASKMQ_URL"]), "no job has died"
     assert names_in("taskmq.parking", url=env["TASKMQ_URL"]) == []
 
 
@@ -101,7 +101,7 @@ def test_a_message_from_celery_is_parked(tmp_path: Path, env: dict[str, str]) ->
 
     with Started(tmp_path, "worker", "both:app", env=env) as worker:
         worker.says("waiting for jobs")
-        _said_by(tmp_path, "-c", _ASTRAY, env=env)
+        _output_of(tmp_path, "-c", _ASTRAY, env=env)
         eventually(lambda: names_in("taskmq.parking", url=env["TASKMQ_URL"]), "a parked message", within=_PATIENCE)
 
     assert len(names_in("taskmq.parking", url=env["TASKMQ_URL"])) == 1

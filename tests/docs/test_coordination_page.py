@@ -46,11 +46,11 @@ def test_one_process_leads_and_all_of_them_share(
         async with app.member("importers", "other") as other:
             tasks = [asyncio.create_task(importers[name]()) for name in ("lead", "share")]
 
-            async def are_there() -> bool:
+            async def are_members() -> bool:
                 held = await app.sessions.coordinator().find("lock:importers: leader")
                 return held is not None and len(await other.members()) >= 2 and _has_printed(capsys, shares)
 
-            await until(are_there)
+            await until(are_members)
             rest = other.share(importers["PARTS"], await other.members())
             for task in tasks:
                 task.cancel()
@@ -70,12 +70,12 @@ def _has_printed(capsys: pytest.CaptureFixture[str], found: list[str]) -> bool:
 def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
     table = LeaseTable()
 
-    def opened(url: str) -> MemoryLeases:
+    def open_leases(url: str) -> MemoryLeases:
         assert url == "http://localhost:2379"
         return MemoryLeases(table, SystemClock(), check_open=lambda: None)
 
     mine = ModuleType("mine")
-    vars(mine)["Coordinator"] = opened
+    vars(mine)["Coordinator"] = open_leases
     monkeypatch.setitem(sys.modules, "mine", mine)
     names: dict[str, Any] = {"__name__": "test_mine", "mine": mine}
     # The page names the type; here it is a function.

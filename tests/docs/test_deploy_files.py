@@ -75,7 +75,7 @@ _BOARD: Final[dict[str, Any]] = {
 }
 
 
-def _emitted() -> set[str]:
+def _emitted_series() -> set[str]:
     """Return the names of all series in a scrape of every kind of process."""
     histogram = Histogram()
     histogram.add(0.1)
@@ -125,7 +125,7 @@ def test_a_scheduler_started_before_the_tables_exist_is_restarted() -> None:
 
 
 def test_every_metric_of_rules_and_dashboards_exists() -> None:
-    emitted = _emitted()
+    emitted = _emitted_series()
     named = {(where, name) for where, text in _expressions() for name in _METRIC.findall(text)}
 
     assert len(named) > 30

@@ -223,7 +223,7 @@ def test_a_unit_uses_every_systemd_restriction(part: str) -> None:
     assert re.search(r"^RestrictAddressFamilies=AF_INET AF_INET6", unit, re.MULTILINE)
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
-        pytest.skip("systemd is not on this machine")
+        pytest.skip("systemd is not installed")
     said = subprocess.run(
         [analyze, "security", "--offline=true", str(DEPLOY / "systemd" / f"taskmq-{part}.service")],
         capture_output=True,
@@ -369,7 +369,7 @@ def test_the_parts_of_a_deployment_work_with_the_created_accounts(tmp_path: Path
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(400)
 def test_the_server_role_only_appends_to_the_audit(accounts: dict[str, str]) -> None:
-    async def refused(store: str, statement: str) -> bool:
+    async def is_refused(store: str, statement: str) -> bool:
         connection = await asyncpg.connect(store)
         try:
             await connection.execute(statement)
@@ -388,8 +388,8 @@ def test_the_server_role_only_appends_to_the_audit(accounts: dict[str, str]) -> 
         "select * from taskmq.report_key",
         "set role taskmq",
     ):
-        assert asyncio.run(refused(accounts["server_store"], statement)), statement
-        assert not asyncio.run(refused(accounts["scheduler_store"], "delete from taskmq.audit where false"))
+        assert asyncio.run(is_refused(accounts["server_store"], statement)), statement
+        assert not asyncio.run(is_refused(accounts["scheduler_store"], "delete from taskmq.audit where false"))
 
 
 def test_the_created_permissions_are_those_of_the_security_page() -> None:

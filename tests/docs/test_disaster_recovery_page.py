@@ -15,7 +15,7 @@ from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.states import JobState
 from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PageShell
-from tests.integration.scheduler_stage import Database, Process, Stage, staged
+from tests.integration.scheduler_stage import Database, Process, Stage, open_stage
 from tests.servers import PostgreSQL
 from tests.servers.waiting import until
 
@@ -89,7 +89,7 @@ def _with_pair(shell: PageShell, folder: Path, test: Callable[[_Pair, Stage], Aw
 
             async def main() -> None:
                 await pair.until(first, "select state from pg_stat_replication", "streaming")
-                async with staged(pair.database) as stage:
+                async with open_stage(pair.database) as stage:
                     await stage.consume()
                     await test(pair, stage)
 
@@ -109,7 +109,7 @@ async def _fail_over(pair: _Pair, shell: PageShell, submitter: _Submitter) -> tu
     return before, outage
 
 
-async def _ended(stage: Stage, scheduler: Process, ids: list[str]) -> None:
+async def _wait_for_ends(stage: Stage, scheduler: Process, ids: list[str]) -> None:
     jobs = await stage.until_ended(ids)
     assert len(jobs) == len(ids)
     assert {job.state for job in jobs} == {JobState.SUCCEEDED}
@@ -135,7 +135,7 @@ def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_continue(
 
         assert not scheduler.task.done()
         shell.run("taskmq store check")
-        await _ended(stage, scheduler, submitter.confirmed)
+        await _wait_for_ends(stage, scheduler, submitter.confirmed)
 
     _with_pair(shell, tmp_path, test)
 
@@ -170,6 +170,6 @@ def test_jobs_missing_from_a_standby_are_lost_and_schedulers_refuse_it(shell: Pa
         shell.run("taskmq bulk begin hold")
         scheduler = stage.start()
         shell.run("taskmq bulk begin release")
-        await _ended(stage, scheduler, sorted(there))
+        await _wait_for_ends(stage, scheduler, sorted(there))
 
     _with_pair(shell, tmp_path, test)

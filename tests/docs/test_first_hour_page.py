@@ -135,7 +135,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _mended(source: str) -> str:
+def _mend_source(source: str) -> str:
     (diff,) = [block.text for block in blocks_of(_PAGE) if block.language == "diff"]
     gone = "".join(f"{line.removeprefix('-')}\n" for line in diff.splitlines())
     assert gone in source
@@ -184,7 +184,7 @@ def test_the_first_hour_page_works_as_written(folder: Path, settings: dict[str, 
         said = terminal.up_to("taskmq dlq list orders")
         assert said["taskmq dlq list orders"].count("there is no order -1") == 1
 
-        (folder / "shop.py").write_text(_mended((folder / "shop.py").read_text()))
+        (folder / "shop.py").write_text(_mend_source((folder / "shop.py").read_text()))
         for service in workers:
             service.process.send_signal(signal.SIGHUP)
         for service in workers:

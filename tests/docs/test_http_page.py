@@ -123,7 +123,7 @@ def test_the_commands_on_the_page_print_the_shown_output(folder: Path) -> None:
         server.says("at http://")
         (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
         for command, printed in calls:
-            answer = _asked(folder, command, address, token)
+            answer = _ask_api(folder, command, address, token)
 
             assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
 
@@ -138,7 +138,7 @@ def test_the_call_in_the_readme_submits_a_job(tmp_path: Path) -> None:
         server.says("at http://")
         (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
 
-        answer = json.loads(_asked(tmp_path, call, address, token))
+        answer = json.loads(_ask_api(tmp_path, call, address, token))
 
     assert (answer["status"], answer["state"], answer["is_new"]) == ("submitted", "queued", True)
 
@@ -154,7 +154,7 @@ def _token(folder: Path, add_admin: str, add_token: str, **more: str) -> str:
     return str(made.data["token"])
 
 
-def _asked(folder: Path, command: str, address: str, token: str) -> str:
+def _ask_api(folder: Path, command: str, address: str, token: str) -> str:
     # Older versions of curl have no --json.
     asked = command.replace("localhost:8787", address).replace("--json ", "-H 'Content-Type: application/json' -d ")
     return _shell(folder, asked, TASKMQ_TOKEN=token)

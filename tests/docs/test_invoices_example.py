@@ -17,13 +17,13 @@ _INVOICES = ROOT / "docs" / "examples" / "invoices"
 _ACME = {"X-Tenant": "acme"}
 
 
-def _copied(folder: Path) -> Path:
+def _copy_example(folder: Path) -> Path:
     there = folder / "invoices"
     shutil.copytree(_INVOICES, there, ignore=shutil.ignore_patterns("__pycache__"))
     return there
 
 
-def _tested(folder: Path) -> str:
+def _run_tests(folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, *PYTEST, "-q"],
         cwd=folder,
@@ -36,17 +36,17 @@ def _tested(folder: Path) -> str:
 
 
 def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
-    assert "5 passed" in (said := _tested(_copied(tmp_path))), said
+    assert "5 passed" in (said := _run_tests(_copy_example(tmp_path))), said
 
 
 @pytest.mark.nightly("tests/docs/test_invoices_example.py::test_the_tests_of_the_example_pass")
 def test_the_tests_of_the_example_fail_for_two_typical_mistakes(tmp_path: Path) -> None:
-    folder = _copied(tmp_path)
+    folder = _copy_example(tmp_path)
     web, tasks = folder / "web.py", folder / "invoices.py"
     web.write_text(web.read_text().replace("connection=session", "connection=None"))
     tasks.write_text(tasks.read_text().replace("await ctx.acheckpoint(done)", "pass"))
 
-    said = _tested(folder)
+    said = _run_tests(folder)
 
     assert "test_an_invoice_that_is_refused_leaves_neither_a_row_nor_a_job" in said, said
     assert "test_the_archive_goes_on_where_it_was" in said
@@ -82,7 +82,7 @@ invoices.send_page = _send_or_wait
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
 def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
-    folder = _copied(tmp_path)
+    folder = _copy_example(tmp_path)
     (folder / "gated.py").write_text(_GATED)
     with Redis() as redis:
         env = {
@@ -100,7 +100,7 @@ def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_ur
             Started(folder, "worker", env=env),
         ):
             assert client.put("/archive/2026", headers=_ACME).status_code == 202
-            eventually(lambda: _sent(folder)[-1:] == [19], "19 pages", within=PATIENCE)
+            eventually(lambda: _sent_pages(folder)[-1:] == [19], "19 pages", within=PATIENCE)
             redis.stop()
             (folder / "open").touch()
             eventually(lambda: "outage" in _history(folder, env), "the interruption", within=PATIENCE)
@@ -114,11 +114,11 @@ def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_ur
 
         shown = run_here(folder, "job", "show", "archive-2026", "--tenant", "acme", "-o", "json", env=env).data
         # The page sent during the outage is sent again, since it was not saved; no attempt was counted.
-        assert _sent(folder) == [*range(1, 21), *range(20, 41)]
+        assert _sent_pages(folder) == [*range(1, 21), *range(20, 41)]
         assert shown["attempt"] == 1
 
 
-def _sent(folder: Path) -> list[int]:
+def _sent_pages(folder: Path) -> list[int]:
     ledger = folder / "sent"
     return [int(number) for number in ledger.read_text().split()] if ledger.exists() else []
 

@@ -10,13 +10,13 @@ import pytest
 from taskmq.cli import run
 from taskmq.options.task_options import TaskOptions, plan_task
 from tests.docs.blocks import write_files
-from tests.docs.options_page import PAGE, filled, tables
+from tests.docs.options_page import PAGE, fill_tables, tables
 
 
 def test_the_tables_are_generated_from_the_code() -> None:
     written = PAGE.read_text()
 
-    assert filled(written, tables()) == written, "run: python -m tests.docs.options_page"
+    assert fill_tables(written, tables()) == written, "run: python -m tests.docs.options_page"
 
 
 @pytest.mark.parametrize("name", tables())

@@ -102,7 +102,7 @@ def test_the_amqp_publish_example_of_the_wire_format_runs_a_task(tmp_path: Path,
         eventually((tmp_path / "photo-7").exists, "the task's effect", within=timedelta(seconds=40))
 
     assert names_in("images", url=amqp_url) == []
-    assert not exists("images.dlq", url=amqp_url), "none has died"
+    assert not exists("images.dlq", url=amqp_url), "no job has died"
     assert names_in("taskmq.parking", url=amqp_url) == []
 
 

@@ -131,7 +131,7 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
         yield client
 
 
-def _asked(client: httpx.Client, path: str, **query: str) -> Any:
+def _query_api(client: httpx.Client, path: str, **query: str) -> Any:
     answer = client.get(path, params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()["data"]
@@ -146,7 +146,7 @@ def _is_ready(client: httpx.Client) -> bool:
 
 
 def _up(client: httpx.Client) -> list[Any]:
-    found: list[Any] = _asked(client, "/query", query="up == 1")["result"]
+    found: list[Any] = _query_api(client, "/query", query="up == 1")["result"]
     return found
 
 
@@ -165,7 +165,7 @@ def test_each_expression_of_rules_and_dashboards_has_an_answer(prometheus: httpx
         return [
             where
             for where, expression in _boards()
-            if _QUIET.search(expression) is None and not _asked(prometheus, "/query", query=expression)["result"]
+            if _QUIET.search(expression) is None and not _query_api(prometheus, "/query", query=expression)["result"]
         ]
 
     try:
@@ -173,8 +173,8 @@ def test_each_expression_of_rules_and_dashboards_has_an_answer(prometheus: httpx
     except TimeoutError as error:
         raise AssertionError(f"without figures: {empty()}") from error
 
-    rules = [rule for group in _asked(prometheus, "/rules")["groups"] for rule in group["rules"]]
+    rules = [rule for group in _query_api(prometheus, "/rules")["groups"] for rule in group["rules"]]
     assert len(rules) > 10
     assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
     failing = 'taskmq:failure_rate:5m{task="fails"} == 1'
-    eventually(lambda: _asked(prometheus, "/query", query=failing)["result"], "a failing task", within=_PATIENCE)
+    eventually(lambda: _query_api(prometheus, "/query", query=failing)["result"], "a failing task", within=_PATIENCE)

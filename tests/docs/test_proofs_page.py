@@ -63,7 +63,7 @@ def test_the_tests_of_each_line_exist() -> None:
         assert tests or "| none: " in row or "| the same" in row, f"{section}: {line} has no test"
         for path, name in tests:
             found = re.search(rf"^\s*(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
-            assert found, f"{section}: {line} names {path}::{name}, which is not there"
+            assert found, f"{section}: {line} names {path}::{name}, which does not exist"
 
 
 def test_each_line_is_proved_by_a_test_that_the_gate_runs() -> None:
@@ -130,7 +130,7 @@ def note(number: int) -> None:
 def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
     tmp_path: Path, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For longer than a send may take: a send ends as unknown, and its job runs once the broker continues."""
+    """Block for longer than a send may take: it ends as unknown, and its job runs once the broker continues."""
     (tmp_path / "standstill.py").write_text(_NOTES)
     monkeypatch.syspath_prepend(tmp_path)
     server = own_rabbitmq()
@@ -146,7 +146,7 @@ def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
         except SendError as error:
             outcomes[number] = error
 
-    def noted() -> list[int]:
+    def read_numbers() -> list[int]:
         notes = tmp_path / "notes"
         return [int(line) for line in notes.read_text().splitlines()] if notes.exists() else []
 
@@ -162,7 +162,7 @@ def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
                 sender.join()
         finally:
             server.resume()
-        eventually(lambda: set(noted()) == set(range(21)), "each job", within=_PATIENCE)
+        eventually(lambda: set(read_numbers()) == set(range(21)), "each job", within=_PATIENCE)
 
     assert {type(outcome) for number, outcome in outcomes.items() if number} == {PublishUnknown}
     assert outcomes[0] is None

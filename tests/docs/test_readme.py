@@ -58,7 +58,7 @@ def _run_console(console: Block, folder: Path, env: Mapping[str, str], *, says: 
     assert exported
     assert others
     with Started(folder, *worker.split()[1:], env={**env, "PYTHONUNBUFFERED": "1"}) as started:
-        printed = "".join(_printed(command, folder, env) for command in others)
+        printed = "".join(_run_command(command, folder, env) for command in others)
         if says:
             started.says(says)
     assert printed == console.output
@@ -70,7 +70,7 @@ def test_the_first_example_prints_the_output_in_the_readme(tmp_path: Path) -> No
     write_files(README, tmp_path)
     without, with_state = _consoles()
 
-    _run_console(without, tmp_path, {}, says=_said_by_the_worker())
+    _run_console(without, tmp_path, {}, says=_worker_output())
     _run_console(with_state, tmp_path, {})
 
     assert (tmp_path / ".taskmq").is_dir()
@@ -82,13 +82,13 @@ def test_the_first_example_runs_on_rabbitmq_unchanged(tmp_path: Path, amqp_url: 
     write_files(README, tmp_path)
     without, with_state = _consoles()
 
-    _run_console(without, tmp_path, {"TASKMQ_URL": amqp_url}, says=_said_by_the_worker())
+    _run_console(without, tmp_path, {"TASKMQ_URL": amqp_url}, says=_worker_output())
     _run_console(with_state, tmp_path, {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url})
 
     assert not (tmp_path / ".taskmq").exists()
 
 
-def _said_by_the_worker() -> str:
+def _worker_output() -> str:
     said: list[str] = re.findall(r"The worker prints `([^`]+)`", _readme())
     assert len(said) == 1
     return said[0]
@@ -97,24 +97,24 @@ def _said_by_the_worker() -> str:
 def test_the_tour_prints_the_output_in_the_readme(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
-    assert _printed("python tour.py", tmp_path) == _promised("tour.py")
+    assert _run_command("python tour.py", tmp_path) == _promised_output("tour.py")
 
 
 def test_a_payout_is_submitted_changed_and_cancelled(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
-    printed = _printed("python payouts.py", tmp_path, {"TASKMQ_STORE": "sqlite:///jobs.db"})
+    printed = _run_command("python payouts.py", tmp_path, {"TASKMQ_STORE": "sqlite:///jobs.db"})
 
-    assert printed == _promised("payouts.py")
+    assert printed == _promised_output("payouts.py")
 
 
-def _promised(name: str) -> str:
+def _promised_output(name: str) -> str:
     """Return the output of a file in the README, from the comment on its last line."""
     (block,) = [block for block in blocks_of(README) if block.file_name == name]
     return block.text.partition("  # prints: ")[2]
 
 
-def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
+def _run_command(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         shlex.split(command),
         cwd=folder,

@@ -10,13 +10,13 @@ import pytest
 from taskmq.cli import run
 from taskmq.client.settings import OTHER_VARIABLES, Settings
 from tests.docs.blocks import write_files
-from tests.docs.reference_pages import ERRORS, TABLES, filled
+from tests.docs.reference_pages import ERRORS, TABLES, fill_page
 from tests.house.tree import FOLDERS, ROOT
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_are_generated_from_the_code(name: str) -> None:
-    page, text = filled(name)
+    page, text = fill_page(name)
 
     assert f"<!-- end of {name} -->" in page.read_text()
     assert text == page.read_text(), "run: python -m tests.docs.reference_pages"

@@ -21,14 +21,14 @@ from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq_sql import open_job_store
 from tests.cli.kit import run_here
 from tests.docs.blocks import blocks_of
-from tests.docs.security_page import PAGE, table, written
+from tests.docs.security_page import PAGE, read_table, table
 from tests.servers.postgres import PostgreSQL
 
 _BY = Actor(user="tests")
 
 
 def test_the_roles_are_those_of_the_code() -> None:
-    assert written() == table(), "run: python -m tests.docs.security_page"
+    assert read_table() == table(), "run: python -m tests.docs.security_page"
 
 
 def test_the_figures_are_those_of_the_code() -> None:

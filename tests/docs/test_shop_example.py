@@ -125,10 +125,10 @@ def _orders_are_confirmed_once_and_booked_in_order(client: httpx2.Client, folder
         numbers.setdefault(customer, []).append(first)
 
     eventually(lambda: len(_mails(folder)) >= _ORDERS, "a mail for each order", within=_PATIENCE)
-    eventually(lambda: len(_booked(folder)) == _ORDERS, "each order in the ledger", within=_PATIENCE)
+    eventually(lambda: len(_read_bookings(folder)) == _ORDERS, "each order in the ledger", within=_PATIENCE)
     assert sorted(_mails(folder)) == sorted(f"Your order {number}" for each in numbers.values() for number in each)
     for customer, expected in numbers.items():
-        assert [number for who, number in _booked(folder) if who == customer] == expected
+        assert [number for who, number in _read_bookings(folder) if who == customer] == expected
 
 
 def _a_photo_gets_a_thumbnail(client: httpx2.Client, folder: Path) -> None:
@@ -137,7 +137,7 @@ def _a_photo_gets_a_thumbnail(client: httpx2.Client, folder: Path) -> None:
     key = uuid.uuid4()
 
     assert client.put(f"/photos/{key}", content=photo.getvalue(), headers=_ANN).status_code == 202
-    ended = _ended(client, key)
+    ended = _wait_for_end(client, key)
 
     assert ended["state"] == "succeeded", ended
     with Image.open(folder / "data" / ended["file"]) as small:
@@ -159,8 +159,8 @@ def _an_export_shows_how_far_it_is_and_another_is_cancelled(client: httpx2.Clien
     assert _look(client, cancelled, _BEN)["state"] == "running"
     client.delete(f"/jobs/{cancelled}", headers=_BEN)
 
-    assert _ended(client, cancelled, _BEN)["state"] == "cancelled"
-    assert _ended(client, kept) == {"state": "succeeded", "file": "ann-2025.csv"}
+    assert _wait_for_end(client, cancelled, _BEN)["state"] == "cancelled"
+    assert _wait_for_end(client, kept) == {"state": "succeeded", "file": "ann-2025.csv"}
     assert len((folder / "data" / "ann-2025.csv").read_text().splitlines()) == _ORDERS + 1
 
 
@@ -185,7 +185,7 @@ def _mails(folder: Path) -> list[str]:
     return [str(mail["Subject"]) for mail in mailbox.Maildir(folder / "data" / "mail")]
 
 
-def _booked(folder: Path) -> list[tuple[str, int]]:
+def _read_bookings(folder: Path) -> list[tuple[str, int]]:
     with closing(sqlite3.connect(folder / "data" / "shop.db")) as db:
         return db.execute("SELECT customer, number FROM ledger ORDER BY place").fetchall()
 
@@ -195,7 +195,7 @@ def _look(client: httpx2.Client, key: uuid.UUID, who: dict[str, str] = _ANN) -> 
     return found
 
 
-def _ended(client: httpx2.Client, key: uuid.UUID, who: dict[str, str] = _ANN) -> dict[str, Any]:
+def _wait_for_end(client: httpx2.Client, key: uuid.UUID, who: dict[str, str] = _ANN) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
         found = _look(client, key, who)
         return {name: found[name] for name in ("state", "file") if name in found} if _is_final(found) else None

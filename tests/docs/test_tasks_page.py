@@ -13,7 +13,7 @@ from tests.docs.page_shell import PYTEST
 _PAGE = ROOT / "docs" / "tasks.md"
 
 
-def _said_by(folder: Path, *command: str) -> list[str]:
+def _output_of(folder: Path, *command: str) -> list[str]:
     done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
@@ -46,7 +46,7 @@ def test_a_worker_has_the_tasks_of_all_modules_that_the_app_includes(tmp_path: P
     with Started(tmp_path, "worker", "shop.app:app") as worker:
         worker.says("tasks   shop.mails.confirm, shop.orders.place")
 
-        assert _said_by(tmp_path, "call_shop.py") == ["order 7 is confirmed"]
+        assert _output_of(tmp_path, "call_shop.py") == ["order 7 is confirmed"]
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_a_sent_value_arrives_equal_or_is_refused(tmp_path: Path) -> None:
 
     with Started(tmp_path, "worker", "sizes:app") as worker:
         worker.says("waiting for jobs")
-        result, refused = _said_by(tmp_path, "call_sizes.py")
+        result, refused = _output_of(tmp_path, "call_sizes.py")
 
     assert result == "{1: 'ada', 2: 'ada'}"
     assert refused.startswith("task sizes.order: argument 'share': ")
@@ -68,9 +68,9 @@ def test_steps_run_once_and_a_loop_resumes_where_it_was(tmp_path: Path) -> None:
 
     with Started(tmp_path, "worker", "imports:app") as worker:
         worker.says("waiting for jobs")
-        total, progress, renumbered = _said_by(tmp_path, "call_imports.py")
+        total, progress, renumbered = _output_of(tmp_path, "call_imports.py")
 
-        events = [line for line in _said_by(tmp_path, "watch_imports.py") if line]
+        events = [line for line in _output_of(tmp_path, "watch_imports.py") if line]
 
     assert events[-2:] == ["event: end", 'data: {"state":"succeeded","attempts":2,"result":10}']
     assert "event: progress" in events
@@ -92,11 +92,11 @@ def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
 
     with Started(tmp_path, "worker", "orders:app") as worker:
         worker.says("waiting for jobs")
-        assert _said_by(tmp_path, "call_orders.py") == ["1 2", "True False"]
+        assert _output_of(tmp_path, "call_orders.py") == ["1 2", "True False"]
 
     printed = worker.said.splitlines()
     assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
-    assert "1 passed" in _said_by(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
+    assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
 
 
 def test_log_lines_name_their_job(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_log_lines_name_their_job(tmp_path: Path) -> None:
 
     with Started(tmp_path, "worker", "audit:app") as worker:
         worker.says("waiting for jobs")
-        assert _said_by(tmp_path, "call_audit.py") == ["Ada"]
+        assert _output_of(tmp_path, "call_audit.py") == ["Ada"]
 
     expected = "INFO audit.sign attempt=1 queue=default: signed by Ada"
     assert (tmp_path / "audit.log").read_text().splitlines() == [expected]

@@ -135,11 +135,11 @@ def test_fastapi_sends_shows_progress_and_the_result_and_cancels(
         with Started(tmp_path, "worker", "shop:app", env=env) as worker:
             worker.says("waiting for jobs")
 
-            def ended(where: str, state: str) -> bool:
+            def has_ended(where: str, state: str) -> bool:
                 return bool(client.get(where, headers=ann).json()["state"] == state)
 
-            eventually(lambda: ended(path, "succeeded"), "the export", within=_PATIENCE)
-            eventually(lambda: ended(other, "cancelled"), "the one that was cancelled", within=_PATIENCE)
+            eventually(lambda: has_ended(path, "succeeded"), "the export", within=_PATIENCE)
+            eventually(lambda: has_ended(other, "cancelled"), "the one that was cancelled", within=_PATIENCE)
         assert client.get(path, headers=ann).json() == {"state": "succeeded", "file": "/files/2026-10.csv"}
         assert client.get(path, headers=eve).json()["state"] == "queued"
 
@@ -244,7 +244,7 @@ print(Order.objects.get().state)
 """
 
 
-def _said_by(folder: Path, program: str, **env: str) -> str:
+def _output_of(folder: Path, program: str, **env: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
@@ -266,11 +266,11 @@ def _django_project(folder: Path) -> None:
 def test_django_sends_after_the_commit_and_its_task_uses_the_orm(tmp_path: Path) -> None:
     _django_project(tmp_path)
 
-    assert json.loads(_said_by(tmp_path, _IN_DJANGO)) == [202, {"order": 1}, None]
+    assert json.loads(_output_of(tmp_path, _IN_DJANGO)) == [202, {"order": 1}, None]
     with Started(tmp_path, "worker", "config.worker:app", "--burst") as worker:
         assert worker.process.wait(30) == 0, worker.said
 
-    assert _said_by(tmp_path, _ITS_STATE) == "confirmed"
+    assert _output_of(tmp_path, _ITS_STATE) == "confirmed"
 
 
 @pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
@@ -278,7 +278,7 @@ def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     _django_project(tmp_path)
     env = {"TASKMQ_URL": _NOWHERE, "TASKMQ_STATE": f"local://{tmp_path}/state"}
 
-    assert json.loads(_said_by(tmp_path, _IN_DJANGO, **env)) == [503, {"error": "try again"}, "2"]
+    assert json.loads(_output_of(tmp_path, _IN_DJANGO, **env)) == [503, {"error": "try again"}, "2"]
 
 
 @pytest.mark.nightly("tests/docs/test_store_page.py::test_a_job_exists_if_the_transaction_of_its_submission_commits")
@@ -292,16 +292,16 @@ def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_ba
     program = "import outbox; outbox.create_all(); print([outbox.place(item) for item in ('hat', 'coat')])"
     engine = create_engine(url)
 
-    def shipped() -> list[tuple[int, ...]]:
+    def read_shipments() -> list[tuple[int, ...]]:
         with engine.connect() as connection:
             return [tuple(row) for row in connection.execute(text("SELECT id, shipped FROM orders ORDER BY id"))]
 
     # Without a broker
-    assert _said_by(tmp_path, program, **env, TASKMQ_URL=_NOWHERE) == "[1, 2]"
-    assert shipped() == [(1, 0), (2, 0)]
+    assert _output_of(tmp_path, program, **env, TASKMQ_URL=_NOWHERE) == "[1, 2]"
+    assert read_shipments() == [(1, 0), (2, 0)]
     env["TASKMQ_URL"] = amqp_url
     with Started(tmp_path, "worker", "outbox:app", env=env), Started(tmp_path, "beat", "outbox:app", env=env):
-        eventually(lambda: shipped() == [(1, 1), (2, 1)], "both shipped", within=_PATIENCE)
+        eventually(lambda: read_shipments() == [(1, 1), (2, 1)], "both shipped", within=_PATIENCE)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM to_send")).scalar() == 0
     engine.dispose()

@@ -12,7 +12,7 @@ from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 _PAGE = ROOT / "docs" / "workflows.md"
 
 
-def _said_by(folder: Path, *command: str) -> str:
+def _output_of(folder: Path, *command: str) -> str:
     done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -27,9 +27,9 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     with Started(tmp_path, "worker", "gallery:app") as worker:
         worker.says("waiting for jobs")
         for name in ("send_gallery.py", "send_graph.py"):
-            assert _said_by(tmp_path, name) == block_after(_PAGE, name).text
-        assert _said_by(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
-        mended = _said_by(tmp_path, "mend_gallery.py").splitlines()
+            assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
+        assert _output_of(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
+        mended = _output_of(tmp_path, "mend_gallery.py").splitlines()
 
     assert mended[:2] == ["{'gallery.upload': 'OSError: a.jpg does not fit'}", "2 steps run again"]
     # It may have failed once more before it was cancelled.

@@ -104,7 +104,7 @@ def spawns(name: str) -> None:
 
 
 class Run:
-    """One supervised worker."""
+    """A supervised worker."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self._process = process
@@ -149,7 +149,7 @@ class Run:
 
 
 class LoneWorker:
-    """One worker process without a supervisor, which would restart it with growing pauses."""
+    """A worker process without a supervisor, which would restart it with growing pauses."""
 
     def __init__(self, project: "Project", log: Path, *, target: str = "jobs:app", **config: Any) -> None:
         reading, writing = os.pipe()
@@ -267,17 +267,17 @@ class Project:
         whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
         return [line.split() for line in whole.splitlines()]
 
-    def noted(self, word: str, name: str) -> list[list[str]]:
+    def ledger_lines(self, word: str, name: str) -> list[list[str]]:
         """Return the ledger's lines of one word and task."""
         return [line[2:] for line in self.ledger if line[:2] == [word, name]]
 
     def wait_for(self, word: str, name: str, *, count: int = 1) -> list[list[str]]:
         until(
-            lambda: len(self.noted(word, name)) >= count,
+            lambda: len(self.ledger_lines(word, name)) >= count,
             f"{count} x {word} {name!r}",
             details=lambda: f"{self.ledger}\n" + "\n".join(run.log for run in self._runs),
         )
-        return self.noted(word, name)
+        return self.ledger_lines(word, name)
 
     def stats(self, *queues: str) -> list[QueueStats]:
         """Return the counts of the queue's three classes, and of its dead letters."""
@@ -322,9 +322,9 @@ class Project:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(line[2]), signal.SIGKILL)
         try:
-            until(lambda: not _here(self.folder), "no process of the test is left")
+            until(lambda: not _processes_in(self.folder), "no process of the test is left")
         finally:
-            for pid in _here(self.folder):
+            for pid in _processes_in(self.folder):
                 os.kill(pid, signal.SIGKILL)
 
     def _define(self) -> None:
@@ -361,7 +361,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def _here(folder: Path) -> list[int]:
+def _processes_in(folder: Path) -> list[int]:
     """Return the processes that run in `folder`."""
     found: list[int] = []
     for process in _processes():

@@ -71,7 +71,7 @@ def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(proj
     run.signal()
     assert run.wait() == 0
     assert [line[1] for line in project.ledger if line[0] == "started"] == [name for name, _ in JOBS_IN_TURN]
-    assert _left(project) == 0
+    assert _count_left(project) == 0
 
 
 @_in_the_gate(("rabbitmq", "coroutine"), ("local", "process"))
@@ -95,7 +95,7 @@ def test_concurrent_jobs_are_started_at_most_once_each(project: Project, executo
     assert len(started) == len(set(started))
 
 
-def _left(project: Project) -> int:
+def _count_left(project: Project) -> int:
     """Return the unfinished jobs; one whose own process died is a dead letter."""
     return sum(entry.ready for entry in project.stats()[:-1])
 

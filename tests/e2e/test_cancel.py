@@ -36,7 +36,7 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
         assert project.app.job(job).cancel() is Cancellation.ENDED
     # The worker continues with the same slots.
     assert project.app.tasks["jobs.quick"].send(4).result(timeout=20) == 8
-    assert project.noted("finished", "gated") == project.noted("finished", "heavy") == []
+    assert project.ledger_lines("finished", "gated") == project.ledger_lines("finished", "heavy") == []
     until(lambda: project.waiting() == 0, "all is acknowledged")
     print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
 
@@ -56,7 +56,7 @@ def test_cancelled_queued_and_delayed_jobs_never_run_even_after_a_restart(projec
     project.start()
 
     ends_as_cancelled(project, delayed.id)
-    assert project.noted("ran", "1") == project.noted("ran", "2") == []
+    assert project.ledger_lines("ran", "1") == project.ledger_lines("ran", "2") == []
     assert project.app.job(delayed.id).state() is JobState.CANCELLED
 
 
@@ -71,7 +71,7 @@ def test_a_job_is_cancelled_even_if_its_worker_is_killed_in_the_meantime(project
         os.kill(pid, signal.SIGKILL)
 
     ends_as_cancelled(project, job)
-    assert len(project.noted("started", "a")) == 1
+    assert len(project.ledger_lines("started", "a")) == 1
     until(lambda: project.waiting() == 0, "all is acknowledged")
 
 

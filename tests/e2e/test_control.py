@@ -30,12 +30,12 @@ class Operator:
         """Wait until exactly these answer."""
         found: dict[str, Any] = {}
 
-        def are_there() -> bool:
+        def are_listed() -> bool:
             found.clear()
             found.update(self.workers())
             return sorted(found) == sorted(names)
 
-        until(are_there, f"workers {names}", details=lambda: f"{sorted(found)} answer")
+        until(are_listed, f"workers {names}", details=lambda: f"{sorted(found)} answer")
         return found
 
 

@@ -75,7 +75,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
 
 
 class _Worker:
-    """One worker process without a supervisor, which would restart it with growing pauses."""
+    """A worker process without a supervisor, which would restart it with growing pauses."""
 
     def __init__(self, project: Project, log: Path) -> None:
         reading, writing = os.pipe()

@@ -50,9 +50,9 @@ def project(tmp_path: Path, amqp_url: str) -> Iterator[Project]:
     it.app = TaskMQ(it.url, state=it.state, name="test", send_timeout="60s")
     it._define()
 
-    async def timed(number: int, due: int) -> None: ...
+    async def run_timed(number: int, due: int) -> None: ...
 
-    it.app.task(name="jobs.timed")(timed)
+    it.app.task(name="jobs.timed")(run_timed)
     yield it
     it.close()
 

@@ -184,7 +184,7 @@ def test_an_outcome_is_correct_if_everything_equals_the_plain_loop(folder: Path)
     assert _outcome(*_right(folder)).is_right
 
 
-def _stored(found: Findings, **changes: Any) -> Findings:
+def _store_findings(found: Findings, **changes: Any) -> Findings:
     return found._replace(stored=replace(found.stored, **changes))
 
 
@@ -212,12 +212,12 @@ _WRONG: dict[str, Callable[[Findings], Findings]] = {
     "a missing tick": lambda found: found._replace(ticks=found.ticks[1:]),
     "an early tick": lambda found: found._replace(ticks=[-0.001, *found.ticks[1:]]),
     "no tick at all": lambda found: found._replace(ticks=[]),
-    "no job of the store": lambda found: _stored(found, reports=[], listed=2),
-    "another report from the store": lambda found: _stored(found, reports=found.stored.reports[::-1]),
-    "a job that is not listed": lambda found: _stored(found, listed=found.stored.listed - 1),
-    "a job that still waits": lambda found: _stored(found, brought_forward=JobState.SCHEDULED),
-    "a cancelled job that ran": lambda found: _stored(found, cancelled=JobState.SUCCEEDED),
-    "a job that did not run again": lambda found: _stored(found, again=False),
+    "no job of the store": lambda found: _store_findings(found, reports=[], listed=2),
+    "another report from the store": lambda found: _store_findings(found, reports=found.stored.reports[::-1]),
+    "a job that is not listed": lambda found: _store_findings(found, listed=found.stored.listed - 1),
+    "a job that still waits": lambda found: _store_findings(found, brought_forward=JobState.SCHEDULED),
+    "a cancelled job that ran": lambda found: _store_findings(found, cancelled=JobState.SUCCEEDED),
+    "a job that did not run again": lambda found: _store_findings(found, again=False),
 }
 
 
@@ -242,6 +242,6 @@ def test_a_shop_is_served_with_its_dashboard_until_it_is_stopped(tmp_path: Path)
 
         eventually(has_run, "a job that has run", within=PATIENCE, every=timedelta(seconds=1))
         assert httpx.get(f"{address}/ui/").status_code == 200
-        assert demo.is_told(signal.SIGINT) in (0, 130)
+        assert demo.signal_and_wait(signal.SIGINT) in (0, 130)
 
     assert list(tmp_path.glob("taskmq-demo-*")) == []

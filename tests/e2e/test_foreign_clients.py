@@ -123,7 +123,7 @@ def worker(shared_worker: _Worker) -> _Worker:
 
 @pytest.fixture(scope="module")
 def shared_worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Worker]:
-    """One worker for all tests: each of them must leave it unchanged."""
+    """Start a worker for all tests: each of them must leave it unchanged."""
     url = rabbitmq_server.create_vhost()
     effects = tmp_path_factory.mktemp("foreign") / "effects"
     effects.touch()
@@ -401,7 +401,7 @@ def test_headers_that_fill_a_frame_leave_room_for_the_reason(worker: _Worker) ->
 def test_a_body_of_20_megabytes_is_executed_or_parked(worker: _Worker, is_task: bool) -> None:
     size = 20_000_000
     if not worker.server.version.startswith("3."):
-        pytest.skip("RabbitMQ 4 itself takes 16 MiB at most")
+        pytest.skip("RabbitMQ 4 itself accepts at most 16 MiB")
     body = b'{"task": "note", "args": ["' + b"m" * size + b'"]}' if is_task else b"m" * size
 
     worker.send(body)

@@ -53,9 +53,9 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
     kills = 0
     kill_at = time.monotonic() + PERIOD
     deadline = time.monotonic() + 40 + TASKS / 25
-    while len(_executed(project)) < PRODUCERS * share:
+    while len(_count_starts(project)) < PRODUCERS * share:
         assert time.monotonic() < deadline, (
-            f"{len(_executed(project))} of {TASKS} after {kills} kills:\n{log.read_text()[-5000:]}"
+            f"{len(_count_starts(project))} of {TASKS} after {kills} kills:\n{log.read_text()[-5000:]}"
         )
         time.sleep(max(0.0, min(0.1, kill_at - time.monotonic())))
         if time.monotonic() >= kill_at:
@@ -69,7 +69,7 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
     until(lambda: project.waiting() == 0, "the queues are empty", details=lambda: f"{project.stats()}")
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0] * WORKERS
 
-    executed = _executed(project)
+    executed = _count_starts(project)
     assert set(executed) == set(range(PRODUCERS * share))
     duplicates = sum(executed.values()) - len(executed)
     # For the long campaign's report; pytest shows it with -s.
@@ -80,6 +80,6 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
     assert project.waiting() == 0
 
 
-def _executed(project: Project) -> Counter[int]:
+def _count_starts(project: Project) -> Counter[int]:
     """Return how often each task has started, from the ledger."""
     return Counter(int(line[1]) for line in project.ledger)

@@ -85,7 +85,7 @@ _TAIL = re.compile(r" \[\S+ job=\S+ attempt=\d+ queue=\S+\]$")
 
 
 @pytest.fixture
-def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Project, TcpProxy]]:
+def proxied_project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Project, TcpProxy]]:
     """A project with a breakable connection to RabbitMQ."""
     with ExitStack() as stack:
         parts = urlsplit(str(request.getfixturevalue("amqp_url")))
@@ -98,9 +98,9 @@ def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pr
 
 @pytest.mark.rabbitmq
 def test_a_line_about_a_job_or_a_connection_never_carries_the_fields_of_another_job(
-    proxied: tuple[Project, TcpProxy],
+    proxied_project: tuple[Project, TcpProxy],
 ) -> None:
-    project, proxy = proxied
+    project, proxy = proxied_project
     project.write(_PICKY)
 
     async def takes_anything(item: int | str) -> None: ...

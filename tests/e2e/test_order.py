@@ -76,8 +76,8 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
     ends = 0
     kill_at = time.monotonic() + PERIOD
     deadline = time.monotonic() + 60 + JOBS / 5
-    while sum(_ended(project).values()) < sum(sent.values()):
-        assert time.monotonic() < deadline, f"{_ended(project)}\n{log.read_text()[-5000:]}"
+    while sum(_count_ended(project).values()) < sum(sent.values()):
+        assert time.monotonic() < deadline, f"{_count_ended(project)}\n{log.read_text()[-5000:]}"
         time.sleep(0.05)
         if time.monotonic() >= kill_at:
             victim = rng.randrange(2)
@@ -92,7 +92,7 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
             kill_at = time.monotonic() + PERIOD
     # The last job is still unacknowledged.
     dead = sum(1 for n in range(JOBS // KEYS) for _ in sent if n % 10 == 7)
-    until(lambda: _left(project, app) == 0, "the shards are empty", details=lambda: log.read_text()[-5000:])
+    until(lambda: _count_left(project, app) == 0, "the shards are empty", details=lambda: log.read_text()[-5000:])
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0, 0]
 
     violations = _violations(project.ledger, killed)
@@ -100,7 +100,7 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
         f"{sum(sent.values())} jobs, {ends} workers ended, {len(killed)} of them killed: {violations or 'in order'}"
     )
     assert not violations
-    assert _ended(project) == sent
+    assert _count_ended(project) == sent
     assert ends >= 2
     # A job whose worker is killed before its ack runs twice.
     (letters,) = project.stats(dead_letter_queue("orders"))
@@ -118,12 +118,12 @@ def _app(project: Project, kind: str) -> TaskMQ:
     return app
 
 
-def _left(project: Project, app: TaskMQ) -> int:
+def _count_left(project: Project, app: TaskMQ) -> int:
     shards = project.stats(*app.producer.queue("orders").physical)
     return sum(stats.ready + (stats.unsettled or 0) for stats in shards)
 
 
-def _ended(project: Project) -> dict[str, int]:
+def _count_ended(project: Project) -> dict[str, int]:
     """Return the number of jobs of each key that have had their last run."""
     ended: dict[str, set[int]] = {}
     for line in project.ledger:

@@ -84,7 +84,7 @@ def test_tasks_without_retries_survive_an_outage_of_the_state(project: Project, 
     jobs = {kind: project.app.tasks[f"jobs.by_{kind}"].send(kind) for kind in _KINDS}
     worker = project.start()
     for kind in _KINDS:
-        until(lambda kind=kind: ["3"] in project.noted("saved", kind), f"the {kind}'s checkpoint")  # type: ignore[misc]
+        until(lambda kind=kind: ["3"] in project.ledger_lines("saved", kind), f"the {kind}'s checkpoint")  # type: ignore[misc]
 
     redis.stop()
     for kind in _KINDS:
@@ -97,6 +97,6 @@ def test_tasks_without_retries_survive_an_outage_of_the_state(project: Project, 
         assert job.result(timeout=PATIENCE) == [3, 1], kind
         outcome = job.outcome(timeout=PATIENCE)
         assert (outcome.state, outcome.attempts) == (JobState.SUCCEEDED, 1)
-        runs = project.noted("run", kind)
+        runs = project.ledger_lines("run", kind)
         assert runs[0] == ["0", "1"]
         assert runs[-1] == ["3", "1"]

@@ -234,7 +234,7 @@ def test_repeated_broker_losses_during_long_tasks_kill_none_of_them(
             url, lose = parts._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl(), proxy.cut
         project = _project(tmp_path, url, "")
         stack.callback(project.close)
-        stack.callback(_let_go, project)
+        stack.callback(_open_gates, project)
         # Slots for all the runs that continue although their messages were redelivered to others.
         run = project.start(concurrency=4 * (LOSSES + 1), processes=2)
         for number in range(4):
@@ -246,14 +246,14 @@ def test_repeated_broker_losses_during_long_tasks_kill_none_of_them(
             # Each is redelivered to a worker while its first run continues.
             for number in range(4):
                 project.wait_for("started", f"long-{number}", count=losses + 1)
-        _let_go(project)
+        _open_gates(project)
         until(lambda: project.waiting() == 0, "all is done", within=60, details=lambda: f"{project.stats()}")
         assert _letters(project) == []
         run.signal()
         assert run.wait() == 0
 
 
-def _let_go(project: Project) -> None:
+def _open_gates(project: Project) -> None:
     for number in range(4):
         project.open(f"long-{number}")
 
@@ -271,12 +271,12 @@ def _expect_outcome(project: Project, *, poisons: int, innocents: int = INNOCENT
     """Wait until nothing is left; return the dead letters: only the poisons, since all others have finished."""
     names = [f"innocent-{number}" for number in range(innocents)]
 
-    def finished() -> set[str]:
+    def find_finished() -> set[str]:
         return {line[1] for line in project.ledger if line[0] == "finished"}
 
     began = time.monotonic()
     until(
-        lambda: finished() == set(names) and project.stats()[-1].ready == poisons,
+        lambda: find_finished() == set(names) and project.stats()[-1].ready == poisons,
         "the innocent have finished and the poison is dead",
         within=within,
         details=lambda: f"{Counter(line[1] for line in project.ledger)}\n{project.stats()}",
@@ -300,4 +300,4 @@ def _letters(project: Project) -> list[Letter]:
 
 
 def _starts(project: Project, name: str) -> int:
-    return len(project.noted("started", name))
+    return len(project.ledger_lines("started", name))

@@ -22,7 +22,7 @@ def project(local_project: Project) -> Project:
 def _runs_version(project: Project, version: int) -> None:
     def runs() -> bool:
         project.send("version")
-        return bool(project.noted("version", str(version)))
+        return bool(project.ledger_lines("version", str(version)))
 
     until(runs, f"version {version} runs")
 
@@ -41,7 +41,7 @@ def test_a_change_replaces_the_worker_and_running_jobs_finish(project: Project) 
     project.wait_for("finished", "g")
 
     until(lambda: len(run.children) == 2 and not before & set(run.children), "two new children, and no old one")
-    assert len(project.noted("started", "g")) == 1
+    assert len(project.ledger_lines("started", "g")) == 1
     run.signal()
     assert run.wait() == 0
 
@@ -80,7 +80,7 @@ def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(pro
     until(lambda: len(run.children) == 1 and run.children != [child], "its slot is filled again")
     run.signal()
     assert run.wait() == 0
-    assert len(project.noted("started", "g")) == 1
+    assert len(project.ledger_lines("started", "g")) == 1
 
 
 @pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_running_jobs_finish")

@@ -182,7 +182,7 @@ def test_saved_steps_of_a_killed_worker_are_not_rerun_and_progress_is_seen(
     for kind, job in jobs.items():
         assert job.result(timeout=30) == 100
         # Each of the five once, whatever happened to the first worker.
-        assert parts.noted("step", kind) == [[str(number)] for number in range(5)]
+        assert parts.ledger_lines("step", kind) == [[str(number)] for number in range(5)]
         progress = job.progress()
         assert progress is not None
         assert (progress.done, progress.fraction, progress.note) == (5, 1.0, "all")
@@ -197,7 +197,7 @@ def test_no_saved_step_runs_again_whenever_workers_are_killed(parts: Project) ->
         limit = len(parts.ledger) + dice.randint(2, 30)
         worker = LoneWorker(parts, parts.folder / "log-killed", max_crashes=0)
         # In the middle of any step.
-        until(lambda limit=limit: len(parts.ledger) >= limit or _ended(parts), "steps")  # type: ignore[misc]
+        until(lambda limit=limit: len(parts.ledger) >= limit or _has_ended(parts), "steps")  # type: ignore[misc]
         worker.end(signal.SIGKILL)
     parts.start(max_crashes=0)
 
@@ -215,8 +215,8 @@ def test_no_saved_step_runs_again_whenever_workers_are_killed(parts: Project) ->
         assert runs <= 40 + _KILLS
 
 
-def _ended(parts: Project) -> bool:
-    return all(len(parts.noted("saved", kind)) >= 40 for kind in _KINDS)
+def _has_ended(parts: Project) -> bool:
+    return all(len(parts.ledger_lines("saved", kind)) >= 40 for kind in _KINDS)
 
 
 def test_a_task_in_a_process_reads_and_saves_through_its_worker(parts: Project) -> None:
@@ -225,7 +225,7 @@ def test_a_task_in_a_process_reads_and_saves_through_its_worker(parts: Project) 
     job = parts.app.tasks["jobs.counts"].send("a")
 
     assert job.result(timeout=30) == [None, True, 1]
-    assert parts.noted("refused", "a") == [["EncodeError"]]
+    assert parts.ledger_lines("refused", "a") == [["EncodeError"]]
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def test_a_worker_that_wakes_up_late_overwrites_nothing_of_its_successor(
         assert project.wait_for("superseded", "a") == [[str(frozen.pid), "True"]]
         project.open(other)
         assert job.result(timeout=30) == int(other)
-        assert project.noted("step", "a") == [["0"]]
+        assert project.ledger_lines("step", "a") == [["0"]]
         until(lambda: project.waiting() == 0, "nothing is left at the broker")
     finally:
         frozen.end(signal.SIGKILL)

@@ -86,7 +86,7 @@ def test_a_job_submitted_over_http_runs_and_its_result_is_read_back(
         assert client.post("/jobs", json=good).json()["status"] == "submitted"
         assert client.post("/jobs", json={**good, "job_id": "bad", "payload": {"key": "bad"}}).status_code == 201
 
-        done, failed = (_ended(client, name) for name in ("good", "bad"))
+        done, failed = (_wait_for_end(client, name) for name in ("good", "bad"))
         assert (done["status"], done["result"], done["retries"]) == ("completed", "VALUE", 0)
         assert done["start_time"] <= done["end_time"]
         assert (failed["status"], failed["result"], failed["error"]["type"]) == ("failed", None, "ValueError")
@@ -101,7 +101,7 @@ def test_a_job_submitted_over_http_runs_and_its_result_is_read_back(
         eventually(lambda: "succeeded" in told.events, "the event of the job's end", within=_PATIENCE)
 
         # An open stream does not keep the server from ending.
-        assert server.is_told(signal.SIGTERM) == 0
+        assert server.signal_and_wait(signal.SIGTERM) == 0
         assert told.ended.wait(40)
 
 
@@ -124,7 +124,7 @@ class _Follower:
             self.ended.set()
 
 
-def _ended(client: httpx.Client, name: str) -> dict[str, Any]:
+def _wait_for_end(client: httpx.Client, name: str) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
         found: dict[str, Any] = client.get(f"/jobs/{name}?expand=result").json()
         return found if found["end_time"] else None
@@ -186,7 +186,7 @@ def test_a_bulk_resumes_where_its_killed_server_stopped(tmp_path: Path, job_stor
     environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
     _token(job_store_url)
     with TaskMQ("memory://bulk", store=job_store_url) as app:
-        task = app.task(name="data_processing", queue="work")(_elsewhere)
+        task = app.task(name="data_processing", queue="work")(_other_address)
         jobs = [job.id for job in app.jobs.submit_many(task.options(delay="1h"), [()] * _BULK)]
         own = TenantBulks(app, None, by=Actor(user="ann", via="cli"))
 
@@ -220,5 +220,5 @@ async def _of_bulks(app: TaskMQ) -> list[str]:
     return [one.action for one in page.entries]
 
 
-def _elsewhere(key: str = "") -> str:
+def _other_address(key: str = "") -> str:
     raise AssertionError(f"{key}: no worker runs here")

@@ -123,7 +123,7 @@ def test_a_worker_with_only_unsettled_slots_is_not_ready_until_they_are_settled(
 
     until(lambda: _get(run, "/ready")[0] == 503, "it is not ready", details=lambda: run.log)
     assert "where no outcome can be settled (its log says why)" in _get(run, "/ready")[1]["reason"]
-    assert len(project.noted("ran", "0")) <= 1
+    assert len(project.ledger_lines("ran", "0")) <= 1
     (project.folder / "mended").touch()
 
     until(lambda: _get(run, "/ready")[0] == 200, "it is ready again", details=lambda: run.log)
@@ -221,7 +221,7 @@ def test_a_raising_signal_handler_during_a_run_changes_nothing(local_project: Pr
     project.open("g")
     project.wait_for("finished", "g")
     assert run.children == [child]
-    assert len(project.noted("started", "g")) == 1
+    assert len(project.ledger_lines("started", "g")) == 1
     run.signal()
     assert run.wait() == 0
 
@@ -241,7 +241,7 @@ def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(projec
     for number in range(total):
         project.send("nap", number)
         if number % 20 == 0:
-            assert project.stats()[0].consumers >= 2, "never fewer processes than there are to be"
+            assert project.stats()[0].consumers >= 2, "never fewer processes than configured"
 
     until(lambda: len(project.ledger) >= total, "all have run", details=lambda: run.log)
     until(lambda: not before & set(run.children), "both were replaced", details=lambda: run.log)
@@ -269,7 +269,7 @@ def test_a_hangup_replaces_the_processes_one_by_one_and_running_jobs_finish(proj
     run.wait_for_log("all processes were replaced")
     assert len(run.children) == 2
     assert not before & set(run.children)
-    assert len(project.noted("started", "g")) == 1
+    assert len(project.ledger_lines("started", "g")) == 1
     assert _get(run, "/ready")[0] == 200
     run.signal()
     assert run.wait() == 0
@@ -424,7 +424,7 @@ def test_waiting_jobs_of_a_draining_worker_are_requeued_without_a_charge(project
         project.wait_for("finished", f"g{number}")
     again.signal()
     assert again.wait() == 0
-    assert len(project.noted("started", "g0")) == 1
+    assert len(project.ledger_lines("started", "g0")) == 1
 
 
 def test_a_health_address_in_use_is_reported_at_the_start(local_project: Project) -> None:

@@ -66,7 +66,7 @@ def test_a_fork_in_a_task_ends_with_it_and_its_worker_continues(project: Project
     expected: dict[str, int] = {}
 
     for task, cases in FORKS.items():
-        called = project.app.task(name=f"jobs.{task}")(_stand_in)
+        called = project.app.task(name=f"jobs.{task}")(_placeholder)
         for how, code in cases.items():
             expected[how] = code
             codes[how] = called.send(how).result(timeout=30)
@@ -78,5 +78,5 @@ def test_a_fork_in_a_task_ends_with_it_and_its_worker_continues(project: Project
     assert len(run.children) == 1
 
 
-async def _stand_in(how: str) -> int:
+async def _placeholder(how: str) -> int:
     raise NotImplementedError(how)

@@ -68,7 +68,7 @@ _NAMES = [f"jobs.{way}{more}" for way in _WAYS for more in ("", "_kept", "_softl
 def test_a_job_that_only_returned_an_awaitable_is_a_dead_letter(project: Project) -> None:
     project.write(JOBS)
     for name in (*_NAMES, "jobs.runs"):
-        project.app.task(name=name)(_called)
+        project.app.task(name=name)(_call_task)
     worker = project.start()
 
     for name in _NAMES:
@@ -85,7 +85,7 @@ def test_a_job_that_only_returned_an_awaitable_is_a_dead_letter(project: Project
     assert project.app.tasks["jobs.runs"].send("somebody").result(timeout=30) == "somebody"
 
 
-def _called(to: str) -> Any: ...
+def _call_task(to: str) -> Any: ...
 
 
 def _letters(project: Project) -> list[DeadLetter]:

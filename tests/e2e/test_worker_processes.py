@@ -39,8 +39,8 @@ def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -
 
     assert run.wait() == 0
     for kind in ("gated", "threaded", "heavy"):
-        assert len(project.noted("finished", kind)) == 1
-    assert project.noted("ran", "1") == []
+        assert len(project.ledger_lines("finished", kind)) == 1
+    assert project.ledger_lines("ran", "1") == []
     assert project.app.job(late).state().value == "unknown"
     assert project.waiting() == 1
 
@@ -99,7 +99,7 @@ def test_after_the_grace_period_a_worker_ends_whatever_its_tasks_do(local_projec
     run.signal()
 
     assert run.wait(within=20) == 0
-    assert project.noted("ignored", "stubborn")
+    assert project.ledger_lines("ignored", "stubborn")
     assert "1 tasks did not react to cancellation" in run.log
     assert project.waiting() == 2
 
@@ -152,7 +152,7 @@ def test_the_workers_drain_and_end_when_their_supervisor_is_killed(project: Proj
     project.open("g")
 
     until(lambda: not any(is_alive(pid) for pid in children), "the workers have ended")
-    assert len(project.noted("finished", "g")) == 1
+    assert len(project.ledger_lines("finished", "g")) == 1
     assert project.waiting() == 0
 
 
@@ -170,7 +170,7 @@ def test_a_killed_worker_is_restarted_and_its_jobs_run_again(project: Project) -
         project.wait_for("started", kind, count=2)
         project.open(kind)
         project.wait_for("finished", kind)
-    assert [len(project.noted("finished", kind)) for kind in ("gated", "heavy")] == [1, 1]
+    assert [len(project.ledger_lines("finished", kind)) for kind in ("gated", "heavy")] == [1, 1]
     run.signal()
     assert run.wait() == 0
     assert project.waiting() == 0
@@ -391,7 +391,7 @@ def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_en
     project.open("g")
 
     assert child.wait(40) == 0
-    assert len(project.noted("finished", "g")) == 1
+    assert len(project.ledger_lines("finished", "g")) == 1
 
 
 def test_a_failing_task_shows_its_error_to_the_waiting_caller(project: Project) -> None:

@@ -32,7 +32,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One call of `send`, as its caller saw it.
+    """A call of `send`, as its caller saw it.
 
     Attributes:
         token: names the task in all ledgers.
@@ -51,7 +51,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a task, `at` ms since the epoch, in process `worker`."""
+    """A run of a task, `at` ms since the epoch, in process `worker`."""
 
     token: str
     at: int

@@ -23,7 +23,7 @@ from taskmq.model.topology import WorkQueue, dead_letter_queue
 from taskmq_rabbitmq import RabbitMQBroker
 from taskmq_rabbitmq.model.url import parse_url
 from tests.faults.checker import OK, Fault, Run, Send, Verdict, judge
-from tests.faults.ledger import Ledger, noted, run_of, send_of
+from tests.faults.ledger import Ledger, note_fault, run_of, send_of
 from tests.faults.producer import Order
 from tests.servers.waiting import eventually
 
@@ -154,7 +154,7 @@ class Commands:
 
 
 class Field:
-    """One campaign.
+    """A campaign.
 
     Args:
         folder: for its files, empty.
@@ -245,7 +245,7 @@ class Field:
 
     def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Record a fault from its start to the recovery."""
-        return noted(what, self.faults)
+        return note_fault(what, self.faults)
 
     # Ledgers
 
@@ -255,7 +255,7 @@ class Field:
             ledger.refresh()
         return [send for ledger in self._sends.values() for send in ledger.entries]
 
-    def confirmed(self) -> int:
+    def count_confirmed(self) -> int:
         return sum(send.outcome == OK for send in self.sends())
 
     def drain(self, *, patience: float = 60.0) -> None:
@@ -302,7 +302,7 @@ class Field:
         except (pika.exceptions.AMQPError, OSError):
             return -1
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """Return the messages in the work queues without removing them, and their history."""
         outcomes = {send.token: send.outcome for send in self.sends()}
         runs = Counter(run.token for run in self.runs.entries)

@@ -17,7 +17,7 @@ _STARTS = f"{tempfile.gettempdir()}/taskmq-{os.getuid()}/"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One process at one moment; resident memory in KiB, descriptors without those of the file of starts."""
+    """A process at one moment; resident memory in KiB, descriptors without those of the file of starts."""
 
     memory: int
     descriptors: int
@@ -47,11 +47,11 @@ def growth(samples: Sequence[Sample], *, ends: int) -> Sample:
     """Return the difference between the medians of the last and the first `ends` samples."""
     first, last = samples[:ends], samples[-ends:]
 
-    def grown(fact: str) -> int:
+    def growth_of(fact: str) -> int:
         early, late = ([int(getattr(each, fact)) for each in group] for group in (first, last))
         return round(statistics.median(late) - statistics.median(early))
 
-    return Sample(memory=grown("memory"), descriptors=grown("descriptors"), threads=grown("threads"))
+    return Sample(memory=growth_of("memory"), descriptors=growth_of("descriptors"), threads=growth_of("threads"))
 
 
 class Gauge:

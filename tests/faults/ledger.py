@@ -9,13 +9,13 @@ from typing import Generic, TypeVar
 
 from tests.faults.checker import Fault, Run, Send
 
-__all__ = ["Ledger", "append", "noted", "now_ms", "run_of", "send_line", "send_of"]
+__all__ = ["Ledger", "append", "note_fault", "now_ms", "run_of", "send_line", "send_of"]
 
 Entry = TypeVar("Entry")
 
 
 class Ledger(Generic[Entry]):
-    """All entries of one file so far; `refresh` reads the new ones."""
+    """The entries of one file so far; `refresh` reads the new ones."""
 
     def __init__(self, path: Path, read: Callable[[str], Entry]) -> None:
         self.path = path
@@ -68,7 +68,7 @@ def run_of(line: str) -> Run:
 
 
 @contextlib.contextmanager
-def noted(what: str, faults: list[Fault]) -> Iterator[None]:
+def note_fault(what: str, faults: list[Fault]) -> Iterator[None]:
     """Record a fault while the block runs."""
     began = now_ms()
     try:

@@ -78,7 +78,7 @@ class _Producer:
             asyncio.run(self._send_in_loop())
 
     def _send_in_thread(self) -> None:
-        while self._goes_on(1):
+        while self._is_unfinished(1):
             began = self._begin()
             token, call, due = self._next()
             try:
@@ -97,7 +97,7 @@ class _Producer:
         await self._app.aclose()
 
     async def _send_one_by_one(self) -> None:
-        while self._goes_on(1):
+        while self._is_unfinished(1):
             began = self._begin()
             token, call, due = self._next()
             try:
@@ -110,7 +110,7 @@ class _Producer:
 
     async def _send_batches(self) -> None:
         size = self._order.batch
-        while self._goes_on(size):
+        while self._is_unfinished(size):
             began = self._begin()
             _, call, due = self._next()
             tokens = [f"{self._order.name}-{next(self._numbers)}" for _ in range(size)]
@@ -138,7 +138,7 @@ class _Producer:
         call: Call[..., Any] = self._task.options(**options)
         return f"{order.name}-{number}", call, due
 
-    def _goes_on(self, count: int) -> bool:
+    def _is_unfinished(self, count: int) -> bool:
         order = self._order
         if (order.confirmed and self._confirmed >= order.confirmed) or Path("stop").exists():
             return False

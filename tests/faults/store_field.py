@@ -29,7 +29,7 @@ from taskmq_sql import acreate_tables, open_job_store
 from taskmq_sql.migrations import upgrade
 from tests.faults.checker import Fault, Run
 from tests.faults.field import Process, environment
-from tests.faults.ledger import Ledger, append, noted, run_of
+from tests.faults.ledger import Ledger, append, note_fault, run_of
 from tests.faults.submitter import EFFECT
 from tests.servers import PostgreSQL
 from tests.servers.waiting import eventually
@@ -149,7 +149,7 @@ class StoreVerdict:
 
 
 class StoreField:
-    """One campaign.
+    """A campaign.
 
     Args:
         folder: for its files, empty.
@@ -212,7 +212,7 @@ class StoreField:
             process.wait(40)
 
     @contextlib.contextmanager
-    def frozen(self, role: str) -> Generator[None, None, None]:
+    def freeze(self, role: str) -> Generator[None, None, None]:
         """Suspend a process."""
         pid = self.processes[role].inner_pid
         os.kill(pid, signal.SIGSTOP)
@@ -241,7 +241,7 @@ class StoreField:
 
     def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
         """Record a fault from its start to the recovery."""
-        return noted(what, self.faults)
+        return note_fault(what, self.faults)
 
     async def submit_idle(self, count: int) -> None:
         """Submit jobs for the queue without a worker, directly to the store."""
@@ -302,7 +302,7 @@ class StoreField:
             await store.aclose()
         return refused
 
-    def acknowledged(self) -> int:
+    def count_acknowledged(self) -> int:
         self._acknowledged.refresh()
         return len(self._acknowledged.entries)
 

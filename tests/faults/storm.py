@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from tests.faults.checker import Fault as Noted
-from tests.faults.ledger import noted
+from tests.faults.ledger import note_fault
 from tests.servers import RabbitMQ, ServerFailed, TcpProxy
 
 __all__ = ["Fault", "Storm", "broker_faults", "network_faults"]
@@ -37,7 +37,7 @@ class Storm:
         weights = [weight for _, weight in self._faults.values()]
         while goes_on():
             (name,) = self._random.choices(names, weights)
-            with noted(name, self._into):
+            with note_fault(name, self._into):
                 self._faults[name][0](self._random)
             self.done[name] += 1
             time.sleep(self._random.uniform(0.2, 2 * calm))

@@ -60,7 +60,7 @@ class _Hook:
         self.times[notice] = self.times.get(notice, 0) + 1
 
     @property
-    def said(self) -> list[str]:
+    def read_notices(self) -> list[str]:
         return [kind for kinds in list(self.notices.values()) for kind in kinds]
 
 
@@ -117,10 +117,10 @@ def test_each_change_is_reported_once_even_if_its_scheduler_is_killed(
             threading.Event().wait(dice.uniform(0, 14))
             schedulers.pop(0).process.kill()
             schedulers.append(begin())
-            eventually(lambda number=number: len(found.said) > number, "its notice", within=PATIENCE)  # type: ignore[misc]
+            eventually(lambda number=number: len(found.read_notices) > number, "its notice", within=PATIENCE)  # type: ignore[misc]
             waits.append(time.monotonic() - began)
 
     print(
         f"{CHANGES} changes, noticed after {sorted(round(wait, 1) for wait in waits)} s, sent {found.times.values()}"
     )
-    assert found.said == ["firing" if number % 2 == 0 else "resolved" for number in range(CHANGES)]
+    assert found.read_notices == ["firing" if number % 2 == 0 else "resolved" for number in range(CHANGES)]

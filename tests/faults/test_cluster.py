@@ -58,7 +58,7 @@ def field(cluster: RabbitMQCluster, tmp_path: Path) -> Iterator[Field]:
 
 
 class Campaign:
-    """One part: load from the start to `judge`, and its faults."""
+    """A part of the campaign: load from the start to `judge`, and its faults."""
 
     def __init__(self, cluster: RabbitMQCluster, field: Field, *, delayed: float = 0.0) -> None:
         self.cluster = cluster
@@ -73,13 +73,13 @@ class Campaign:
             field.start_producer(
                 Order(name=f"p{number}", queues=QUEUES, lanes=8, rate=RATE / 2, delayed=delayed, longest=8.0)
             )
-        field.until(lambda: field.confirmed() >= 10, "ten confirmed sends", 60)
+        field.until(lambda: field.count_confirmed() >= 10, "ten confirmed sends", 60)
 
     def calm(self, share: float) -> None:
         """Wait until this share of the sends is confirmed."""
         wanted = int(SENDS * share)
         self.field.until(
-            lambda: self.field.confirmed() >= wanted, f"{wanted:,} confirmed sends", 120 + 6 * wanted / RATE
+            lambda: self.field.count_confirmed() >= wanted, f"{wanted:,} confirmed sends", 120 + 6 * wanted / RATE
         )
 
     def consumers_back(self, since: int) -> None:
@@ -98,9 +98,9 @@ class Campaign:
         since = wait_until_accepting(node.port)
         self.consumers_back(since)
         node.wait_until_ready()
-        self.wait_until_whole()
+        self.wait_until_complete()
 
-    def wait_until_whole(self) -> None:
+    def wait_until_complete(self) -> None:
         """Wait until every node is a member again and every queue has all its replicas online."""
 
         def whole() -> bool:
@@ -122,7 +122,7 @@ class Campaign:
     def wait_until_settled(self) -> None:
         """Wait until no message is unacked; report the holder of the rest."""
 
-        def held() -> dict[str, int]:
+        def count_held() -> dict[str, int]:
             found: dict[str, int] = {}
             for path in ("queues", "channels"):
                 for each in cast("list[dict[str, object]]", self.cluster.nodes[0].http("GET", f"/api/{path}")):
@@ -132,14 +132,14 @@ class Campaign:
 
         try:
             # Counted every five seconds.
-            eventually(lambda: not held(), "all being settled", within=timedelta(seconds=30))
+            eventually(lambda: not count_held(), "all being settled", within=timedelta(seconds=30))
         except TimeoutError:
-            print(f"not settled: {held()}", flush=True)
+            print(f"not settled: {count_held()}", flush=True)
 
     def leader(self, queue: str) -> RabbitMQ:
         """Return the node that leads the queue now."""
 
-        def found() -> RabbitMQ | None:
+        def find_leader() -> RabbitMQ | None:
             for node in self.cluster.nodes:
                 try:
                     vhost = self.field.direct[0].virtual_host
@@ -151,7 +151,7 @@ class Campaign:
                         return each
             return None
 
-        node = eventually(found, f"a leader of {queue}", within=timedelta(seconds=60))
+        node = eventually(find_leader, f"a leader of {queue}", within=timedelta(seconds=60))
         assert node is not None
         return node
 
@@ -172,7 +172,7 @@ class Campaign:
         assert verdict.wrong == {}
         assert verdict.dead == 0
         assert verdict.outcomes["ok"] >= SENDS
-        assert field.left() == []
+        assert field.leftovers() == []
         assert max(self.behinds) <= BACK_WITHIN
         assert max(self.backs) <= back_within
         return verdict
@@ -202,7 +202,7 @@ def test_nothing_is_lost_when_a_node_is_paused(cluster: RabbitMQCluster, field: 
             time.sleep(PAUSE)
             leader.resume()
             campaign.consumers_back(now_ms())
-        campaign.wait_until_whole()
+        campaign.wait_until_complete()
         campaign.calm((number + 1) / PAUSES)
     campaign.judge(f"leader paused for {PAUSE:g} s {PAUSES} times")
 
@@ -212,19 +212,19 @@ def test_nothing_is_lost_when_two_of_three_nodes_go_down_and_return(cluster: Rab
     for number in range(MINORITIES):
         down = [node for place, node in enumerate(cluster.nodes) if place != number % 3]
         with field.fault(f"{' and '.join(node.node_name for node in down)} killed"):
-            before = field.confirmed()
+            before = field.count_confirmed()
             for node in down:
                 node.kill()
             # Long enough for calls to start and end without a majority.
             campaign.wait_for_sends(16)
-            during = field.confirmed() - before
+            during = field.count_confirmed() - before
             for node in down:
                 node.launch()
             since = max(wait_until_accepting(node.port) for node in down)
             campaign.consumers_back(since)
             for node in down:
                 node.wait_until_ready()
-        campaign.wait_until_whole()
+        campaign.wait_until_complete()
         print(f"round {number + 1}: {during} confirmed around the loss of the majority", flush=True)
         campaign.calm((number + 1) / MINORITIES)
     # Sometimes RabbitMQ confirms nothing to one of the six queues for five seconds or more after both have returned.

@@ -79,7 +79,7 @@ class _Graph:
                 assert job.id not in self.runs, f"{job.id} ended, and was cancelled"
             elif missed:
                 assert record.state in missed, (job.id, record.state, missed)
-                assert record.token == 0, f"{job.id} was dispatched, and waited for what did not come"
+                assert record.token == 0, f"{job.id} was dispatched with an unmet dependency"
             else:
                 assert record.state is _STATES[self.ends[job.id]], (job.id, record.state)
                 ended = self.runs.get(job.id, 0)
@@ -137,16 +137,16 @@ async def _round(graph: _Graph, drivers: Sequence[JobDriver]) -> None:
     batch = await drivers[0].try_dispatch(queue=_QUEUE)
     reports = [report(job, graph.ends[job.id]) for job in batch.jobs] if batch is not None else []
     halves = reports[::2], reports[1::2]
-    calls = [_told(graph, dice.choice(drivers), half) for half in (*halves, *halves) if half]
+    calls = [_send_reports(graph, dice.choice(drivers), half) for half in (*halves, *halves) if half]
     releases = [
         _cut(dice, driver.schedulers.release_dependents(limit=dice.choice((1, 3, 500)))) for driver in drivers
     ]
-    unwanted = [_cancelled(graph, dice.choice(drivers), job.id) for job in graph.jobs if dice.random() < 0.01]
+    unwanted = [_cancel_waiting(graph, dice.choice(drivers), job.id) for job in graph.jobs if dice.random() < 0.01]
     await asyncio.gather(*calls, *releases, *unwanted)
     await drivers[1].release()
 
 
-async def _told(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) -> None:
+async def _send_reports(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) -> None:
     if not await _cut(graph.dice, _apply(graph, driver, reports)):
         graph.unsure.update(one.id for one in reports)
         await _apply(graph, driver, reports)
@@ -157,7 +157,7 @@ async def _apply(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) ->
         graph.runs[one.id] = graph.runs.get(one.id, 0) + (applied.outcome == "accepted")
 
 
-async def _cancelled(graph: _Graph, driver: JobDriver, job_id: str) -> None:
+async def _cancel_waiting(graph: _Graph, driver: JobDriver, job_id: str) -> None:
     """Cancel a waiting job, if it exists."""
     record = await driver.store.get(job_id)
     if record is not None and record.state in CHANGEABLE:

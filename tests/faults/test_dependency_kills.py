@@ -126,6 +126,6 @@ async def _play(app: TaskMQ, step: Any, dice: random.Random) -> None:
         }
         if missed:
             assert record.state in missed, (job_id, record.state, missed)
-            assert record.token == 0, f"{job_id} was dispatched, and waited for what did not come"
+            assert record.token == 0, f"{job_id} was dispatched with an unmet dependency"
         else:
             assert record.state is (JobState.SUCCEEDED if succeeds[job_id] else JobState.FAILED), (job_id, record)

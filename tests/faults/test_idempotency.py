@@ -70,7 +70,10 @@ class Troubles:
 def test_every_effect_is_accepted_once_whatever_happens_to_workers(project: Project) -> None:
     keys = [f"order-{number}" for number in range(TASKS)]
     began = time.monotonic()
-    with Effects(project.folder / "ledger.sock", is_fenced=True) as effects, _troubled(project, effects) as troubles:
+    with (
+        Effects(project.folder / "ledger.sock", is_fenced=True) as effects,
+        _run_troubled(project, effects) as troubles,
+    ):
         asyncio.run(_send(project.app, keys))
         until(
             lambda: len(effects.accepted) == TASKS and troubles.killed > 0 and project.waiting() == 0,
@@ -102,7 +105,7 @@ def test_without_fencing_the_same_run_has_effects_twice(project: Project, monkey
     # Few keys, so that none expires before the first worker is frozen.
     monkeypatch.setenv("JOBS_NAP", _nap(min(RATE, 60)))
     keys = [f"order-{number}" for number in range(min(TASKS, 240))]
-    with Effects(project.folder / "ledger.sock", is_fenced=False) as effects, _troubled(project, effects):
+    with Effects(project.folder / "ledger.sock", is_fenced=False) as effects, _run_troubled(project, effects):
         asyncio.run(_send(project.app, keys))
         until(lambda: max(effects.accepted.values(), default=0) > 1, "a key has two effects", within=90)
 
@@ -146,7 +149,7 @@ async def _results(app: TaskMQ, keys: list[str]) -> dict[str, JobState]:
 
 
 @contextmanager
-def _troubled(project: Project, effects: Effects) -> Iterator[Troubles]:
+def _run_troubled(project: Project, effects: Effects) -> Iterator[Troubles]:
     """Run workers, and kill one, or freeze it for longer than its lease, about once a second."""
     troubles, is_over = Troubles(), threading.Event()
 

@@ -121,7 +121,7 @@ class Troubles:
     def freeze_scheduler(self) -> None:
         """Freeze it until another one holds its partition, and long enough to notice that afterwards."""
         role, epochs = self._field.holder_of_idle()
-        with self._field.frozen(role):
+        with self._field.freeze(role):
             self._wait_for_successor(epochs)
             self._write_late(epochs)
 
@@ -142,7 +142,7 @@ class Troubles:
         self._field.kill(f"worker-{self._other() % 2}")
 
     def freeze_worker(self) -> None:
-        with self._field.frozen(f"worker-{self._other() % 2}"):
+        with self._field.freeze(f"worker-{self._other() % 2}"):
             time.sleep(8 if IS_LARGE else 1)
 
     def kill_store(self) -> None:
@@ -207,7 +207,7 @@ def _make_trouble(field: StoreField, troubles: Troubles, *, until: float) -> Cou
     """Inject every fault at least once, and again in turn until enough is acknowledged."""
     every, done = troubles.all(), Counter[str]()
     for what, make in cycle(every.items()):
-        if len(done) == len(every) and (field.acknowledged() >= JOBS or time.monotonic() > until):
+        if len(done) == len(every) and (field.count_acknowledged() >= JOBS or time.monotonic() > until):
             return done
         with field.fault(what):
             make()

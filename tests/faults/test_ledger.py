@@ -7,7 +7,7 @@ from pathlib import Path
 from taskmq.worker.run.crash_counter import private_folder
 from tests.faults.checker import Fault, Run, Send
 from tests.faults.gauge import Sample, growth, sample
-from tests.faults.ledger import Ledger, append, noted, run_of, send_line, send_of
+from tests.faults.ledger import Ledger, append, note_fault, run_of, send_line, send_of
 
 
 def test_a_ledger_returns_each_entry_once(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_send_survives_its_round_trip() -> None:
 
 def test_a_fault_is_recorded_with_its_times() -> None:
     faults: list[Fault] = []
-    with noted("cut", faults):
+    with note_fault("cut", faults):
         pass
 
     (fault,) = faults

@@ -151,7 +151,7 @@ def test_permits_are_never_exceeded_while_workers_are_killed(project: Project) -
         for _ in range(KILLS):
             _send(project, "held", [(random.choice(keys), next(sent)) for _ in range(_PORTION)])
             time.sleep(random.uniform(0.2, 1.0))
-            busy = {line[-1] for line in _unended(project)}
+            busy = {line[-1] for line in _unended_runs(project)}
             victim = next((worker for worker in workers if f"{worker.pid}" in busy), workers[0])
             killed[victim.pid] = time.monotonic_ns()
             victim.end(signal.SIGKILL)
@@ -159,10 +159,10 @@ def test_permits_are_never_exceeded_while_workers_are_killed(project: Project) -
             workers.append(_worker(project, next(numbers)))
         # Not by the ready messages: jobs that wait for a permit are in the broker's delay.
         until(
-            lambda: len(_done(project)) == KILLS * _PORTION,
+            lambda: len(_ended_jobs(project)) == KILLS * _PORTION,
             "all have run",
             within=120 + 5 * KILLS,
-            details=lambda: f"{len(_done(project))}, {project.stats()}",
+            details=lambda: f"{len(_ended_jobs(project))}, {project.stats()}",
         )
     finally:
         for worker in workers:
@@ -230,12 +230,12 @@ def _worker(project: Project, number: int) -> LoneWorker:
     return worker
 
 
-def _done(project: Project) -> set[str]:
+def _ended_jobs(project: Project) -> set[str]:
     """Return the jobs with an ended run."""
     return {line[3] for line in project.ledger if line[0] == "ends"}
 
 
-def _unended(project: Project) -> list[list[str]]:
+def _unended_runs(project: Project) -> list[list[str]]:
     """Return the lines of runs that have started and not ended."""
     lines = project.ledger
     ended = {line[4] for line in lines if line[0] == "ends"}
@@ -246,7 +246,7 @@ def _spans(project: Project, killed: dict[int, int]) -> list[Span]:
     """Return all runs; those of killed workers until they were killed."""
     begun = {line[4]: int(line[2]) for line in project.ledger if line[0] == "begins"}
     ended = [Span(key, begun[run], int(at)) for word, key, at, _, run, _ in _held_lines(project) if word == "ends"]
-    return ended + [Span(key, int(at), killed[int(pid)]) for _, key, at, _, _, pid in _unended(project)]
+    return ended + [Span(key, int(at), killed[int(pid)]) for _, key, at, _, _, pid in _unended_runs(project)]
 
 
 def _held_lines(project: Project) -> list[list[str]]:

@@ -21,7 +21,7 @@ class TestConsumers(RabbitMQCase):
         broker, other = self.broker(CUT_OFF), self.broker()
         queues = [await self.queue(other) for _ in range(8)]
 
-        async def connected() -> bool:
+        async def is_connected() -> bool:
             return self.proxy.connections == 1
 
         async def healthy() -> bool:
@@ -38,7 +38,7 @@ class TestConsumers(RabbitMQCase):
                 self.proxy.cut()
                 await eventually(healthy, False, within=5)
                 self.proxy.refuse(False)
-                await eventually(connected, True, within=10)
+                await eventually(is_connected, True, within=10)
                 await eventually(healthy, True, within=10)
 
 

@@ -57,7 +57,7 @@ def _campaign(field: Field, node: RabbitMQ, began: float) -> tuple[list[float], 
     producer = field.start_producer(Order(name="p", queues=QUEUES, lanes=4, rate=RATE))
     probe, backs = Probe(field), list[float]()
     probe.back_after(now_ms())
-    field.until(lambda: field.confirmed() >= 10, "ten confirmed sends", 60)
+    field.until(lambda: field.count_confirmed() >= 10, "ten confirmed sends", 60)
     gauge = Gauge({**{worker.name: worker.inner_pid for worker in field.workers}, "producer": producer.pid})
     for number in range(RESTARTS):
         if time.monotonic() - began > SECONDS:

@@ -50,7 +50,7 @@ def test_every_send_ends_in_time_and_no_confirmed_one_is_lost(own_rabbitmq: Star
             ]
             # A confirmed message in a deleted queue is gone, which is not the sender's fault.
             field.start_producer(Order(name=DOOMED, queues=(DOOMED,), mode="threads", lanes=2, rate=20))
-            field.until(lambda: field.confirmed() >= SENDS // 20, "first confirmed sends", 60)
+            field.until(lambda: field.count_confirmed() >= SENDS // 20, "first confirmed sends", 60)
 
             faults = {**network_faults(proxy), **broker_faults(node, full="steady", doomed=DOOMED)}
             storm = Storm(faults, SEED, into=field.faults)

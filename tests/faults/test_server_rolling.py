@@ -125,7 +125,7 @@ def test_servers_are_replaced_under_load_and_no_request_fails(tmp_path: Path, jo
         load, began, replaced = Load(balancer.port, token), time.monotonic(), 0
         while time.monotonic() - began < SECONDS or replaced < 2:
             port = ports[replaced % 2]
-            assert servers[port].is_told(signal.SIGTERM) == 0
+            assert servers[port].signal_and_wait(signal.SIGTERM) == 0
             assert "Traceback" not in servers[port].said
             eventually(lambda: port not in balancer.ready, "the balancer sees that it is gone")  # noqa: B023
             servers[port] = start(port)

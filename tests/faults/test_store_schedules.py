@@ -31,14 +31,14 @@ from tests.servers.waiting import eventually
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
 
-def _asked(name: str, default: str) -> float:
+def _read_setting(name: str, default: str) -> float:
     return float(os.environ.get(f"TASKMQ_TEST_STORE_SCHEDULES{name}", default))
 
 
-SCHEDULES = int(_asked("", "20"))
-SECONDS = _asked("_SECONDS", "8")
-KILL_EVERY = _asked("_KILL_EVERY", "4")
-FREEZE = _asked("_FREEZE", "7")
+SCHEDULES = int(_read_setting("", "20"))
+SECONDS = _read_setting("_SECONDS", "8")
+KILL_EVERY = _read_setting("_KILL_EVERY", "4")
+FREEZE = _read_setting("_FREEZE", "7")
 REPLICAS = 3
 FAILOVER = 7_000
 """For so long after a scheduler was killed or frozen its share may be late, ms: a lease and two seconds."""

@@ -246,7 +246,7 @@ def test_a_delayed_worker_keeps_its_connection_and_runs_everything_once(at_rabbi
     assert worker.wait() == 0
 
     assert set(_runs(project).values()) == {1}
-    assert len(project.noted("started", "it")) == 1
+    assert len(project.ledger_lines("started", "it")) == 1
     assert "lost its connection" not in worker.log
     assert "is not published" not in worker.log
     if fault == "holds_the_loop":
@@ -295,7 +295,7 @@ def test_a_worker_frozen_for_longer_than_its_heartbeats_settles_nothing(tmp_path
 
         assert jobs["gated"].result(timeout=5) == other.pid
         # Its late failure was not followed by another attempt.
-        assert Counter(line[1] for line in project.noted("finished", "fails_gated")) == {"1": 2, "2": 1}
+        assert Counter(line[1] for line in project.ledger_lines("finished", "fails_gated")) == {"1": 2, "2": 1}
         assert len(_letters(project)) == 1
     finally:
         for worker in workers:
@@ -381,7 +381,7 @@ def test_out_of_memory_kills_the_executor_process_and_not_the_worker(
         seconds = time.monotonic() - began
         until(lambda: len(_letters(project)) == 1, "the failure has its letter")
 
-        assert len(project.noted("started", "eats")) == 3
+        assert len(project.ledger_lines("started", "eats")) == 3
         assert set(_runs(project).values()) == {1}
         assert [letter.reason for letter in _letters(project)] == ["worker_lost"]
         assert project.app.tasks["jobs.quick"].send(1000).result(timeout=30) == 1000

@@ -144,7 +144,7 @@ def test_killing_tasks_are_dead_after_three_starts_and_no_other_is_charged(proje
 
     asyncio.run(send())
     began = time.monotonic()
-    with _kept_alive(project, 2) as deaths:
+    with _keep_alive(project, 2) as deaths:
         until(
             lambda: sum(entry.ready for entry in project.stats(dead_letter_queue(DEFAULT_QUEUE))) >= POISON,
             f"{POISON} dead letters",
@@ -233,7 +233,7 @@ def _ran(project: Project) -> int:
 
 
 @contextmanager
-def _kept_alive(project: Project, count: int) -> Iterator[list[int]]:
+def _keep_alive(project: Project, count: int) -> Iterator[list[int]]:
     """Run that many workers, each replaced at once when it dies; return the pids of the dead ones."""
     deaths: list[int] = []
     stopping = threading.Event()

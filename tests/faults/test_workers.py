@@ -97,7 +97,7 @@ class _Progress:
         self._count = 0
         self._since = time.monotonic()
 
-    def made(self) -> int:
+    def count_runs(self) -> int:
         if (count := len(self._work.runs)) > self._count:
             self._count, self._since = count, time.monotonic()
         assert time.monotonic() - self._since < STALLED_AFTER, f"nothing has run since: {self._work!r}"
@@ -117,7 +117,7 @@ def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_ur
         faults: list[Fault] = []
         storm = Storm(network_faults(proxy), SEED, into=faults)
         progress = _Progress(work)
-        storm.blow(lambda: progress.made() < TASKS, calm=1.0)
+        storm.blow(lambda: progress.count_runs() < TASKS, calm=1.0)
         with _telling(work, rabbitmq_server, amqp_url):
             _wait_for_the_rest(work, {send.token for send in sent})
         late = work.stop()

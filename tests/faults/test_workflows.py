@@ -207,7 +207,7 @@ async def _campaign(
         killing = asyncio.create_task(_kill(workers, killed, project, chance))
         flows = [await flow.asend(flow_id=flow_id) for flow_id, flow in plan.flows.items()]
         for flow in flows:
-            await _finished(app, flow.id)
+            await _wait_for_finish(app, flow.id)
         took = time.monotonic() - began
         await killing
         for flow in flows:
@@ -221,7 +221,7 @@ async def _campaign(
         return took
 
 
-async def _finished(app: TaskMQ, flow_id: str) -> None:
+async def _wait_for_finish(app: TaskMQ, flow_id: str) -> None:
     while True:
         record = await flow_store(app.sessions.current()).look(flow_id)
         assert record is not None

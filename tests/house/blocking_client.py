@@ -32,10 +32,10 @@ _WORDS = (
 
 def blocking() -> dict[Path, str]:
     """Return each module of the blocking half with its text."""
-    return {_BLOCKING / path.name: _converted(path) for path in sorted(_AIO.glob("*.py"))}
+    return {_BLOCKING / path.name: _convert_module(path) for path in sorted(_AIO.glob("*.py"))}
 
 
-def _converted(path: Path) -> str:
+def _convert_module(path: Path) -> str:
     notice = _NOTICE.format(path.relative_to(ROOT).as_posix())
     if path.name == "__init__.py":
         return notice + _INIT

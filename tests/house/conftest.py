@@ -10,7 +10,7 @@ _SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Beside the tests that need servers, at a low priority, that takes more than the usual minute."""
+    """Allow more than the usual minute, since these tests run at a low priority beside servers."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(_SECONDS))

@@ -1,12 +1,13 @@
 """The shape of prose and of names, counted by package: `python -m tests.house.english` renews the limits."""
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.tree import Module, modules, nodes
+from tests.house.tree import Module, modules, modules_of_tests, nodes
 
 LIMITS = Path(__file__).parent / "english_limits.txt"
 
@@ -37,19 +38,16 @@ def clauses(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def participles(module: Module) -> Iterator[tuple[int, str]]:
-    """Find functions whose whole name is a participle; a property may be one, as in asyncio."""
+    """Find functions whose whole name is a participle; a property may be one, as in asyncio, and so may a task."""
     for node in nodes(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_exempt(node):
             name = node.name.strip("_").lower()
             if name in _IRREGULAR or (re.fullmatch(r"[a-z]+ed", name) and name not in _VERBS):
                 yield node.lineno, node.name
 
 
-def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(
-        "property" in ast.unparse(decorator) or ".setter" in ast.unparse(decorator)
-        for decorator in node.decorator_list
-    )
+def _is_exempt(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(re.search(r"property|\.setter|\btask\b", ast.unparse(decorator)) for decorator in node.decorator_list)
 
 
 def package_of(module: Module) -> str:
@@ -57,10 +55,11 @@ def package_of(module: Module) -> str:
     return "/".join(Path(module.where).parts[:2])
 
 
-def found() -> dict[str, dict[str, list[str]]]:
+@functools.cache
+def find_all() -> dict[str, dict[str, list[str]]]:
     """Return the findings of each kind in each package with any."""
     places: dict[str, dict[str, list[str]]] = {}
-    for module in modules():
+    for module in (*modules(), *modules_of_tests()):
         for kind, finds in (("clauses", clauses), ("participles", participles)):
             for line, text in finds(module):
                 rows = places.setdefault(package_of(module), {"clauses": [], "participles": []})
@@ -76,7 +75,7 @@ def limits() -> dict[str, Counter[str]]:
 
 def write() -> None:
     """Write the current counts as limits; if a count rose, rewrite the prose instead."""
-    rows = {package: {kind: len(each) for kind, each in kinds.items()} for package, kinds in found().items()}
+    rows = {package: {kind: len(each) for kind, each in kinds.items()} for package, kinds in find_all().items()}
     lines = [f"{package} {counts['clauses']} {counts['participles']}" for package, counts in sorted(rows.items())]
     head = [
         "# Docstrings that begin with a clause, and functions named by a participle, that a package may have.",

@@ -1,4 +1,4 @@
-"""All log lines, error texts and help texts on one page, for a reviewer: `python -m tests.house.messages`."""
+"""The log lines, error texts and help texts on one page, for a reviewer: `python -m tests.house.messages`."""
 
 import ast
 from collections.abc import Iterator

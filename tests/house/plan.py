@@ -24,7 +24,7 @@ def _purpose(name: str) -> str:
     return module.source.removeprefix('"""').partition("\n\n")[0].partition('"""')[0].replace("\n", " ").strip()
 
 
-def written() -> str:
+def read_plan() -> str:
     """Return the plan on the page."""
     return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip()
 

@@ -15,7 +15,7 @@ def test_no_package_has_more_exceptions_than_its_limit(kind: str) -> None:
     limits = english.limits()
     more = {
         package: kinds[kind]
-        for package, kinds in english.found().items()
+        for package, kinds in english.find_all().items()
         if len(kinds[kind]) > (limits[package][kind] if package in limits else 0)
     }
 
@@ -24,7 +24,7 @@ def test_no_package_has_more_exceptions_than_its_limit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["clauses", "participles"])
 def test_a_limit_falls_with_its_count(kind: str) -> None:
-    found = english.found()
+    found = english.find_all()
     high = {
         package: (limit[kind], count)
         for package, limit in english.limits().items()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.house.blocking_client import blocking
-from tests.house.plan import plan, written
+from tests.house.plan import plan, read_plan
 from tests.house.tree import ROOT, imports, modules
 
 
@@ -87,7 +87,7 @@ def test_imports_inside_functions_and_for_types_count() -> None:
 
 
 def test_the_plan_in_the_docs_matches_the_import_contracts() -> None:
-    assert written() == plan(), "run `python -m tests.house.plan`"
+    assert read_plan() == plan(), "run `python -m tests.house.plan`"
 
 
 def test_the_blocking_client_is_generated_from_the_async_one() -> None:

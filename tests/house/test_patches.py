@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parsed
+from tests.house.tree import ROOT, nodes, parse_file
 
 # Reason -> file below tests/ and the patched names. An argument of a constructor with a default is better.
 _PATCHED: Final[dict[str, set[str]]] = {
@@ -67,14 +67,14 @@ def test_patches_of_taskmq_modules_are_listed() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {target}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for target in _patched(parsed(path))
+        for target in _patched_names(parse_file(path))
         if path != Path(__file__)
     }
 
     assert found == set().union(*_PATCHED.values())
 
 
-def _patched(tree: ast.Module) -> Iterator[str]:
+def _patched_names(tree: ast.Module) -> Iterator[str]:
     # The type of an object that a test got from an app counts as ours, too.
     ours = _names_of_ours(tree) | {"type"}
     for node in nodes(tree):

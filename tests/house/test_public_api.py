@@ -134,13 +134,16 @@ def test_no_home_lacks_a_name() -> None:
 
 def test_a_public_name_is_in_the_all_of_one_module_only() -> None:
     exports = Counter(
-        name for module in _CORE for name in _exported(importlib.import_module(module)) if name in taskmq.__all__
+        name
+        for module in _CORE
+        for name in _exported_names(importlib.import_module(module))
+        if name in taskmq.__all__
     )
 
     assert exports == dict.fromkeys(taskmq.__all__, 1)
 
 
-def _exported(module: ModuleType) -> list[str]:
+def _exported_names(module: ModuleType) -> list[str]:
     """Return its `__all__`; a package that only groups its modules has just a docstring."""
     only_groups = hasattr(module, "__path__") and len(ast.parse(inspect.getsource(module)).body) == 1
     exported: list[str] = [] if only_groups else module.__all__
@@ -150,7 +153,7 @@ def _exported(module: ModuleType) -> list[str]:
 @pytest.mark.parametrize("module", _ALL_MODULES)
 def test_every_module_says_what_it_is_for_and_what_it_offers(module: str) -> None:
     loaded = importlib.import_module(module)
-    exported = _exported(loaded)
+    exported = _exported_names(loaded)
 
     assert (loaded.__doc__ or "").strip()
     assert len(exported) == len(set(exported))

@@ -1,20 +1,41 @@
 """Rules that keep the gate honest and its failures readable: each test is run, and its name fits a line."""
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parsed
+from tests.house.tree import ROOT, nodes, parse_file
 
 _LONGEST_NAME = 80
+# Words that hide who acts, and first words that start a clause.
+_ODD = re.compile(
+    r"^test_(?:what|who|whom|which|those|these|that|such|it|its|they|their|of|for|from|how|when|why|where|is|are|has)_"
+    r"|_(?:whom|whoever|somebody|nobody|anybody|everybody|said|things?|mends?|go_on|goes_on|is_there|are_there)(?:_|$)"
+)
 
 
 def test_the_name_of_a_test_describes_the_behaviour_in_80_characters() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parsed(path))
+        for node in nodes(parse_file(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.name) > _LONGEST_NAME
+    }
+
+    assert found == set()
+
+
+def test_the_name_of_a_test_names_its_subject() -> None:
+    """Write a sentence of plain English: "a worker requeues the job", not "what is given back comes again"."""
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in nodes(parse_file(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_") and _ODD.search(node.name)
+        # A suite names its own tests, and a class here overrides some.
+        if not any("case" in ast.unparse(decorator) for decorator in node.decorator_list)
     }
 
     assert found == set()
@@ -93,7 +114,7 @@ def test_a_test_that_only_runs_a_coroutine_is_async() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in nodes(parsed(path))
+        for node in nodes(parse_file(path))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and _only_runs_a_coroutine(node)
     }
 
@@ -111,7 +132,7 @@ def _only_runs_a_coroutine(test: ast.FunctionDef) -> bool:
             ),
         ]:
             options = [*rest, *(each.value for each in keywords)]
-            return ran == name and not _names(options) & {*_names(test.args.args), *_bound(test)}
+            return ran == name and not _names(options) & {*_names(test.args.args), *_bound_names(test)}
         case _:
             return False
 
@@ -123,7 +144,7 @@ def _names(nodes: Iterable[ast.AST]) -> set[str]:
     }
 
 
-def _bound(test: ast.FunctionDef) -> set[str]:
+def _bound_names(test: ast.FunctionDef) -> set[str]:
     """Return the names that the test binds before the coroutine."""
     functions = {each.name for each in test.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     return functions | {
@@ -136,12 +157,14 @@ def _bound(test: ast.FunctionDef) -> set[str]:
 
 def test_a_nightly_test_names_its_proof_in_the_gate() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        marks = [node for node in nodes(parsed(path)) if isinstance(node, ast.Attribute) and node.attr == "nightly"]
-        calls = [node for node in nodes(parsed(path)) if isinstance(node, ast.Call) and node.func in marks]
+        marks = [
+            node for node in nodes(parse_file(path)) if isinstance(node, ast.Attribute) and node.attr == "nightly"
+        ]
+        calls = [node for node in nodes(parse_file(path)) if isinstance(node, ast.Call) and node.func in marks]
         where = path.relative_to(ROOT)
         assert len(calls) == len(marks), f"{where} has a mark that names no test"
         for call in calls:
             (named,) = [ast.literal_eval(argument) for argument in call.args]
             file, _, test = named.partition("::")
-            assert (ROOT / file).exists(), f"{where}: {file} is not there"
-            assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{where}: {named} is not there"
+            assert (ROOT / file).exists(), f"{where}: {file} does not exist"
+            assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{where}: {named} does not exist"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.house.tree import ROOT, nodes, parsed
+from tests.house.tree import ROOT, nodes, parse_file
 
 _TESTS: Final = ROOT / "tests"
 # Campaigns measure; they are not part of the gate.
@@ -149,9 +149,9 @@ def test_real_sleeps_are_listed_with_their_reason() -> None:
 
 def _sleeping(path: Path) -> Iterator[str]:
     """Return the outermost definitions with a sleep of more than one loop iteration."""
-    is_virtual = _VIRTUAL in _reached(_name(path)) or _is_in_virtual_time(path)
-    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body)
-    for node in parsed(path).body:
+    is_virtual = _VIRTUAL in _reachable_modules(_name(path)) or _is_in_virtual_time(path)
+    marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parse_file(path).body)
+    for node in parse_file(path).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for part in node.body if isinstance(node, ast.ClassDef) else [node]:
@@ -160,21 +160,21 @@ def _sleeping(path: Path) -> Iterator[str]:
             is_marked = _is_marked(part) or (
                 marks and isinstance(part, ast.AsyncFunctionDef) and "test_" in part.name
             )
-            is_real = not is_virtual or is_marked or any(_called(each) == "asyncio.run" for each in nodes)
+            is_real = not is_virtual or is_marked or any(_called_name(each) == "asyncio.run" for each in nodes)
             if any(_sleeps(each, is_real) for each in nodes):
                 yield part.name if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) else node.name
 
 
 def _is_in_virtual_time(path: Path) -> bool:
     """Whether a test of this module is an unmarked coroutine that only pytest runs."""
-    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body):
+    if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parse_file(path).body):
         return False
     return any(
         isinstance(node, ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and all(ast.unparse(each).startswith(("pytest.mark.", "given(", "settings(")) for each in node.decorator_list)
         and not _is_marked(node)
-        for node in parsed(path).body
+        for node in parse_file(path).body
     )
 
 
@@ -185,13 +185,13 @@ def _is_marked(node: ast.AST) -> bool:
 def _sleeps(node: ast.AST, is_real: bool) -> bool:
     return (
         isinstance(node, ast.Call)
-        and (name := _called(node)) in _SLEEPS
+        and (name := _called_name(node)) in _SLEEPS
         and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
         and (is_real or name == "time.sleep")
     )
 
 
-def _called(node: ast.AST) -> str | None:
+def _called_name(node: ast.AST) -> str | None:
     match node:
         case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id=owner))):
             return f"{owner}.{name}"
@@ -210,7 +210,7 @@ def _imports() -> dict[str, set[str]]:
     return {
         name: {
             found
-            for node in nodes(parsed(path))
+            for node in nodes(parse_file(path))
             if isinstance(node, ast.ImportFrom) and node.module
             for found in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
             if found in paths
@@ -219,7 +219,7 @@ def _imports() -> dict[str, set[str]]:
     }
 
 
-def _reached(start: str) -> set[str]:
+def _reachable_modules(start: str) -> set[str]:
     seen, waiting = {start}, [start]
     while waiting:
         for target in _imports()[waiting.pop()] - seen:
@@ -236,7 +236,7 @@ def test_no_test_requires_a_speed() -> None:
         if _CAMPAIGNS not in path.parents
         and _VIRTUAL not in _imports()[_name(path)]
         and not _is_in_virtual_time(path)
-        for function in parsed(path).body
+        for function in parse_file(path).body
         for line in _bounds(function)
     ]
 
@@ -245,7 +245,7 @@ def test_no_test_requires_a_speed() -> None:
 
 def _bounds(definition: ast.stmt) -> Iterator[int]:
     nodes = [*ast.walk(definition)]
-    taken = _times_taken(nodes)
+    taken = _duration_names(nodes)
     yield from (node.lineno for node in nodes if isinstance(node, ast.Assert) and _bounds_a_time(node.test, taken))
 
 
@@ -256,12 +256,12 @@ def _bounds_a_time(test: ast.expr, taken: set[str]) -> bool:
             sides = [node.left, *node.comparators]
             for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
                 lesser = left if isinstance(operator, ast.Lt | ast.LtE) else right
-                if isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and _is_time_taken(lesser, taken):
+                if isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and _is_duration(lesser, taken):
                     return True
     return False
 
 
-def _times_taken(nodes: Iterable[ast.AST]) -> set[str]:
+def _duration_names(nodes: Iterable[ast.AST]) -> set[str]:
     """Return the names that such a difference is assigned to."""
     names: set[str] = set()
     for node in nodes:
@@ -277,7 +277,7 @@ def _times_taken(nodes: Iterable[ast.AST]) -> set[str]:
     return names
 
 
-def _is_time_taken(node: ast.expr, taken: set[str]) -> bool:
+def _is_duration(node: ast.expr, taken: set[str]) -> bool:
     return _is_difference(node) or any(isinstance(part, ast.Name) and part.id in taken for part in ast.walk(node))
 
 

@@ -1,4 +1,4 @@
-"""One word per thing: duplicate names, replaced words, and words without a subject."""
+"""The rule of one word per thing: duplicate names, replaced words, and words without a subject."""
 
 import ast
 import io
@@ -35,13 +35,16 @@ def test_no_class_name_is_used_twice_in_the_core() -> None:
 
 def test_no_identifier_uses_a_replaced_word() -> None:
     found = {
-        f"{module.where}: {name}" for module in modules() for name in _defined(module) if _BANNED & set(_words(name))
+        f"{module.where}: {name}"
+        for module in modules()
+        for name in _defined_classes(module)
+        if _BANNED & set(_words(name))
     }
 
     assert found == set()
 
 
-def _defined(module: Module) -> set[str]:
+def _defined_classes(module: Module) -> set[str]:
     names = set(module.path.stem.split("."))
     for node in nodes(module.tree):
         match node:
@@ -73,15 +76,15 @@ def test_a_suppressed_lint_rule_has_its_reason_on_the_line() -> None:
 
 def test_prose_names_its_subject() -> None:
     """Comments, docstrings, messages and pages name the worker, the caller, the scheduler; see docs/glossary.md."""
-    assert _said(_INDEFINITE) == set()
+    assert _find_in_prose(_INDEFINITE) == set()
 
 
 def test_programs_are_not_told_and_tell_of_nothing() -> None:
-    """They are called, notified and sent to; they report, publish and return."""
-    assert _said(_TOLD) == set()
+    """Programs are called, notified and sent to; they report, publish and return."""
+    assert _find_in_prose(_TOLD) == set()
 
 
-def _said(finds: Callable[[str], re.Match[str] | None]) -> set[str]:
+def _find_in_prose(finds: Callable[[str], re.Match[str] | None]) -> set[str]:
     """Return the matches of the pattern in the prose of modules and pages."""
     found = {
         f"{module.where}:{number}"
@@ -115,11 +118,11 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
-    """It describes the effect, the result or the guarantee, or refers to that text; a private one may be short."""
+    """The text has the effect, the result or the guarantee, or a reference to it; a private one may be short."""
     found = {
         f"{module.where}:{node.lineno}: {text}"
         for module in modules()
-        for node in _public(module.tree, _exported(module))
+        for node in _public(module.tree, _exported_names(module))
         if len((text := (ast.get_docstring(node) or "").partition("\n\n")[0]).split()) in {1, 2, 3}
         # A reference: `See ...`, or the name of a contract.
         if not re.search(r"^See `|`\w+(\.\w+)+`| itself\.$", text)
@@ -128,7 +131,7 @@ def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
     assert found == set()
 
 
-def _exported(module: Module) -> set[str] | None:
+def _exported_names(module: Module) -> set[str] | None:
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}

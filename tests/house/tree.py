@@ -14,7 +14,7 @@ SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.job_store_suite", "task
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """One source file, `name` as it is imported."""
+    """A source file, `name` as it is imported."""
 
     path: Path
     name: str
@@ -45,17 +45,23 @@ def modules() -> tuple[Module, ...]:
     return tuple(_read(path) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
 
 
+@functools.cache
+def modules_of_tests() -> tuple[Module, ...]:
+    """Return every module below `tests`, in the order of their paths."""
+    return tuple(_read(path) for path in sorted((ROOT / "tests").rglob("*.py")))
+
+
 def _read(path: Path) -> Module:
     parts = path.relative_to(ROOT).with_suffix("").parts
     if parts[0] in {"brokers", "contrib"}:
         parts = parts[1:]
     is_package = parts[-1] == "__init__"
     name = ".".join(parts[:-1] if is_package else parts)
-    return Module(path, name, is_package, path.read_text(), parsed(path))
+    return Module(path, name, is_package, path.read_text(), parse_file(path))
 
 
 @functools.cache
-def parsed(path: Path) -> ast.Module:
+def parse_file(path: Path) -> ast.Module:
     """Parse the source file; all rules share the tree, and none changes it."""
     return ast.parse(path.read_text())
 
@@ -78,11 +84,13 @@ def imports() -> dict[str, frozenset[str]]:
     A name that a package re-exports counts as the module that defines it.
     """
     return {
-        module.name: frozenset(_imported(module)) - {module.name} for module in modules() if not module.is_package
+        module.name: frozenset(_imported_modules(module)) - {module.name}
+        for module in modules()
+        if not module.is_package
     }
 
 
-def _imported(module: Module) -> Iterator[str]:
+def _imported_modules(module: Module) -> Iterator[str]:
     for node in nodes(module.tree):
         match node:
             case ast.Import(names=names):

@@ -64,7 +64,7 @@ class FrameProxy:
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Forward the held frames."""
         late, self._late = self._late, []
         for writer, frame in late:
@@ -121,13 +121,13 @@ class _Stream:
             end = at + 7 + size + 1
             if len(data) < end:
                 break
-            if (payload := self._changed(kind, channel, data[at + 7 : end - 1])) is not None:
+            if (payload := self._change_frame(kind, channel, data[at + 7 : end - 1])) is not None:
                 out.append(_frame(kind, channel, payload))
             at = end
         self._pending = data[at:]
         return b"".join(out)
 
-    def _changed(self, kind: int, channel: int, payload: bytes) -> bytes | None:
+    def _change_frame(self, kind: int, channel: int, payload: bytes) -> bytes | None:
         if kind == _METHOD:
             method = struct.unpack_from(">HH", payload)
             self._proxy.seen[method] += 1

@@ -88,7 +88,7 @@ class UsedVhostCase(RabbitMQCase):
 
 
 class SharedVhostCase(RabbitMQCase):
-    """All tests share one vhost, which is much cheaper: for tests that only use their own queues."""
+    """Tests that only use their own queues, in one shared vhost, which is much cheaper."""
 
     @pytest.fixture(autouse=True)
     def _server(self, shared_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:

@@ -114,7 +114,7 @@ class Raw:
         """
         end = time.monotonic() + within
         while (message := self.get(queue)) is None:
-            assert time.monotonic() < end, f"nothing came to {queue} within {within:g} s"
+            assert time.monotonic() < end, f"no message arrived in {queue} within {within:g} s"
             self._connection.sleep(0.005)
         self.channel.basic_ack(message.tag)
         return message
@@ -156,11 +156,11 @@ def short_ladder(name: str, *, levels: int = 5, has_alternate: bool = True) -> l
             continue
         if not isinstance(entity, Binding) and entity.name in above:
             continue
-        entities.append(_renamed(entity, name, has_alternate=has_alternate))
+        entities.append(_rename_entity(entity, name, has_alternate=has_alternate))
     return entities
 
 
-def _renamed(entity: Entity, name: str, *, has_alternate: bool) -> Entity:
+def _rename_entity(entity: Entity, name: str, *, has_alternate: bool) -> Entity:
     match entity:
         case Exchange():
             arguments = dict(entity.arguments) if has_alternate else {}

@@ -31,7 +31,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, within: float = 50) ->
     """Run a test's coroutine; no task may be left, and the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
         )
@@ -39,12 +39,12 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, within: float = 50) ->
             await main()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
     assert complaints == []
 
 
 @asynccontextmanager
-async def opened(url: str, *, name: str = "test") -> AsyncGenerator[RedisState, None]:
+async def open_redis(url: str, *, name: str = "test") -> AsyncGenerator[RedisState, None]:
     state = open_state(url, BrokerOptions(name=name))
     try:
         yield state

@@ -31,7 +31,7 @@ from tests.servers import PostgreSQL
 from tests.servers.waiting import until
 from tests.unit.app_kit import use_session
 
-__all__ = ["JOBS", "Database", "Stage", "file_database", "postgres_database", "staged"]
+__all__ = ["JOBS", "Database", "Stage", "file_database", "open_stage", "postgres_database"]
 
 PATIENCE: Final = 30.0
 JOBS: Final = 5
@@ -252,7 +252,7 @@ class Process:
 
 
 @asynccontextmanager
-async def staged(database: Database) -> AsyncGenerator[Stage, None]:
+async def open_stage(database: Database) -> AsyncGenerator[Stage, None]:
     name = f"deaths-{uuid4()}"
     broker = open_memory_broker(f"memory://{name}", BrokerOptions(name="worker"))
     stage = Stage(name, database, database.open(), broker)

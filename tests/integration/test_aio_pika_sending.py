@@ -50,7 +50,7 @@ def _app(url: str, **options: float) -> TaskMQ:
 
 
 @contextlib.asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[AbstractConnection]:
+async def _connect(url: str) -> AsyncIterator[AbstractConnection]:
     connection = await aio_pika.connect(url, heartbeat=5)
     try:
         yield connection
@@ -68,15 +68,15 @@ async def _declare(app: TaskMQ, *queues: str) -> None:
 )
 async def test_a_message_equals_one_sent_by_the_app_itself(amqp_url: str, options: dict[str, object]) -> None:
     call = {**options, "job_id": "job-1"}
-    async with _app(amqp_url) as app, _connected(amqp_url) as connection:
+    async with _app(amqp_url) as app, _connect(amqp_url) as connection:
         add = app.tasks["add"].with_options(call)
         await app.tasks["add"].options(priority=9).asend(0)
         with Raw(amqp_url) as raw:
             raw.take("sums.p.high")
             await add.asend(1, right=2)
-            one = _taken_from_anywhere(raw)
+            one = _take_message(raw)
             await send(await connection.channel(), add, 1, right=2)
-            other = _taken_from_anywhere(raw)
+            other = _take_message(raw)
 
     del one["headers"][SEQUENCE]
     assert other == one
@@ -86,7 +86,7 @@ _QUEUES = ("sums", "sums.p.high", *(f"taskmq.delay.v2.l{level:02}" for level in 
 _TIMES = {"enqueued", "eta"}
 
 
-def _taken_from_anywhere(raw: Raw) -> dict[str, Any]:
+def _take_message(raw: Raw) -> dict[str, Any]:
     """Consume the only message and return all its fields: times are 0, and each of the two is a list of ways."""
     for queue in _QUEUES:
         try:
@@ -115,7 +115,7 @@ async def test_a_worker_runs_a_sent_job_and_its_result_is_typed(amqp_url: str, r
     async def add(left: int, right: int = 0) -> int:
         return left + right
 
-    async with app, _connected(amqp_url) as connection:
+    async with app, _connect(amqp_url) as connection:
         await _declare(app)
         channel = await connection.channel()
         jobs = [await send(channel, add, 1, right=2), await send(channel, add.options(delay="500ms"), 3, right=4)]
@@ -128,7 +128,7 @@ async def test_a_worker_runs_a_sent_job_and_its_result_is_typed(amqp_url: str, r
 
 
 async def test_an_invalid_job_is_refused_before_and_the_channel_continues(amqp_url: str) -> None:
-    async with _app(amqp_url) as app, _connected(amqp_url) as connection:
+    async with _app(amqp_url) as app, _connect(amqp_url) as connection:
         channel, plain = await connection.channel(), await connection.channel(publisher_confirms=False)
         raising = await connection.channel(on_return_raises=True)
         with pytest.raises(InvalidArguments):
@@ -148,13 +148,13 @@ async def test_an_invalid_job_is_refused_before_and_the_channel_continues(amqp_u
 
 
 async def test_a_job_is_unroutable_without_the_taskmq_exchanges(amqp_url: str) -> None:
-    async with _app(amqp_url) as app, _connected(amqp_url) as connection:
+    async with _app(amqp_url) as app, _connect(amqp_url) as connection:
         with pytest.raises(Unroutable, match="start a worker"):
             await send(await connection.channel(), app.tasks["add"], 1)
 
 
 async def test_a_transaction_decides_about_all_jobs_sent_in_it(amqp_url: str) -> None:
-    async with _app(amqp_url) as app, _connected(amqp_url) as connection:
+    async with _app(amqp_url) as app, _connect(amqp_url) as connection:
         await _declare(app)
         channel = await connection.channel(publisher_confirms=False)
         own = await channel.declare_queue("own", durable=True)
@@ -189,7 +189,7 @@ async def test_a_refusal_by_the_broker_is_a_taskmq_error(amqp_url: str, rabbitmq
                 "kept", durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
             )
             raw.channel.queue_bind("kept", "taskmq", "kept")
-        async with _connected(amqp_url) as connection:
+        async with _connect(amqp_url) as connection:
             channel = await connection.channel()
             await send(channel, app.tasks["keep"], "first")
             with pytest.raises(PublishRejected, match="may be full"):
@@ -199,7 +199,7 @@ async def test_a_refusal_by_the_broker_is_a_taskmq_error(amqp_url: str, rabbitmq
             "PUT", f"/api/permissions/{vhost}/{user}", {"configure": "", "write": "^other$", "read": ""}
         )
         denied = urlsplit(amqp_url)._replace(netloc=f"{user}:secret@127.0.0.1:{rabbitmq_server.port}").geturl()
-        async with _connected(denied) as connection:
+        async with _connect(denied) as connection:
             with pytest.raises(AccessDenied, match="taskmq"):
                 await send(await connection.channel(), app.tasks["add"], 1)
         rabbitmq_server.http("DELETE", f"/api/users/{user}")
@@ -207,7 +207,7 @@ async def test_a_refusal_by_the_broker_is_a_taskmq_error(amqp_url: str, rabbitmq
 
 async def test_a_message_above_the_server_limit_is_too_large(own_rabbitmq: StartRabbitMQ) -> None:
     server = own_rabbitmq(config={"max_message_size": "10000"})
-    async with _app(server.url) as app, _connected(server.url) as connection:
+    async with _app(server.url) as app, _connect(server.url) as connection:
         await _declare(app, "kept")
         with pytest.raises(TooLarge, match="10,000"):
             await send(await connection.channel(), app.tasks["keep"], "x" * 20_000)
@@ -217,7 +217,7 @@ async def test_a_missing_confirm_leaves_the_job_unknown(amqp_url: str, rabbitmq_
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
         hasty = _app(amqp_url, send_timeout=1.0)
-        async with _app(amqp_url) as patient, _connected(url) as connection:
+        async with _app(amqp_url) as patient, _connect(url) as connection:
             # A declaration may take longer on a busy machine than the send timeout.
             await _declare(patient)
             channel = await connection.channel()
@@ -239,7 +239,7 @@ async def test_a_missing_confirm_leaves_the_job_unknown(amqp_url: str, rabbitmq_
 async def test_an_owner_that_closes_the_channel_cancels_no_caller(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
-        async with _app(amqp_url) as app, _connected(url) as connection:
+        async with _app(amqp_url) as app, _connect(url) as connection:
             await _declare(app)
             channel = await connection.channel()
             proxy.hold_answers(True)
@@ -254,7 +254,7 @@ async def test_an_owner_that_closes_the_channel_cancels_no_caller(amqp_url: str,
 
 
 async def test_two_jobs_of_one_id_over_one_channel_take_turns(amqp_url: str) -> None:
-    async with _app(amqp_url) as app, _connected(amqp_url) as connection:
+    async with _app(amqp_url) as app, _connect(amqp_url) as connection:
         await _declare(app)
         channel = await connection.channel()
         outcomes = await asyncio.gather(
@@ -292,7 +292,7 @@ async def test_no_confirmed_job_is_lost_through_cuts_freezes_and_restarts(
                 await sender.send(f"job-{number}", confirmed, unknown)
             await sender.close()
         with Raw(server.url) as raw:
-            come = Counter(_taken(raw))
+            come = Counter(_take_raw(raw))
 
     assert set(confirmed) == {f"job-{number}" for number in range(sent)}
     assert set(come) == set(confirmed)
@@ -338,7 +338,7 @@ class _Sender:
         return self._channel
 
 
-def _taken(raw: Raw) -> list[str]:
+def _take_raw(raw: Raw) -> list[str]:
     found: list[str] = []
     while raw.ready("sums"):
         found.append(raw.take("sums").properties.message_id)

@@ -68,11 +68,11 @@ class _Listener:
         return True
 
     async def until(self, check: Callable[[], bool], what: str) -> None:
-        async def looked() -> bool:
+        async def has_polled() -> bool:
             await self.look()
             return check()
 
-        await until(looked, what, every=timedelta(milliseconds=100))
+        await until(has_polled, what, every=timedelta(milliseconds=100))
 
     def bodies(self) -> list[str]:
         return [each.body.decode() for each in self.come]

@@ -40,7 +40,7 @@ class Marked:
 
 
 @pytest.fixture
-def marked(rabbitmq_server: RabbitMQ, amqp_url: str) -> Iterator[Marked]:
+def marked_login(rabbitmq_server: RabbitMQ, amqp_url: str) -> Iterator[Marked]:
     vhost, port = urlsplit(amqp_url).path.removeprefix("/"), rabbitmq_server.port
     rabbitmq_server.http("PUT", f"/api/users/{USER}", {"password": PASSWORD, "tags": "administrator"})
     rabbitmq_server.http("PUT", f"/api/permissions/{vhost}/{USER}", EVERYTHING)
@@ -101,16 +101,16 @@ COMMANDS = [
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 def test_no_command_prints_or_logs_the_password(
-    marked: Marked,
+    marked_login: Marked,
     shop: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setenv("TASKMQ_URL", marked.url)
+    monkeypatch.setenv("TASKMQ_URL", marked_login.url)
     taskmq = Here(capsys)
-    declare("images", "ticks", url=marked.url)
-    bury("images.dlq", ["dead"], url=marked.url)
+    declare("images", "ticks", url=marked_login.url)
+    bury("images.dlq", ["dead"], url=marked_login.url)
 
     for command in COMMANDS:
         result = taskmq(*command.split())
@@ -124,14 +124,14 @@ def test_no_command_prints_or_logs_the_password(
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("command", ["doctor", "queue list", "send shop.double --args [7]", "topology plan"])
 def test_a_refused_password_is_not_quoted(
-    marked: Marked,
+    marked_login: Marked,
     shop: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
     command: str,
 ) -> None:
-    monkeypatch.setenv("TASKMQ_URL", marked.url.replace(f":{PASSWORD}@", f":wrong-{PASSWORD}@"))
+    monkeypatch.setenv("TASKMQ_URL", marked_login.url.replace(f":{PASSWORD}@", f":wrong-{PASSWORD}@"))
 
     result = Here(capsys)(*command.split())
 
@@ -150,14 +150,14 @@ def test_a_refused_password_is_not_quoted(
     ],
 )
 def test_the_password_is_in_no_process_list_and_no_output(
-    marked: Marked, shop: Path, tokens: tuple[str, ...], ready: str
+    marked_login: Marked, shop: Path, tokens: tuple[str, ...], ready: str
 ) -> None:
     state = f"local://{shop}/state"
-    declare("images", "ticks", url=marked.url)
-    with Started(shop, *tokens, env={"TASKMQ_URL": marked.url, "TASKMQ_STATE": state}) as service:
+    declare("images", "ticks", url=marked_login.url)
+    with Started(shop, *tokens, env={"TASKMQ_URL": marked_login.url, "TASKMQ_STATE": state}) as service:
         service.says(ready)
         family = [service.process.pid, *_descendants(service.process.pid)]
-        shown = {pid: _shown(pid) for pid in family}
+        shown = {pid: _visible_facts(pid) for pid in family}
         if "worker" in tokens:
             assert len(family) >= 3
 
@@ -167,18 +167,18 @@ def test_the_password_is_in_no_process_list_and_no_output(
 
 @pytest.mark.rabbitmq
 @pytest.mark.slow
-def test_a_url_on_the_command_line_is_not_passed_to_children_there(marked: Marked, shop: Path) -> None:
+def test_a_url_on_the_command_line_is_not_passed_to_children_there(marked_login: Marked, shop: Path) -> None:
     state = f"local://{shop}/state"
-    with Started(shop, "--url", marked.url, "--state", state, "worker", "shop:app") as service:
+    with Started(shop, "--url", marked_login.url, "--state", state, "worker", "shop:app") as service:
         service.says("waiting for jobs")
-        shown = [_shown(pid) for pid in _descendants(service.process.pid)]
+        shown = [_visible_facts(pid) for pid in _descendants(service.process.pid)]
 
     assert shown
     assert not [text for text in shown if PASSWORD in text]
     assert PASSWORD not in service.said
 
 
-def _shown(pid: int) -> str:
+def _visible_facts(pid: int) -> str:
     """Return the facts about a process visible to other users."""
     texts: list[str] = []
     for name in ("cmdline", "comm", "status"):
@@ -240,26 +240,26 @@ def test_a_url_with_a_mistake_is_not_quoted(
     assert PASSWORD not in broker.out + broker.err + state.out + state.err + caplog.text
 
 
-def _broken(marked: Marked, dead_port: int, authority: Authority, tokens: TokenServer) -> list[str]:
+def _broken(marked_login: Marked, dead_port: int, authority: Authority, tokens: TokenServer) -> list[str]:
     """Return URLs whose connection fails, each in a different way."""
     login = f"{USER}:{PASSWORD}"
     return [
         f"amqp://{login}@127.0.0.1:{dead_port}/",
         f"amqp://{login}@no-such-host.invalid/",
-        f"amqp://{login}-wrong@127.0.0.1:{marked.port}/{marked.vhost}",
-        f"amqp://{login}@127.0.0.1:{marked.port}/no-such-vhost",
-        f"amqps://{login}@127.0.0.1:{marked.port}/{marked.vhost}?cafile={authority.file}",
-        f"amqps://{login}@127.0.0.1:{marked.port}/{marked.vhost}?cafile=/no/such/file",
-        f"amqp://{login}@127.0.0.1:{marked.port}/?oauth2_token_url={tokens.url}",
+        f"amqp://{login}-wrong@127.0.0.1:{marked_login.port}/{marked_login.vhost}",
+        f"amqp://{login}@127.0.0.1:{marked_login.port}/no-such-vhost",
+        f"amqps://{login}@127.0.0.1:{marked_login.port}/{marked_login.vhost}?cafile={authority.file}",
+        f"amqps://{login}@127.0.0.1:{marked_login.port}/{marked_login.vhost}?cafile=/no/such/file",
+        f"amqp://{login}@127.0.0.1:{marked_login.port}/?oauth2_token_url={tokens.url}",
         f"amqp://{login}@127.0.0.1:{dead_port}/?oauth2_token_url=http://127.0.0.1:{dead_port}/",
-        f"amqp://{login}@127.0.0.1:{marked.port}/{marked.vhost}?wire=plain",
-        marked.url,
+        f"amqp://{login}@127.0.0.1:{marked_login.port}/{marked_login.vhost}?wire=plain",
+        marked_login.url,
     ]
 
 
 @pytest.mark.rabbitmq
 def test_no_error_traceback_repr_or_address_shows_the_password(
-    marked: Marked, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    marked_login: Marked, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shown: list[str] = []
 
@@ -278,7 +278,7 @@ def test_no_error_traceback_repr_or_address_shows_the_password(
             shown.extend((str(error), repr(error), repr(vars(error)), traceback.format_exc()))
 
     with PortLease(1) as lease, TokenServer(client_id="other", secret="other") as tokens:
-        for url in _broken(marked, lease.ports[0], Authority(tmp_path / "ca"), tokens):
+        for url in _broken(marked_login, lease.ports[0], Authority(tmp_path / "ca"), tokens):
             asyncio.run(attempt(url))
 
     assert len(shown) > 30

@@ -30,7 +30,7 @@ def redis() -> Iterator[Redis]:
 class Passages(list[tuple[str, object]]):
     """Records the calls of the workflows' gate: step and result."""
 
-    async def seen(self, asked: str, answer: object, *, times: int = 1) -> None:
+    async def wait_for(self, asked: str, answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
             return self.count((asked, answer)) >= times
 
@@ -95,7 +95,7 @@ class Mill:
         beside = [self.graph.add(more.s(by=by), after=[one], name=f"more {by}") for by in (1, 2, 3)]
         self.graph.add(last.s(), after=beside)
 
-    async def begun(self) -> None:
+    async def wait_for_begin(self) -> None:
         async def look() -> int:
             return self.runs["first"]
 
@@ -158,17 +158,17 @@ def fill(redis: Redis) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("take_away", [pause, kill, fill], ids=["paused", "killed", "full"])
-def test_a_step_that_ends_while_redis_is_down_is_reported_later_and_its_flow_goes_on(
+def test_a_step_that_ends_while_redis_is_down_is_reported_after_the_outage(
     redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
 ) -> None:
     async def test(mill: Mill) -> None:
         async with working(mill):
             flow = await mill.graph.asend()
-            await mill.begun()
+            await mill.wait_for_begin()
             give_back = take_away(redis)
             try:
                 mill.open.set()
-                await passages.seen("release", StateUnavailable)
+                await passages.wait_for("release", StateUnavailable)
                 assert mill.runs.total() == 1
             finally:
                 give_back()
@@ -190,7 +190,7 @@ def test_a_step_that_becomes_ready_while_redis_is_down_waits(
         give_back = take_away(redis)
         async with working(mill):
             try:
-                await passages.seen("acquire", StateUnavailable, times=2)
+                await passages.wait_for("acquire", StateUnavailable, times=2)
                 assert mill.runs.total() == 0
             finally:
                 give_back()
@@ -205,16 +205,16 @@ def test_a_workflow_continues_with_the_replica_after_a_failover(redis: Redis, pa
     async def test(mill: Mill, other: Redis) -> None:
         async with working(mill):
             flow = await mill.graph.asend()
-            await mill.begun()
+            await mill.wait_for_begin()
             other.command("REPLICAOF", "127.0.0.1", str(redis.port))
 
-            async def copied() -> bool:
+            async def is_replicated() -> bool:
                 return other.command("DBSIZE") == redis.command("DBSIZE")
 
-            await eventually(copied, True, within=PATIENCE)
+            await eventually(is_replicated, True, within=PATIENCE)
             redis.kill()
             mill.open.set()
-            await passages.seen("release", StateUnavailable)
+            await passages.wait_for("release", StateUnavailable)
             other.command("REPLICAOF", "NO", "ONE")
             await answering(mill)
             assert await flow.aresult(PATIENCE) == {"last": 9}
@@ -232,18 +232,18 @@ def test_a_workflow_lost_by_redis_ends_as_dead_letters_without_endless_waits(
     async def test(mill: Mill) -> None:
         async with working(mill):
             flow = await mill.graph.asend()
-            await mill.begun()
+            await mill.wait_for_begin()
             waits = asyncio.create_task(flow.aresult())
 
-            async def awaited() -> bool:
+            async def has_result() -> bool:
                 return any("taskmq:flow:" in str(channel) for channel in channels(redis))
 
-            await eventually(awaited, True, within=PATIENCE)
+            await eventually(has_result, True, within=PATIENCE)
             redis.flush()
             mill.open.set()
             # Its end does not count; its message is redelivered, and it is unknown to the state.
-            await passages.seen("release", False)
-            await passages.seen("acquire", Dead)
+            await passages.wait_for("release", False)
+            await passages.wait_for("acquire", Dead)
             with pytest.raises(FlowNotFound):
                 await flow.astate()
             with pytest.raises(FlowNotFound):

@@ -42,7 +42,7 @@ class _Touch:
         return os.system, (f"touch {self.path}",)
 
 
-def _forged(mark: Path) -> list[tuple[str, bytes, dict[str, Any]]]:
+def _forge_messages(mark: Path) -> list[tuple[str, bytes, dict[str, Any]]]:
     """Return content type, body and headers of each message."""
     command = f"touch {mark}"
     pickled = pickle.dumps(_Touch(mark))
@@ -76,7 +76,7 @@ async def test_forged_messages_run_no_code_and_leave_the_queue(amqp_url: str, tm
         worker = Worker(app, WorkerConfig())
         running = asyncio.create_task(worker.run())
         await probe.asend(0)
-        forged = _forged(mark)
+        forged = _forge_messages(mark)
 
         def publish() -> None:
             with Raw(amqp_url) as raw:
@@ -88,11 +88,11 @@ async def test_forged_messages_run_no_code_and_leave_the_queue(amqp_url: str, tm
         await asyncio.to_thread(publish)
         await probe.asend(1)
 
-        async def are_taken() -> bool:
+        async def are_consumed() -> bool:
             (work, parked) = await app.sessions.current().broker.stats([_QUEUE, PARKING])
             return work.ready == 0 and not work.unsettled and parked.ready >= len(_PICKLES)
 
-        await until(are_taken, "none of them is left in the queue")
+        await until(are_consumed, "none of them is left in the queue")
         await until(lambda: seen == [0, 1], "the worker went on")
         worker.drain()
         await running

@@ -37,7 +37,7 @@ class _Shop:
     charged: list[int] = field(default_factory=list[int])
     goes_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def refused(self) -> int:
+    def count_refused(self) -> int:
         reports = self.scheduler.status().reports
         return reports.get("invented", 0) + reports.get("superseded", 0)
 
@@ -121,7 +121,7 @@ async def test_forged_reports_end_no_job_and_start_no_waiting_one(
 
         count = await shop.forge(held, dependent, running)
 
-        await until(lambda: shop.refused() >= count, "all that was forged is refused")
+        await until(lambda: shop.count_refused() >= count, "all that was forged is refused")
         assert [await store.get(job_id) for job_id in ids] == before
         assert shop.charged == []
         shop.goes_on.set()

@@ -27,12 +27,12 @@ class _Ways:
 
     def __init__(self, amqp_url: str, redis_url: str, store_url: str) -> None:
         self._stack = ExitStack()
-        self.broker, broker = self._proxied(amqp_url)
-        self.state, state = self._proxied(redis_url)
-        self.store, store = self._proxied(store_url)
+        self.broker, broker = self._open_proxy(amqp_url)
+        self.state, state = self._open_proxy(redis_url)
+        self.store, store = self._open_proxy(store_url)
         self.urls = {"url": broker, "state": state, "store": store}
 
-    def _proxied(self, url: str) -> tuple[TcpProxy, str]:
+    def _open_proxy(self, url: str) -> tuple[TcpProxy, str]:
         parts = urlsplit(url)
         assert parts.port is not None
         proxy = self._stack.enter_context(TcpProxy(parts.port))
@@ -60,7 +60,7 @@ def ways(amqp_url: str, redis_url: str, job_store_url: str) -> Iterator[_Ways]:
 
 
 @asynccontextmanager
-async def _served(ways: _Ways) -> AsyncGenerator[_Health]:
+async def _serve_app(ways: _Ways) -> AsyncGenerator[_Health]:
     """Serve the app; return the components by name, as an anonymous caller sees them."""
     served = build(ways.app())
     async with AsyncExitStack() as stack:
@@ -88,7 +88,7 @@ def _are(health: _Health, **expected: str) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_a_hanging_component_is_down_and_the_others_are_still_reported(ways: _Ways) -> None:
-    async with _served(ways) as health:
+    async with _serve_app(ways) as health:
         before = await health()
         assert [before[name]["status"] for name in ("store", "broker", "state")] == ["works"] * 3
 
@@ -105,7 +105,7 @@ async def test_a_hanging_component_is_down_and_the_others_are_still_reported(way
 
 
 async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None:
-    async with _served(ways) as health:
+    async with _serve_app(ways) as health:
         await until(_are(health, broker="works", workers="down"))
 
         ways.broker.refuse(refused=True)
@@ -118,7 +118,7 @@ async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None
 
 
 async def test_schedulers_are_unknown_while_the_store_is_down(ways: _Ways) -> None:
-    async with _served(ways) as health:
+    async with _serve_app(ways) as health:
         await until(_are(health, store="works", schedulers="down"))
 
         ways.store.stall(stalled=True)
@@ -128,7 +128,7 @@ async def test_schedulers_are_unknown_while_the_store_is_down(ways: _Ways) -> No
 async def test_schedulers_and_workers_are_healthy_once_they_run(ways: _Ways) -> None:
     scheduler = Scheduler(ways.app())
     worker = Worker(ways.app(), WorkerConfig(concurrency=1, grace=5.0))
-    async with _served(ways) as health:
+    async with _serve_app(ways) as health:
         runs = [asyncio.create_task(scheduler.run()), asyncio.create_task(worker.run())]
         await until(_are(health, schedulers="works", workers="works"))
 

@@ -34,7 +34,7 @@ def redis() -> Iterator[Redis]:
 class Passages(list[tuple[str, str, object]]):
     """Records the calls of the keys' gate: job and result."""
 
-    async def seen(self, asked: str, job: Job[Any], answer: object, *, times: int = 1) -> None:
+    async def wait_for(self, asked: str, job: Job[Any], answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
             return self.count((asked, job.id, answer)) >= times
 
@@ -127,7 +127,7 @@ def test_no_job_with_a_key_starts_while_redis_is_paused_and_then_it_does(redis: 
             redis.pause()
             try:
                 job = await till.pay.asend("1")
-                await passages.seen("acquire", job, StateUnavailable, times=2)
+                await passages.wait_for("acquire", job, StateUnavailable, times=2)
                 assert len(till.runs) == 1
             finally:
                 redis.resume()
@@ -143,7 +143,7 @@ def test_a_run_during_a_kill_of_redis_completes_once_redis_returns(redis: Redis,
             await count(till, 1)
             redis.kill()
             till.open.set()
-            await passages.seen("release", first, StateUnavailable)
+            await passages.wait_for("release", first, StateUnavailable)
             redis.restart()
             second = await till.pay.asend("1")
             assert await result(first) == await result(second) == f"paid by {first.id}"
@@ -167,7 +167,7 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Pas
             # The next renewal.
             await eventually(keys, 1, within=PATIENCE)
             second = await till.pay.asend("1")
-            await passages.seen("acquire", second, Snoozed, times=3)
+            await passages.wait_for("acquire", second, Snoozed, times=3)
             till.open.set()
             assert await result(first) == await result(second) == f"paid by {first.id}"
         assert len(till.runs) == 1
@@ -187,7 +187,7 @@ def test_two_workers_with_one_key_after_redis_was_emptied_have_one_result(redis:
             second = await other.pay.asend("1")
             await count(other, 1)
             till.open.set()
-            await passages.seen("release", first, False)
+            await passages.wait_for("release", first, False)
             assert await first.astate() == JobState.QUEUED
             other.open.set()
             answers = {await result(first), await result(second)}

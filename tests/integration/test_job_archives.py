@@ -44,7 +44,7 @@ def _with_app(store: str, test: Callable[[TaskMQ, JobDriver], Coroutine[Any, Any
     asyncio.run(main())
 
 
-async def _ended(driver: JobDriver, count: int, **fields: Any) -> list[str]:
+async def _end_jobs(driver: JobDriver, count: int, **fields: Any) -> list[str]:
     jobs = await driver.submit_many(count, queue="ended", **fields)
     for job in (await driver.dispatch(queue="ended")).jobs:
         await driver.accepted(job, "succeeded", result=b"7")
@@ -69,9 +69,9 @@ async def _age(url: str, ids: list[str], days: int) -> None:
 def test_whole_days_are_in_files_before_they_are_dropped(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
-        old = await _ended(driver, 3)
+        old = await _end_jobs(driver, 3)
         await _age(job_store_url, old, 35)
-        young = await _ended(driver, 2)
+        young = await _end_jobs(driver, 2)
         kept = {job_id: (await store.list_jobs(JobFilter(ids=(job_id,)))).jobs[0] for job_id in old}
 
         (written,) = await archive_days(store, tmp_path, keep_days=30)
@@ -93,7 +93,7 @@ def test_whole_days_are_in_files_before_they_are_dropped(job_store_url: str, tmp
 def test_no_day_is_dropped_while_a_file_is_incomplete(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
-        await _age(job_store_url, await _ended(driver, 3), 35)
+        await _age(job_store_url, await _end_jobs(driver, 3), 35)
         (written,) = await archive_days(store, tmp_path, keep_days=30)
         path = Path(written.file)
         whole = path.read_bytes()
@@ -121,7 +121,7 @@ def test_no_day_is_dropped_while_a_file_is_incomplete(job_store_url: str, tmp_pa
 
 def test_a_stopped_archive_is_started_again(tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
-        await _ended(driver, 3)
+        await _end_jobs(driver, 3)
         stopping: Any = _Stopping(app.sessions.store())
         folder = tmp_path / "kept"
 
@@ -146,7 +146,7 @@ def test_a_file_deletes_no_job_of_an_unarchived_day(tmp_path: Path) -> None:
 
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store: Any = app.sessions.store()
-        ids = await _ended(driver, 30)
+        ids = await _end_jobs(driver, 30)
         now = await store.now_ms()
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for number, job_id in enumerate(ids):
@@ -172,7 +172,7 @@ def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> Non
 
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store: Any = app.sessions.store()
-        ids = await _ended(driver, 4)
+        ids = await _end_jobs(driver, 4)
         today = await store.now_ms() // DAY
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for job_id, age in zip(ids, (40, 7, 7, 0), strict=True):
@@ -218,7 +218,7 @@ async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] 
 def test_a_scheduler_keeps_jobs_for_the_configured_time(job_store_url: str) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
-        old, middle, young = [await _ended(driver, count) for count in (2, 3, 1)]
+        old, middle, young = [await _end_jobs(driver, count) for count in (2, 3, 1)]
         await _age(job_store_url, old, 35)
         await _age(job_store_url, middle, 12)
         middle = sorted(await _submitted_before(job_store_url, middle, 12))
@@ -253,7 +253,7 @@ def test_a_rule_that_deletes_unarchived_jobs_is_refused(job_store_url: str, tmp_
 def test_a_scheduler_archives_before_it_deletes(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
-        old, young, new = [await _ended(driver, count) for count in (3, 2, 1)]
+        old, young, new = [await _end_jobs(driver, count) for count in (3, 2, 1)]
         await _age(job_store_url, old, 35)
         await _age(job_store_url, young, 12)
 
@@ -272,7 +272,7 @@ def test_a_scheduler_deletes_nothing_that_it_cannot_archive(
 ) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
-        await _age(job_store_url, await _ended(driver, 3), 35)
+        await _age(job_store_url, await _end_jobs(driver, 3), 35)
         (tmp_path / "full").write_text("no folder")
 
         await _turn(store, tmp_path / "full")
@@ -352,8 +352,8 @@ def test_some_jobs_are_kept_for_a_shorter_time_or_in_smaller_number(
 ) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store: JobStore = app.sessions.store()
-        acme = await _ended(driver, 5, tenant="acme")
-        await _ended(driver, 3, tenant="other")
+        acme = await _end_jobs(driver, 5, tenant="acme")
+        await _end_jobs(driver, 3, tenant="other")
         live = await driver.submit(tenant="acme")
         queued = JobFilter(tenant="acme", states=frozenset({JobState.QUEUED}))
 

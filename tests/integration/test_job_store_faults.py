@@ -73,7 +73,7 @@ def _job(size: int = 10) -> NewJob:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
+async def _open_store(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="faults"))
     try:
         yield store
@@ -86,11 +86,11 @@ async def _until_one_session(url: str, state: str) -> None:
     query = f"select count(*) from pg_stat_activity where datname = current_database() and {state}"
     connection: Any = await cast("Any", asyncpg).connect(url)
 
-    async def there_is_one() -> bool:
+    async def has_session() -> bool:
         return bool(await connection.fetchval(query) == 1)
 
     try:
-        await until(there_is_one, state)
+        await until(has_session, state)
     finally:
         await connection.close()
 
@@ -116,7 +116,7 @@ async def test_a_submission_with_a_lost_answer_is_unknown_and_one_job_when_repea
 
 
 async def test_an_unreachable_server_has_certainly_changed_nothing(server: Server) -> None:
-    async with _opened(server.url) as store:
+    async with _open_store(server.url) as store:
         server.proxy.refuse(True)
         with pytest.raises(StoreUnavailable) as caught:
             await store.submit([_job()])
@@ -129,7 +129,7 @@ async def test_an_unreachable_server_has_certainly_changed_nothing(server: Serve
 async def test_a_change_is_not_made_if_its_transaction_is_cut_before_its_commit(
     server: Server, job_store_url: str
 ) -> None:
-    async with _opened(server.url) as store:
+    async with _open_store(server.url) as store:
         # A unique key makes a transaction of more than one statement.
         for number in range(2):
             await store.submit([structs.replace(_job(), unique=UniqueKey(name=f"earlier-{number}", ttl=60_000))])
@@ -192,7 +192,7 @@ async def test_a_full_database_refuses_whole_submissions_and_continues_later(ser
         "create function no_room() returns trigger language plpgsql as $$ begin "
         "if (select count(*) from taskmq.job) >= 5 then raise disk_full; end if; return new; end $$"
     )
-    async with _opened(server.url) as store:
+    async with _open_store(server.url) as store:
         server.sql("create trigger no_room before insert on taskmq.job for each row execute function no_room()")
         await store.submit([_job() for _ in range(3)])
 
@@ -208,7 +208,7 @@ async def test_a_full_database_refuses_whole_submissions_and_continues_later(ser
 
 
 async def test_a_full_disk_refuses_whole_submissions_and_continues_later(tmp_path: Path) -> None:
-    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+    async with _open_store(f"sqlite:///{tmp_path}/jobs.db") as store:
         await store.submit([_job()])
         await vars(store)["_writer"].call(_leave_no_room, care=2)
         large = [_job(_LARGE) for _ in range(100)]
@@ -233,10 +233,10 @@ def _leave_no_room(transaction: Any) -> None:
 async def test_a_lock_that_cannot_be_acquired_in_time_changes_nothing(server: Server, limit: str) -> None:
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set {limit} = 200')
-    async with _opened(server.url) as store:
+    async with _open_store(server.url) as store:
         job = _job()
         await store.submit([job])
-        async with _locked(server.url):
+        async with _lock_tables(server.url):
             for call in _calls(store, job):
                 with pytest.raises((StoreUnavailable, StateUnavailable)):
                     await call
@@ -248,13 +248,13 @@ async def test_a_lock_that_cannot_be_acquired_in_time_changes_nothing(server: Se
 async def test_a_scheduler_frozen_in_a_transaction_does_not_block_its_partition(
     server: Server, job_store_url: str
 ) -> None:
-    async with _opened(server.url) as one, _opened(job_store_url) as other:
+    async with _open_store(server.url) as one, _open_store(job_store_url) as other:
         frozen, leases = one.dispatching, other.dispatching.leases
         epoch = await frozen.leases.acquire("partition:0", owner="frozen", seconds=1)
         assert isinstance(epoch, int)
         # Its statement is prepared from now on: the lock delays its execution.
         await frozen.take_over(0, epoch)
-        async with _locked(job_store_url, "taskmq.dispatch_batch"):
+        async with _lock_tables(job_store_url, "taskmq.dispatch_batch"):
             taking_over = asyncio.create_task(frozen.take_over(0, epoch))
             await _until_one_session(job_store_url, "wait_event_type = 'Lock'")
             server.proxy.hold_answers(True)
@@ -282,7 +282,7 @@ def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
 
 
 @asynccontextmanager
-async def _locked(
+async def _lock_tables(
     url: str, tables: str = "taskmq.job, taskmq.dispatch_batch, taskmq.lease"
 ) -> AsyncGenerator[None, None]:
     """Lock all of the tables."""
@@ -300,27 +300,27 @@ async def _locked(
 async def test_a_dispatch_with_unreadable_bodies_does_not_count_as_missing(server: Server) -> None:
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set lock_timeout = 200')
-    async with _opened(server.url) as store:
+    async with _open_store(server.url) as store:
         dispatching, partition = store.dispatching, store.dispatching.partition_of("work")
         job = _job(_LARGE)
         await store.submit([job])
         epoch = await dispatching.leases.acquire(partition_key(partition), owner="first", seconds=60)
         assert isinstance(epoch, int)
 
-        async with _locked(server.url, "taskmq.job_body"):
+        async with _lock_tables(server.url, "taskmq.job_body"):
             with pytest.raises(StoreUnavailable) as caught:
                 await dispatching.dispatch(partition, epoch, [Pick(Lane("work", job.priority, ""), 1)])
             assert not caught.value.is_certain
-            epoch = await _taken_anew(dispatching, partition, epoch)
+            epoch = await _count_acquired(dispatching, partition, epoch)
             with pytest.raises(StoreUnavailable) as caught:
                 await dispatching.take_over(partition, epoch)
             assert not caught.value.is_certain
 
-        (batch,) = await dispatching.take_over(partition, await _taken_anew(dispatching, partition, epoch))
+        (batch,) = await dispatching.take_over(partition, await _count_acquired(dispatching, partition, epoch))
         assert [(one.id, one.body) for one in batch.jobs] == [(job.id, job.body)]
 
 
-async def _taken_anew(dispatching: DispatchStore, partition: int, epoch: int) -> int:
+async def _count_acquired(dispatching: DispatchStore, partition: int, epoch: int) -> int:
     await dispatching.leases.release(partition_key(partition), token=epoch)
     found = await dispatching.leases.acquire(partition_key(partition), owner="next", seconds=60)
     assert isinstance(found, int)
@@ -349,7 +349,7 @@ async def test_a_missing_permission_on_the_server_is_reported_like_any_other_out
     try:
         guest = urlsplit(server.url)._replace(netloc=f"guest@127.0.0.1:{server.proxy.port}").geturl()
         server.sql("grant usage on schema taskmq to guest; grant select on all tables in schema taskmq to guest")
-        async with _opened(guest) as store:
+        async with _open_store(guest) as store:
             assert await store.count_jobs() == 0
             with pytest.raises(StoreUnavailable, match="permission denied for table") as caught:
                 await store.submit([_job()])
@@ -404,7 +404,7 @@ def test_a_report_for_a_day_without_a_partition_waits_until_it_exists(
 
 
 async def test_schedulers_do_not_wait_for_slow_lists(job_store_url: str) -> None:
-    """In one process, as in `taskmq server --scheduler`: timers fire by the store's clock, and queues have names."""
+    """Run both in one process, as in `taskmq server --scheduler`: timers fire by the store's clock."""
     store = open_job_store(job_store_url, BrokerOptions())
 
     locker: Any = await asyncpg.connect(job_store_url)

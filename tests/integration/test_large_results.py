@@ -52,7 +52,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def opened(place: str, clock: Clock | None = None) -> AsyncGenerator[BlobStore, None]:
+async def open_place(place: str, clock: Clock | None = None) -> AsyncGenerator[BlobStore, None]:
     blobs = open_blobs(place, BrokerOptions(clock=clock or SystemClock()))
     try:
         yield blobs
@@ -72,7 +72,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 @run_by(run)
 async def test_a_stored_value_is_available_to_all_and_storing_it_twice_is_harmless(place: str) -> None:
-    async with opened(place) as one, opened(place) as other:
+    async with open_place(place) as one, open_place(place) as other:
         for data in (b"", b"x", bytes(range(256)) * 40_000):
             names = await asyncio.gather(*(store.put("job ☂", data, ttl=60) for store in (one, other) * 3))
             assert len(set(names)) == 1
@@ -82,7 +82,7 @@ async def test_a_stored_value_is_available_to_all_and_storing_it_twice_is_harmle
 
 @run_by(run)
 async def test_unknown_names_have_no_value(place: str) -> None:
-    async with opened(place) as blobs:
+    async with open_place(place) as blobs:
         await blobs.put("job", b"1", ttl=60)
         for name in (
             "",
@@ -100,19 +100,19 @@ def test_values_are_deleted_hour_by_hour_after_their_lifetime(place: str) -> Non
     clock = FakeClock()
 
     async def test() -> None:
-        async with opened(place, clock) as blobs:
+        async with open_place(place, clock) as blobs:
             names = [await blobs.put("job", f"{hours}".encode(), ttl=hours * 3600) for hours in (1, 2, 48)]
             clock.advance("3599s")
             await blobs.put("other", b"", ttl=60)
             assert [await blobs.get(name) for name in names] == [b"1", b"2", b"48"]
-        async with opened(place, clock) as blobs:
+        async with open_place(place, clock) as blobs:
             clock.advance("3h")
             await blobs.put("other", b"", ttl=60)
 
-            async def kept() -> list[bytes | None]:
+            async def read_values() -> list[bytes | None]:
                 return [await blobs.get(name) for name in names]
 
-            await eventually(kept, [None, None, b"48"], within=PATIENCE)
+            await eventually(read_values, [None, None, b"48"], within=PATIENCE)
 
     run(test)
 
@@ -120,7 +120,7 @@ def test_values_are_deleted_hour_by_hour_after_their_lifetime(place: str) -> Non
 def test_an_unavailable_bucket_is_an_unavailable_state_and_accepts_values_later() -> None:
     async def test(server: S3) -> None:
         place = bucket_at(server).replace("timeout=10", "timeout=1")
-        async with opened(place) as blobs:
+        async with open_place(place) as blobs:
             name = await blobs.put("job", b"123", ttl=60)
             server.pause()
             try:

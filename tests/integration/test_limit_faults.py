@@ -44,13 +44,13 @@ def forgetful() -> Iterator[Redis]:
 class Passages(list[tuple[str, object]]):
     """Records the calls of the limits' gate: job and result."""
 
-    async def seen(self, job: Job[None], answer: object, *, times: int = 1) -> None:
+    async def wait_for(self, job: Job[None], answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
             return self.count((job.id, answer)) >= times
 
         await eventually(count, True, within=PATIENCE)
 
-    async def asked(self, job: Job[None]) -> None:
+    async def wait_for_call(self, job: Job[None]) -> None:
         async def look() -> bool:
             return any(job_id == job.id for job_id, _ in self)
 
@@ -62,7 +62,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
     enter = LimitsGuard.acquire
 
-    async def watched(gate: LimitsGuard, attempt: Attempt) -> Permit | Outcome:
+    async def watch_acquire(gate: LimitsGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
@@ -71,7 +71,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append((attempt.job_id, Snoozed if isinstance(answer, Snoozed) else Permit))
         return answer
 
-    monkeypatch.setattr(LimitsGuard, "acquire", watched)
+    monkeypatch.setattr(LimitsGuard, "acquire", watch_acquire)
     return passages
 
 
@@ -115,7 +115,7 @@ class Shop:
         self.call = call
         self.ring = ring
 
-    async def begun(self, *names: str) -> None:
+    async def wait_for_runs(self, *names: str) -> None:
         async def look() -> bool:
             return set(names) <= set(self.began)
 
@@ -152,7 +152,7 @@ def play(url: str, test: Callable[[Shop], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def done(*jobs: Job[None]) -> None:
+async def finish(*jobs: Job[None]) -> None:
     await asyncio.gather(*(job.aresult(timeout=PATIENCE) for job in jobs))
 
 
@@ -183,20 +183,20 @@ def test_no_permit_is_taken_while_redis_is_paused_and_then_it_is(redis: Redis, p
     async def test(shop: Shop) -> None:
         async with working(shop):
             first = await shop.pack.asend("first")
-            await shop.begun("first")
+            await shop.wait_for_runs("first")
             redis.pause()
             try:
                 second = await shop.pack.asend("second")
-                await passages.seen(second, StateUnavailable, times=2)
+                await passages.wait_for(second, StateUnavailable, times=2)
                 assert shop.began == ["first"]
             finally:
                 redis.resume()
             # Permits possibly acquired by unanswered calls are free again.
-            await shop.begun("second")
+            await shop.wait_for_runs("second")
             third = await shop.pack.asend("third")
-            await passages.seen(third, Snoozed)
+            await passages.wait_for(third, Snoozed)
             shop.open.set()
-            await done(first, second, third)
+            await finish(first, second, third)
         assert shop.most == 2
         await holds(redis, 0)
 
@@ -207,14 +207,14 @@ def test_permits_stay_with_their_runs_over_a_restart_of_redis(redis: Redis, pass
     async def test(shop: Shop) -> None:
         async with working(shop, lease=60):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
-            await shop.begun("a", "b")
+            await shop.wait_for_runs("a", "b")
             redis.kill()
             third = await shop.pack.asend("c")
-            await passages.seen(third, StateUnavailable)
+            await passages.wait_for(third, StateUnavailable)
             await back(redis, shop)
-            await passages.seen(third, Snoozed)
+            await passages.wait_for(third, Snoozed)
             shop.open.set()
-            await done(*jobs, third)
+            await finish(*jobs, third)
         assert shop.most == 2
         await holds(redis, 0)
 
@@ -225,10 +225,10 @@ def test_a_permit_that_could_not_be_released_is_released_later(redis: Redis, pas
     async def test(shop: Shop) -> None:
         async with working(shop, lease=600):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
-            await shop.begun("a", "b")
+            await shop.wait_for_runs("a", "b")
             redis.kill()
             third = await shop.pack.asend("c")
-            await passages.seen(third, StateUnavailable)
+            await passages.wait_for(third, StateUnavailable)
             # It ends while the state is down.
             shop.open.set()
 
@@ -238,7 +238,7 @@ def test_a_permit_that_could_not_be_released_is_released_later(redis: Redis, pas
             await eventually(inside, 0, within=PATIENCE)
             await back(redis, shop)
             # Long before the lease is over.
-            await done(*jobs, third)
+            await finish(*jobs, third)
         await holds(redis, 0)
 
     play(redis.url, test)
@@ -251,14 +251,14 @@ def test_runs_take_their_permits_again_after_redis_lost_them(
     async def test(shop: Shop) -> None:
         async with working(shop):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
-            await shop.begun("a", "b")
+            await shop.wait_for_runs("a", "b")
             lose(forgetful)
             # Within a third of the lease.
             await holds(forgetful, 2)
             third = await shop.pack.asend("c")
-            await passages.seen(third, Snoozed)
+            await passages.wait_for(third, Snoozed)
             shop.open.set()
-            await done(*jobs, third)
+            await finish(*jobs, third)
         assert shop.most == 2
         await holds(forgetful, 0)
 
@@ -282,10 +282,10 @@ def test_permits_of_a_dead_process_are_free_once_redis_returns(redis: Redis, pas
         redis.kill()
         async with working(shop):
             job = await shop.pack.asend("a")
-            await passages.seen(job, StateUnavailable)
+            await passages.wait_for(job, StateUnavailable)
             await back(redis, shop)
             shop.open.set()
-            await done(job)
+            await finish(job)
 
     play(redis.url, test)
 
@@ -301,11 +301,11 @@ def test_permits_of_a_vanished_worker_are_free_after_their_lease(redis: Redis, p
             )
         async with working(shop):
             job = await shop.pack.asend("a")
-            await passages.seen(job, Snoozed)
+            await passages.wait_for(job, Snoozed)
             redis.kill()
             await back(redis, shop)
             shop.open.set()
-            await done(job)
+            await finish(job)
 
     play(redis.url, test)
 
@@ -314,12 +314,12 @@ def test_permits_are_kept_and_released_on_a_full_redis(redis: Redis, passages: P
     async def test(shop: Shop) -> None:
         async with working(shop):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
-            await shop.begun("a", "b")
+            await shop.wait_for_runs("a", "b")
             third = await shop.pack.asend("c")
-            await passages.seen(third, Snoozed)
+            await passages.wait_for(third, Snoozed)
             redis.command("CONFIG", "SET", "maxmemory", "1")
             call = await shop.call.asend()
-            await passages.seen(call, StateUnavailable)
+            await passages.wait_for(call, StateUnavailable)
             assert shop.starts == []
             # Longer than the lease, and the permits are held.
             before = float(str(redis.command("ZSCORE", HOLDS, _hold(redis))))
@@ -332,7 +332,7 @@ def test_permits_are_kept_and_released_on_a_full_redis(redis: Redis, passages: P
             shop.open.set()
             await holds(redis, 0)
             redis.command("CONFIG", "SET", "maxmemory", "0")
-            await done(*jobs, third, call)
+            await finish(*jobs, third, call)
         assert shop.most == 2
 
     play(redis.url, test)
@@ -351,15 +351,15 @@ def test_permits_survive_a_failover_to_a_replica(redis: Redis, passages: Passage
     async def test(shop: Shop, other: Redis) -> None:
         async with working(shop, lease=60):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
-            await shop.begun("a", "b")
+            await shop.wait_for_runs("a", "b")
             other.command("REPLICAOF", "127.0.0.1", str(redis.port))
             await holds(other, 2)
             redis.kill()
             other.command("REPLICAOF", "NO", "ONE")
             third = await shop.pack.asend("c")
-            await passages.seen(third, Snoozed)
+            await passages.wait_for(third, Snoozed)
             shop.open.set()
-            await done(*jobs, third)
+            await finish(*jobs, third)
         assert shop.most == 2
         await holds(other, 0)
 
@@ -373,29 +373,29 @@ def test_optional_limits_pass_all_jobs_while_redis_is_down_and_apply_again_after
     async def test(shop: Shop) -> None:
         async with working(shop):
             first = await shop.wrap.asend("a")
-            await shop.begun("a")
+            await shop.wait_for_runs("a")
             redis.kill()
             away = [await shop.wrap.asend(name) for name in ("b", "c")]
             rings = [await shop.ring.asend() for _ in range(5)]
-            await shop.begun("b", "c")
+            await shop.wait_for_runs("b", "c")
 
-            async def rung() -> int:
+            async def count_rings() -> int:
                 return len(shop.starts)
 
-            await eventually(rung, 5, within=PATIENCE)
+            await eventually(count_rings, 5, within=PATIENCE)
             await back(redis, shop)
             # It is asked again once a second.
             asked = await shop.ring.asend()
             while (asked.id, Snoozed) not in passages:
                 asked = await shop.ring.asend()
-                await passages.asked(asked)
+                await passages.wait_for_call(asked)
             # Its permit is renewed, or acquired again.
             await holds(redis, 1, key="taskmq:{limits}:places:wrap:holds")
             last = await shop.wrap.asend("d")
-            await passages.seen(last, Snoozed)
+            await passages.wait_for(last, Snoozed)
             assert shop.inside == 3
             shop.open.set()
-            await done(first, *away, *rings, last)
+            await finish(first, *away, *rings, last)
 
     play(redis.url, test)
 
@@ -419,12 +419,12 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
                 case "paused":
                     redis.pause()
                     late = await shop.call.asend()
-                    await passages.seen(late, StateUnavailable)
+                    await passages.wait_for(late, StateUnavailable)
                     redis.resume()
                 case "killed":
                     redis.kill()
                     late = await shop.call.asend()
-                    await passages.seen(late, StateUnavailable)
+                    await passages.wait_for(late, StateUnavailable)
                     await back(redis, shop)
                 case _:
                     empty(redis)
@@ -435,7 +435,7 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
 
             await eventually(all_of_them, 31, within=PATIENCE)
             # The results of the others were among the lost data.
-            await done(late)
+            await finish(late)
         # Emptied it starts anew, once. A granted start waits in its slot for a moment, so some are closer together.
         spare = 2 + (rate * burst_time + 1) * (fault == "emptied")
         starts = sorted(shop.starts)
@@ -468,10 +468,10 @@ def test_a_lock_survives_a_failover_to_a_replica(redis: Redis) -> None:
             token = lock.token
             other.command("REPLICAOF", "127.0.0.1", str(redis.port))
 
-            async def copied() -> bool:
+            async def is_replicated() -> bool:
                 return other.command("DBSIZE") == 1
 
-            await eventually(copied, True, within=PATIENCE)
+            await eventually(is_replicated, True, within=PATIENCE)
             redis.kill()
             other.command("REPLICAOF", "NO", "ONE")
             with pytest.raises(LockTimeout):

@@ -24,7 +24,7 @@ def test_a_stream_reports_a_lost_broker_and_resumes_when_it_returns(rabbitmq_ser
             hub = EventHub(app)
             async with hub.subscribed("ann", lambda _: True) as (inbox, _):
 
-                async def told() -> list[HubEvent]:
+                async def hub_events() -> list[HubEvent]:
                     found: list[HubEvent] = []
                     while not found:
                         found = await inbox.take(10)
@@ -33,13 +33,13 @@ def test_a_stream_reports_a_lost_broker_and_resumes_when_it_returns(rabbitmq_ser
                 await hub.settled()
                 proxy.refuse(True)
                 proxy.cut()
-                lost = await told()
+                lost = await hub_events()
                 proxy.refuse(False)
-                back = await told()
+                back = await hub_events()
                 event = JobEvent(number=1, at=1, event="dead", job_id=job, task="t", queue="q")
                 broker = as_broadcasting(other.sessions.current().broker)
                 broker.announce(job_topic("dead", "q"), encode_batch("w1", [event], dropped=0))
-                heard = await told()
+                heard = await hub_events()
             await hub.aclose()
         assert [(one.event, one.is_connected) for one in (*lost, *back)] == [(None, False), (None, True)]
         assert [one.event.job_id for one in heard if isinstance(one.event, JobEvent)] == [job]

@@ -38,16 +38,16 @@ def stage() -> Iterator[ExitStack]:
         yield actors
 
 
-def opened(url: str) -> LocalBroker:
+def open_local(url: str) -> LocalBroker:
     return open_local_broker(url, BrokerOptions())
 
 
 async def test_only_messages_of_a_killed_consumer_go_to_another_process(url: str, stage: ExitStack) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     await send(broker, *(str(number) for number in range(80)))
     holder = stage.enter_context(Actor("hold", url, 50))
-    await asyncio.to_thread(holder.has_said, 50)
+    await asyncio.to_thread(holder.has_printed, 50)
     await broker.consume([Subscription("q", 1000)], inbox)
     await until(lambda: len(inbox) == 30)
 
@@ -65,10 +65,10 @@ async def test_only_messages_of_a_killed_consumer_go_to_another_process(url: str
 
 def test_every_message_confirmed_to_a_killed_producer_exists(url: str, stage: ExitStack) -> None:
     async def main() -> None:
-        broker = opened(url)
+        broker = open_local(url)
         await declare(broker)
         producer = stage.enter_context(Actor("produce", url, 0, 1_000_000))
-        await asyncio.to_thread(producer.has_said, 3_000)
+        await asyncio.to_thread(producer.has_printed, 3_000)
 
         producer.kill()
 
@@ -84,11 +84,11 @@ def test_every_message_confirmed_to_a_killed_producer_exists(url: str, stage: Ex
 
 
 async def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(url: str, stage: ExitStack) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     await send(broker, "1", "2", "3")
     holder = stage.enter_context(Actor("hold", url, 2))
-    await asyncio.to_thread(holder.has_said, 2)
+    await asyncio.to_thread(holder.has_printed, 2)
     await broker.consume([Subscription("q", 10)], inbox)
     await until(lambda: len(inbox) == 1)
 
@@ -104,16 +104,16 @@ async def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(ur
 
 
 async def test_a_consumer_in_another_process_is_woken_at_once(url: str, stage: ExitStack) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     consumer = stage.enter_context(Actor("consume", url, 10))
-    await asyncio.to_thread(consumer.has_said, 1)
+    await asyncio.to_thread(consumer.has_printed, 1)
     sent: list[int] = []
 
     for number in range(60):
         sent.append(time.time_ns())
         await send(broker, str(number))
-        await asyncio.to_thread(consumer.has_said, number + 2)
+        await asyncio.to_thread(consumer.has_printed, number + 2)
 
     got = [int(line[2]) for line in consumer.lines[1:]]
     late = [(one - other) / 1e6 for one, other in zip(got, sent, strict=True)]
@@ -128,7 +128,7 @@ async def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(
     for actor in actors:
         await asyncio.to_thread(actor.finish)
 
-    broker = opened(url)
+    broker = open_local(url)
     async with broker.peek("q", limit=10) as held:
         assert sorted(delivery.body for delivery in held) == [b"0", b"1", b"2", b"3"]
     await broker.aclose()
@@ -139,7 +139,7 @@ async def test_thousands_of_waiters_learn_of_results_that_another_process_stores
     names = [f"job{number}" for number in range(20)]
     never = [asyncio.create_task(state.results.wait(f"never{number}", timeout=60)) for number in range(3_000)]
     putter = stage.enter_context(Actor("put", url, *names))
-    await asyncio.to_thread(putter.has_said, 1)
+    await asyncio.to_thread(putter.has_printed, 1)
     late: list[float] = []
 
     for name in names:
@@ -161,13 +161,13 @@ async def test_thousands_of_waiters_learn_of_results_that_another_process_stores
 
 
 async def test_order_is_kept_across_processes(url: str, stage: ExitStack) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     consumer = stage.enter_context(Actor("consume", url, 37))
     producer = stage.enter_context(Actor("produce", url, 0, 5_000))
 
     await asyncio.to_thread(producer.finish)
-    await asyncio.to_thread(consumer.has_said, 5_001)
+    await asyncio.to_thread(consumer.has_printed, 5_001)
 
     assert consumer.texts == [str(number) for number in range(5_000)]
     await broker.aclose()
@@ -176,10 +176,10 @@ async def test_order_is_kept_across_processes(url: str, stage: ExitStack) -> Non
 async def test_files_left_by_killed_processes_are_cleaned_up(url: str, stage: ExitStack) -> None:
     root = Path(url.removeprefix("local://"))
 
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     consumer = stage.enter_context(Actor("consume", url, 10))
-    await asyncio.to_thread(consumer.has_said, 1)
+    await asyncio.to_thread(consumer.has_printed, 1)
     consumer.kill()
     (stats,) = await broker.stats(["q"])
     assert stats.consumers == 0
@@ -195,7 +195,7 @@ def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str,
     chance = random.Random(20_251_121)
 
     async def main() -> None:
-        broker = opened(url)
+        broker = open_local(url)
         await declare(broker)
         producers: list[Actor] = []
         consumers: list[Actor] = []
@@ -211,7 +211,7 @@ def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str,
         for _ in range(12):
             victim, of = chance.randrange(2), chance.choice([running, eating])
             # It is killed at work, however busy the machine is.
-            await asyncio.to_thread(of[victim].has_said, chance.randrange(200, 600), within=60)
+            await asyncio.to_thread(of[victim].has_printed, chance.randrange(200, 600), within=60)
             of[victim].kill()
             if of is running:
                 producers.append(running[victim])

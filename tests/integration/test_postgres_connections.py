@@ -16,20 +16,20 @@ from tests.servers.waiting import until
 pytestmark = pytest.mark.real_time
 
 
-async def _nothing(connection: Connection) -> None:
+async def _do_nothing(connection: Connection) -> None:
     del connection
 
 
 @asynccontextmanager
 async def _connections(url: str) -> AsyncGenerator[Connections, None]:
-    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_nothing, heal=_nothing)
+    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_do_nothing, heal=_do_nothing)
     try:
         yield opened
     finally:
         await opened.aclose()
 
 
-async def _asked(url: str, query: str, *arguments: object) -> tuple[object, list[str]]:
+async def _ask_server(url: str, query: str, *arguments: object) -> tuple[object, list[str]]:
     """Return the answer of a new connection, and the statements that it sent for that."""
     sent: list[str] = []
 
@@ -47,16 +47,16 @@ async def _asked(url: str, query: str, *arguments: object) -> tuple[object, list
 
 async def test_arrays_of_built_in_types_are_looked_up_once_in_a_process(postgres_url: str) -> None:
     query = "select $1::macaddr[]"
-    answer, sent = await _asked(postgres_url, query, ["08:00:2b:01:02:03"])
+    answer, sent = await _ask_server(postgres_url, query, ["08:00:2b:01:02:03"])
     assert len(sent) > 1
-    assert await _asked(postgres_url, query, answer) == (answer, [query])
+    assert await _ask_server(postgres_url, query, answer) == (answer, [query])
 
 
 async def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url: str) -> None:
-    await _asked(postgres_url, "create type mood as enum ('calm')")
+    await _ask_server(postgres_url, "create type mood as enum ('calm')")
     query = "select $1::mood[]"
     for _ in range(2):
-        answer, sent = await _asked(postgres_url, query, ["calm"])
+        answer, sent = await _ask_server(postgres_url, query, ["calm"])
         assert answer == ["calm"]
         assert len(sent) > 1
 

@@ -200,7 +200,7 @@ async def test_a_page_filled_by_the_newest_days_is_read_from_their_indexes_alone
             newest = min(now, which.submitted_before or now)
             recent, rest = scan.windows(now, floor=None)
             old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
-            assert not old, f"{which} looks at {old}"
+            assert not old, f"{which} reads {old}"
             assert len(await _days(connection, rest)) >= _DAYS
         scan = scans(JobFilter(queues=("q",)), Known(queues=[1]))[-1]
         glance = scan.windows(now, floor=None)[0].glance(51, after=None)
@@ -312,7 +312,7 @@ async def test_a_walk_that_stops_at_a_job_reads_no_earlier_day(job_store_url: st
 
         for statement in (scan.rows(51, after=None, until=floor), scan.count(51, until=floor)):
             old = {day for day in await _days_of(connection, statement) if day < now // DAY - 2}
-            assert not old, f"it looks at {old}"
+            assert not old, f"it reads {old}"
     finally:
         await connection.close()
 

@@ -51,7 +51,7 @@ def _run(url: str, test: Callable[[JobDriver, Any, Any], Coroutine[None, None, N
     asyncio.run(main())
 
 
-async def _ended(driver: JobDriver, key: str) -> DispatchedJob:
+async def _end_job(driver: JobDriver, key: str) -> DispatchedJob:
     job = await driver.dispatched(key=key)
     await driver.report(job, "succeeded")
     return job
@@ -60,7 +60,7 @@ async def _ended(driver: JobDriver, key: str) -> DispatchedJob:
 @pytest.mark.parametrize("options", [_plain, _unique, _waiting])
 def test_a_key_submitted_while_its_job_is_erased_is_free(job_store_url: str, options: Options) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        one, two = await _ended(driver, "1"), await _ended(driver, "2")
+        one, two = await _end_job(driver, "1"), await _end_job(driver, "2")
         said = await options(driver)
         again = [await driver.new(key="1", **said), await driver.new(key="2")]
         await connection.execute("begin")
@@ -92,7 +92,7 @@ def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
     job_store_url: str, options: Options, most: int
 ) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        one, two = await _ended(driver, "1"), await _ended(driver, "2")
+        one, two = await _end_job(driver, "1"), await _end_job(driver, "2")
         said = await options(driver)
         again = [await driver.new(key="1", **said), await driver.new(key="2")]
         quota = Quota(tenant="", a_day=most)
@@ -120,7 +120,7 @@ def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
 
 def test_the_key_of_an_erased_job_is_free(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        job = await _ended(driver, "1")
+        job = await _end_job(driver, "1")
         await connection.execute("delete from taskmq.job_history where id = $1", job.id)
         again = await driver.new(key="1")
 

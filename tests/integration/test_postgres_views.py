@@ -89,7 +89,7 @@ def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) 
         line = RunLine(at=job.token >> 32, level=40, logger="shop", message="no paper")
         await store.history.logs.add([RunLog(id=job.id, token=job.token, worker="w1", lines=[line])])
 
-        async def told() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        async def read_views() -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
             log = await connection.fetch(
                 "select attempt, node_id, execution_status from taskmq.job_execution_log where job_id = $1 "
                 "order by attempt",
@@ -100,17 +100,17 @@ def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) 
             )
             return [tuple(row) for row in log], [tuple(row) for row in retries]
 
-        assert await told() == ([(1, None, "CLAIMED")], [])
+        assert await read_views() == ([(1, None, "CLAIMED")], [])
         await driver.accepted(job, "started", worker="w1", started=1)
-        assert await told() == ([(1, "w1", "PROCESSING")], [])
+        assert await read_views() == ([(1, "w1", "PROCESSING")], [])
         await driver.accepted(job, "retry", worker="w1", started=1, error=error("wrong"))
-        assert await told() == ([(1, "w1", "FAILED")], [(2, "queued")])
+        assert await read_views() == ([(1, "w1", "FAILED")], [(2, "queued")])
         again = await driver.again(job)
         await driver.accepted(again, "started", worker="w2", started=2)
-        assert await told() == ([(1, "w1", "FAILED"), (2, "w2", "PROCESSING")], [(2, "in_progress")])
+        assert await read_views() == ([(1, "w1", "FAILED"), (2, "w2", "PROCESSING")], [(2, "in_progress")])
         await driver.accepted(again, "retry", worker="w2", started=2, error=error("wrong"))
         await driver.accepted(await driver.again(job), "succeeded", worker="w3", started=3)
-        assert await told() == (
+        assert await read_views() == (
             [(1, "w1", "FAILED"), (2, "w2", "FAILED"), (3, "w3", "COMPLETED")],
             [(2, "failed"), (3, "completed")],
         )

@@ -54,7 +54,7 @@ class AccessCase(UsedVhostCase):
         netloc = f"{quote(user)}:{quote(password)}@127.0.0.1:{port or self.server.port}"
         return urlsplit(self.process_url)._replace(netloc=netloc).geturl()
 
-    def limited(self, *, port: int | None = None) -> RabbitMQBroker:
+    def open_limited(self, *, port: int | None = None) -> RabbitMQBroker:
         return self.opened_at(self.url_of(self.user, "pass", port))
 
     def opened_at(self, url: str) -> RabbitMQBroker:
@@ -105,7 +105,7 @@ class TestConnecting(AccessCase):
     async def test_a_virtual_host_without_access_is_reported_at_once(self) -> None:
 
         with raises(AccessDenied) as caught:
-            await self.limited().publish(message("q", "one"), timeout=30)
+            await self.open_limited().publish(message("q", "one"), timeout=30)
 
         assert self.vhost in str(caught[0])
 
@@ -114,13 +114,13 @@ class TestConnecting(AccessCase):
         await self.permit()
         await self.http("PUT", "vhost-limits/{vhost}/max-connections", {"value": 0})
 
-        error = await refusal("limit", functools.partial(self.limited().publish, message("q", "one")))
+        error = await refusal("limit", functools.partial(self.open_limited().publish, message("q", "one")))
 
         assert not isinstance(error, AccessDenied)
 
     @case
     async def test_a_broker_object_works_as_soon_as_access_is_granted(self) -> None:
-        broker = self.limited()
+        broker = self.open_limited()
         with raises(AccessDenied):
             await broker.connect(timeout=30)
 
@@ -141,7 +141,7 @@ class TestAsking(AccessCase):
     async def test_each_forbidden_request_is_reported(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit(configure=NOTHING, write=NOTHING, read=NOTHING)
-        broker = self.limited()
+        broker = self.open_limited()
 
         for request in (
             lambda: broker.declare([self.undeclared()]),
@@ -159,7 +159,7 @@ class TestAsking(AccessCase):
         work = self.undeclared()
         await owner.declare([work])
         await self.permit()
-        broker = self.limited(port=self.proxy.port)
+        broker = self.open_limited(port=self.proxy.port)
         inbox, consumer = await self.consume(broker, work.name)
 
         await self.permit(read=NOTHING)
@@ -185,10 +185,10 @@ class TestAsking(AccessCase):
         worker = Worker(app, WorkerConfig())
         running = asyncio.create_task(worker.run())
 
-        async def says_so() -> bool:
+        async def has_logged() -> bool:
             return "not consuming yet" in self.log.text
 
-        await eventually(says_so, True, within=self.patience)
+        await eventually(has_logged, True, within=self.patience)
         await self.permit()
         async with asyncio.timeout(self.patience):
             await worker.is_ready.wait()
@@ -209,7 +209,7 @@ class TestPublishing(AccessCase):
     async def test_a_forbidden_publish_ends_at_once(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit(write=NOTHING)
-        broker = self.limited()
+        broker = self.open_limited()
 
         with raises(AccessDenied) as caught:
             await broker.publish(message(queue, "one"), timeout=30)
@@ -263,7 +263,7 @@ class TestPublishing(AccessCase):
     async def test_a_message_possibly_accepted_before_a_revocation_is_unknown(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit()
-        broker = self.limited(port=self.proxy.port)
+        broker = self.open_limited(port=self.proxy.port)
         await self.send(broker, queue, "the channel is open")
         self.proxy.stall(True)
         future = broker.publish(message(queue, "one"), timeout=30)
@@ -281,7 +281,7 @@ class TestPublishing(AccessCase):
         work = self.undeclared()
         await self.broker().declare([work])
         await self.permit(write=NO_DELAYS)
-        broker = self.limited(port=port)
+        broker = self.open_limited(port=port)
         await broker.declare([work])
         return broker, work.name
 

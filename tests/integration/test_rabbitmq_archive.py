@@ -99,10 +99,10 @@ class TestArchive(RabbitMQCase):
         assert "not in the archive" in said[0]
 
     async def _expect_archived(self, broker: RabbitMQBroker, *texts: str) -> None:
-        async def archived() -> list[str]:
+        async def read_archive() -> list[str]:
             return bodies([delivery for _, delivery in await broker.archived(limit=1000)])
 
-        await eventually(archived, list(texts), within=self.patience)
+        await eventually(read_archive, list(texts), within=self.patience)
 
 
 class TestNoArchive(RabbitMQCase):

@@ -41,14 +41,14 @@ class TestListenersQueue(UsedVhostCase):
         broker = self.broker()
         listening = await broker.listen(["a.#", "b"], BroadcastsHeard(self.patience))
 
-        async def found() -> list[dict[str, Any]]:
+        async def find_queues() -> list[dict[str, Any]]:
             return [queue for queue in await self.listeners() if queue.get("arguments")]
 
         async def count() -> int:
-            return len(await found())
+            return len(await find_queues())
 
         await eventually(count, 1, within=self.patience)
-        (queue,) = await found()
+        (queue,) = await find_queues()
         assert queue["exclusive"]
         assert not queue["durable"]
         assert queue["arguments"] == {
@@ -123,7 +123,7 @@ class TestPlainWire(UsedVhostCase):
 
 
 class TestNothingDeclared(RabbitMQCase):
-    """With `?declare=off` and without the exchange."""
+    """Brokers with `?declare=off` and without the exchange."""
 
     options = "?declare=off"
 

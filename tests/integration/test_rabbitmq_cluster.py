@@ -46,12 +46,12 @@ class TestCluster(BrokerCase):
     def leader(self) -> RabbitMQ:
         """Return the node that leads the queue now."""
 
-        def found() -> RabbitMQ | None:
+        def find_leader() -> RabbitMQ | None:
             queue = cast("dict[str, str]", self.cluster.nodes[0].http("GET", f"/api/queues/{self.vhost}/{_QUEUE}"))
             return next((node for node in self.cluster.nodes if node.node_name == queue.get("leader")), None)
 
         # The management API learns of it a moment later.
-        node = eventually(found, "a leader", within=timedelta(seconds=60))
+        node = eventually(find_leader, "a leader", within=timedelta(seconds=60))
         assert node is not None
         return node
 

@@ -38,7 +38,7 @@ class TestConsole(RabbitMQCase):
         found = await self.http("POST", f"queues/{{vhost}}/{quote(queue, safe='')}/get", body)
         return [message["properties"] for message in found]
 
-    async def delayed(self) -> dict[str, Any]:
+    async def look_at_delayed(self) -> dict[str, Any]:
         """Return the properties of the only message that waits on the ladder, on its way up."""
         while True:
             for level in range(delay.LEVELS):
@@ -68,7 +68,7 @@ class TestConsole(RabbitMQCase):
     async def test_a_delayed_job_shows_its_due_time_and_its_queue(self) -> None:
         async with self.app() as app:
             await app.tasks["shop.charge"].options(tenant="north", priority=1, delay="35m").asend(1)
-        waiting = await self.delayed()
+        waiting = await self.look_at_delayed()
 
         assert (milliseconds_in(waiting["headers"]["x-taskmq-eta"]) or 0) > _NOW_MS
         assert waiting["headers"]["x-taskmq-tenant"] == "north"
@@ -81,7 +81,7 @@ class TestConsole(RabbitMQCase):
             await app.tasks["shop.refuse"].options(tenant="south").asend()
             await Worker(app, WorkerConfig(burst=True)).run()
         (letter,) = await self.look("orders.dlq")
-        retry = await self.delayed()
+        retry = await self.look_at_delayed()
 
         headers = letter["headers"]
         assert headers["x-taskmq-tenant"] == "south"

@@ -26,7 +26,7 @@ class TestWarning(RabbitMQCase):
     @case
     async def test_a_starting_worker_names_the_queues_that_may_time_out(self) -> None:
         if self.server.version >= "4.3":
-            pytest.skip("4.3 is told how long it takes")
+            pytest.skip("consumers of 4.3 state their own timeout")
         assert self.process_url is not None
         app = TaskMQ(self.process_url)
 
@@ -56,14 +56,14 @@ class TimeoutCase(RabbitMQCase):
     def _log(self, caplog: pytest.LogCaptureFixture) -> None:
         self.log = caplog
 
-    def said(self, *words: str) -> bool:
+    def has_logged(self, *words: str) -> bool:
         """Whether one line of the log has all these words."""
         return any(all(word in line for word in words) for line in self.log.messages)
 
 
 @pytest.mark.slow
 class TestClosedChannel(TimeoutCase, TunedNodeCase):
-    """Up to 4.2 the broker closes the channel."""
+    """Closed channels: up to 4.2 the broker closes the channel."""
 
     # Each channel checks it once per tick, which is a minute by default.
     settings: ClassVar = {"consumer_timeout": 2000, "channel_tick_interval": 1000}
@@ -83,8 +83,8 @@ class TestClosedChannel(TimeoutCase, TunedNodeCase):
         assert bodies(again) == ["held", "waiting"]
         assert all(delivery.redelivered for delivery in again)
         remedy = timeouts.remedy(tuple(map(int, self.server.version.split("."))))
-        assert self.said(slow, "longer than the consumer timeout", remedy)
-        assert not self.said(quick, "consuming it anew")
+        assert self.has_logged(slow, "longer than the consumer timeout", remedy)
+        assert not self.has_logged(quick, "consuming it anew")
         assert isinstance(consumer, RabbitMQConsumer)
         assert consumer.replacements == 0
         for delivery in held:
@@ -102,7 +102,7 @@ class TestClosedChannel(TimeoutCase, TunedNodeCase):
 @pytest.mark.slow
 @pytest.mark.matrix
 class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
-    """From 4.3 on the broker cancels the consumer, which may state its own timeout."""
+    """Cancelled consumers: from 4.3 on the broker cancels them, and they may state their own timeout."""
 
     version = "4.3"
     config: ClassVar = {"consumer_timeout": "2000"}
@@ -176,8 +176,8 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
         again = await inbox.take(2)
 
         assert sorted(bodies(again)) == ["held", "waiting"]
-        assert self.said(slow, "longer than", "consumer timeout", "`timeout`")
-        assert not self.said(quick, "consuming it anew")
+        assert self.has_logged(slow, "longer than", "consumer timeout", "`timeout`")
+        assert not self.has_logged(quick, "consuming it anew")
         for delivery in held:
             delivery.ack()
         assert broker.stale_settles == 2

@@ -67,7 +67,7 @@ def test_without_an_alternate_exchange_32_letters_for_a_missing_queue_stop_a_lev
         assert raw.take("here").body == b"good"
 
 
-def test_with_it_40_letters_for_a_missing_queue_are_diverted_and_the_others_continue(raw: Raw, amqp_url: str) -> None:
+def test_an_alternate_exchange_diverts_40_letters_for_a_missing_queue(raw: Raw, amqp_url: str) -> None:
     raw.declare(*short_ladder(OURS, levels=delay.LEVELS))
     raw.quorum("here")
     raw.declare(delivery_binding("here"))
@@ -147,7 +147,7 @@ def test_with_a_priority_a_due_message_waits_behind_an_urgent_one_on_4_0(raw: Ra
 
     late = next(one.came for one in came if one.body == b"normal") - sent - 2
     if (4, 0) <= version < (4, 3):
-        assert late > 1.2, f"{late:.2f} s late: this version has no need of the defence any more"
+        assert late > 1.2, f"{late:.2f} s late: this version no longer needs the protection"
     else:
         assert late < 1.2, f"{late:.2f} s late"
 
@@ -186,7 +186,7 @@ class TestProperties(RabbitMQCase):
         inbox, _ = await self.consume(broker, queue)
         now = int(time.time() * 1000)
 
-        def delayed(text: str, due: int, priority: int | None) -> Outgoing:
+        def delayed_message(text: str, due: int, priority: int | None) -> Outgoing:
             return Outgoing(
                 queue=queue,
                 body=text.encode(),
@@ -198,8 +198,8 @@ class TestProperties(RabbitMQCase):
             )
 
         # Both wait on the level of two seconds.
-        await broker.publish(delayed("normal", now + 2000, None), timeout=10)
-        await broker.publish(delayed("urgent", now + 3700, 9), timeout=10)
+        await broker.publish(delayed_message("normal", now + 2000, None), timeout=10)
+        await broker.publish(delayed_message("urgent", now + 3700, 9), timeout=10)
 
         assert bodies(await inbox.take_and_ack(1)) == ["normal"]
         assert bodies(await inbox.take_and_ack(1)) == ["urgent"]
@@ -342,11 +342,11 @@ class TestPolicies(RabbitMQCase):
         await until(effective)
 
     async def until_counted(self, queue: str, count: int) -> None:
-        async def counted() -> bool:
+        async def is_counted() -> bool:
             found = await self.http("GET", f"queues/{{vhost}}/{queue}")
             return bool(found.get("messages_dlx", -1) == count)
 
-        await until(counted)
+        await until(is_counted)
 
 
 def test_a_delivery_limit_of_minus_one_destroys_returned_messages_before_4_0(

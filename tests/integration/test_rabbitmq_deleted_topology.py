@@ -90,7 +90,7 @@ class DeletedCase(RabbitMQCase):
             where = f"{type(entity).__name__.lower()}s/{{vhost}}/{entity.name}"
         await self.http("DELETE", where)
 
-    async def is_there(self, entity: Entity) -> bool:
+    async def exists(self, entity: Entity) -> bool:
         if isinstance(entity, Binding):
             found = await self.http("GET", "bindings/{vhost}")
             return any(
@@ -111,7 +111,7 @@ class DeletedCase(RabbitMQCase):
             and entity.name in (each.source, each.target)
         ]
         for each in (entity, *bound):
-            await eventually(partial(self.is_there, each), True, within=20)
+            await eventually(partial(self.exists, each), True, within=20)
 
     async def start(self) -> tuple[RabbitMQBroker, Inbox]:
         """Start a producer and a consumer of its queue; all its queues have been used."""
@@ -139,7 +139,7 @@ class TestDeleted(DeletedCase):
     @pytest.mark.parametrize(
         "entity", [pytest.param(entity, marks=_mark_of(entity), id=_name(entity)) for entity in DELETED]
     )
-    def test_it_is_back_and_everything_works(self, entity: Entity) -> None:
+    def test_a_deleted_object_is_restored_and_everything_works(self, entity: Entity) -> None:
         self.run(partial(self._expect_back_and_at_work, entity))
 
     async def _expect_back_and_at_work(self, entity: Entity) -> None:
@@ -167,9 +167,9 @@ class TestWithoutWatch(DeletedCase):
 
     @pytest.mark.parametrize("what", ["queue l01", "exchange enter"])
     def test_the_next_delayed_send_repairs_the_first_missing_object(self, what: str) -> None:
-        self.run(partial(self._expect_mended_by_a_send, what))
+        self.run(partial(self._expect_repair_by_send, what))
 
-    async def _expect_mended_by_a_send(self, what: str) -> None:
+    async def _expect_repair_by_send(self, what: str) -> None:
         producer, inbox = await self.start()
         await self.expect_work(producer, inbox)
         kind, _, name = what.partition(" ")
@@ -182,9 +182,9 @@ class TestWithoutWatch(DeletedCase):
 
     @pytest.mark.parametrize("what", ["queue l05", "exchange deliver"])
     def test_the_next_declaration_repairs_the_ladder(self, what: str) -> None:
-        self.run(partial(self._expect_mended_by_a_declaration, what))
+        self.run(partial(self._expect_repair_by_declaration, what))
 
-    async def _expect_mended_by_a_declaration(self, what: str) -> None:
+    async def _expect_repair_by_declaration(self, what: str) -> None:
         producer, _ = await self.start()
         kind, _, level = what.partition(" ")
         entity = self.level(kind, level)
@@ -195,7 +195,7 @@ class TestWithoutWatch(DeletedCase):
             # It refers to no level: a new process checks all of them.
             await self.broker().declare([WORK])
 
-        assert await self.is_there(entity)
+        assert await self.exists(entity)
 
     @pytest.mark.parametrize(
         "entity", [Exchange("taskmq", "direct"), Binding("taskmq", "orders", "orders")], ids=_name
@@ -284,7 +284,7 @@ class TestWithoutWatch(DeletedCase):
 
         await stranger.publish(message("orders", "by one who has not declared it"), timeout=20)
 
-        assert await self.is_there(Binding("taskmq", "orders", "orders"))
+        assert await self.exists(Binding("taskmq", "orders", "orders"))
 
     @case
     async def test_no_message_binds_an_internal_queue_of_taskmq(self) -> None:
@@ -295,7 +295,7 @@ class TestWithoutWatch(DeletedCase):
             with raises(Unroutable):
                 await self.broker().publish(message(queue, "forged"), timeout=20)
 
-        assert not await self.is_there(Binding("taskmq.reports", "taskmq.reports.shop.0", "taskmq.reports.shop.0"))
+        assert not await self.exists(Binding("taskmq.reports", "taskmq.reports.shop.0", "taskmq.reports.shop.0"))
 
     def level(self, kind: str, name: str) -> Exchange | Queue:
         name = f"taskmq.delay.v2.{name}"
@@ -313,11 +313,11 @@ class TestEvents(DeletedCase):
         await self.delete(exchange)
         await self.back(exchange)
 
-        async def announced() -> bool:
+        async def is_announced() -> bool:
             announcer.announce("after", b"{}")
             return "after" in heard
 
-        await eventually(announced, True, within=20)
+        await eventually(is_announced, True, within=20)
 
 
 class TestReporting(DeletedCase):

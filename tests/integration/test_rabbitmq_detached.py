@@ -44,7 +44,7 @@ class TestDetached(TunedNodeCase):
         """Build an app whose jobs are dispatched by its own scheduler."""
         assert self.process_url is not None
         app = TaskMQ(self.process_url, name="shop")
-        app.task(name="long", queue="work")(_nothing)
+        app.task(name="long", queue="work")(_do_nothing)
         broker = open_broker(self.process_url, BrokerOptions(name="scheduler"))
         session = Session(broker, None, send_timeout=10.0, store=store)
         use_session(app, lambda: session)
@@ -114,5 +114,5 @@ class TestDetached(TunedNodeCase):
             assert "'work.jobs': a delivery was unsettled" not in self.log.text
 
 
-async def _nothing(name: str) -> str:
+async def _do_nothing(name: str) -> str:
     return name

@@ -115,12 +115,12 @@ class Ward:
     def findings_with(self, *words: str) -> list[Finding]:
         """Return the findings once these words are among them: the HTTP API is a little late."""
 
-        def told() -> list[Finding]:
+        def find_matching() -> list[Finding]:
             findings = self.findings()
             texts = [text for _, _, text, _ in findings]
             return findings if all(any(one in text for text in texts) for one in words) else []
 
-        return eventually(told, f"findings with {words}", within=_PATIENCE)
+        return eventually(find_matching, f"findings with {words}", within=_PATIENCE)
 
     def queue(self, name: str, **arguments: Any) -> None:
         keys = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
@@ -358,11 +358,13 @@ def test_messages_in_an_unknown_queue_are_a_warning(ward: Ward) -> None:
 
     asyncio.run(fill())
 
-    def told() -> list[Finding]:
+    def find_matching() -> list[Finding]:
         return _about(ward.findings(), "old")
 
     # Counts of the HTTP API are up to five seconds old.
-    found = eventually(lambda: texts if len(texts := told()) == 2 else None, "both findings", within=_PATIENCE)
+    found = eventually(
+        lambda: texts if len(texts := find_matching()) == 2 else None, "both findings", within=_PATIENCE
+    )
     assert {(level, text.partition(",")[0]) for level, _, text, _ in found or []} == {
         ("warning", "no consumer"),
         ("warning", "1 dead letters"),
@@ -397,10 +399,10 @@ def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_r
     ward.declare()
     ward.policy("^images$", consumer_timeout=60_000)
 
-    def told() -> list[Finding]:
+    def find_matching() -> list[Finding]:
         return [found for found in ward.findings({_WORK: 120.0}) if "consumer timeout 60 s" in found[2]]
 
-    ((level, about, text, remedy),) = eventually(told, "the policy being told", within=_PATIENCE)
+    ((level, about, text, remedy),) = eventually(find_matching, "the policy being told", within=_PATIENCE)
 
     assert (level, about) == ("problem", "images")
     assert "120 s" in text
@@ -413,19 +415,19 @@ def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_r
 def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(ward: Ward) -> None:
     ward.declare()
     if ward.server.version >= "4":
-        pytest.skip("from 4.0 on nothing is reserved")
+        pytest.skip("RabbitMQ 4.0 and later reserve nothing")
 
-    def counted() -> tuple[int, int]:
+    def count_handles() -> tuple[int, int]:
         broker_counts = dict(_NUMBERS.findall(ward.server.ctl("eval", "file_handle_cache:info().")))
         # Some files are open beside the reserved ones.
         return int(broker_counts["total_limit"]), int(broker_counts["total_used"])
 
-    def looked() -> tuple[int, int]:
+    def read_handles() -> tuple[int, int]:
         (node,) = asyncio.run(look_at_nodes(Management(parse_url(f"{ward.url}?{ward.also('')}"))))
         return node.handles, node.handles_used
 
     def agrees() -> bool:
-        (limit, used), (found_limit, found) = counted(), looked()
+        (limit, used), (found_limit, found) = count_handles(), read_handles()
         return abs(found_limit - limit) <= 1 and 0 <= used - found < 20
 
     # The HTTP API knows a queue from its first count on.
@@ -457,11 +459,11 @@ def test_stuck_delays_are_a_problem_at_the_second_poll(ward: Ward) -> None:
 
     asyncio.run(fill())
 
-    def held() -> bool:
+    def is_held() -> bool:
         queues: Any = ward.server.http("GET", f"/api/queues/{ward.vhost}")
         return sum(int(queue.get("messages_dlx", 0)) for queue in queues) == 3
 
-    eventually(held, "the messages being held on the ladder", within=_PATIENCE)
+    eventually(is_held, "the messages being held on the ladder", within=_PATIENCE)
 
     findings = ward.findings(watch=2)
 
@@ -495,11 +497,11 @@ def test_a_stopped_node_is_reported_with_its_consequences(cluster: RabbitMQClust
     ward.declare()
     third.kill()
 
-    def told() -> list[Finding]:
+    def find_matching() -> list[Finding]:
         findings = ward.findings()
         return findings if any("a member is down" in text for _, _, text, _ in findings) else []
 
-    findings = eventually(told, "the loss being told", within=timedelta(seconds=60))
+    findings = eventually(find_matching, "the loss being told", within=timedelta(seconds=60))
 
     assert ("n3@localhost", "the node is down") in _problems(findings)
     _text(findings, "warning", "a member is down")

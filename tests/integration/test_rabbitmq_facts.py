@@ -99,9 +99,9 @@ def test_a_node_that_dies_at_once_forgets_the_queue_declared_last(
     node.kill()
     node.start()
 
-    def counted() -> dict[str, int]:
+    def count_messages() -> dict[str, int]:
         rows = json.loads(node.ctl("list_queues", "--formatter", "json", "name", "messages"))
         return {row["name"]: row["messages"] for row in rows}
 
     # Before 4.3 it never has a leader again either.
-    eventually(lambda: counted() == {"first": 1, "last": 0}, "one message, not two")
+    eventually(lambda: count_messages() == {"first": 1, "last": 0}, "one message, not two")

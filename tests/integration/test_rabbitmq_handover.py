@@ -107,12 +107,12 @@ class HandoverCase(RabbitMQCase):
     async def until_they_are(self, runs: list[str], expected: list[str]) -> None:
         """Wait until these have started, in any order."""
 
-        async def begun() -> list[str]:
+        async def started_jobs() -> list[str]:
             return sorted(runs)
 
-        await eventually(begun, expected, within=self.patience)
+        await eventually(started_jobs, expected, within=self.patience)
 
-    async def unfinished(self) -> int:
+    async def count_unfinished(self) -> int:
         """Return the number of messages in all queues and delays, unacked or not, as of some seconds ago."""
         table = await asyncio.to_thread(self.server.ctl, "-q", "list_queues", "-p", self.vhost, "name", "messages")
         return sum(int(line.split("\t")[1]) for line in table.splitlines()[1:])
@@ -137,7 +137,7 @@ class TestHandover(HandoverCase):
             await asyncio.sleep(1)
             await tasks[1].asend(f"quick {number}")
 
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         assert sorted(runs) == sorted(["long", *(f"quick {number}" for number in range(round(ALLOWED * 2.5) + 3))])
         assert await self.leases() == 1
         assert "longer than the consumer timeout" not in self.log.text
@@ -161,7 +161,7 @@ class TestHandover(HandoverCase):
         await task.asend("long")
 
         await self.until_they_are(runs, ["long", "long"])
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         assert len(runs) == 2
         assert "may run for more than 0.1 minutes" in self.log.text
 
@@ -181,7 +181,7 @@ class TestHandover(HandoverCase):
             await app.tasks["long"].asend(name)
 
         await self.until_they_are(runs, ["a", "b", "c", "d"])
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         assert len(runs) == 4
         assert "longer than the consumer timeout" not in self.log.text
 
@@ -207,7 +207,7 @@ class TestHandover(HandoverCase):
         leaving.requeue_now()
 
         await self.until_they_are(began, ["a", "b"])
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         assert began == ["a", "b"]
 
     @pytest.mark.campaign
@@ -231,7 +231,7 @@ class TestHandover(HandoverCase):
         await asyncio.sleep(1)
         await asyncio.to_thread(self.redis.start)
 
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         assert runs == ["job"]
         assert "are not renewed for now" in self.log.text
 
@@ -262,7 +262,7 @@ class TestHandover(HandoverCase):
         await asyncio.to_thread(self.redis.start)
         is_over.set()
 
-        await eventually(self.unfinished, 0, within=self.patience)
+        await eventually(self.count_unfinished, 0, within=self.patience)
         # Its lease had ended, so the first one at the state has the job.
         assert began in (["a"], ["a", "b"])
 
@@ -286,7 +286,7 @@ class TestHandover(HandoverCase):
             process.wait()
 
             await self.until_they_are(began, ["job"])
-            await eventually(self.unfinished, 0, within=self.patience)
+            await eventually(self.count_unfinished, 0, within=self.patience)
             assert began == ["job"]
             assert "its worker died; running it again" in self.log.text
             assert len((folder / "ledger").read_text().split()) == 1

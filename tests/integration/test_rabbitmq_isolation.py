@@ -67,7 +67,7 @@ def instance(tmp_path: Path, rabbitmq_server: RabbitMQ) -> Iterator[Instance]:
             rabbitmq_server.http("DELETE", f"/api/users/{quote(user, safe='')}")
 
 
-def refused(url: str, vhost: str | None = None) -> bool:
+def denies(url: str, vhost: str | None = None) -> bool:
     """Whether the virtual host refuses the login."""
     there = urlsplit(url) if vhost is None else urlsplit(url)._replace(path=f"/{quote(vhost, safe='')}")
     try:
@@ -117,10 +117,10 @@ def test_users_of_a_tenant_reach_nothing_of_others(instance: Instance) -> None:
     urls, others = instance.urls("north"), instance.urls("south")
 
     for role in ("producer", "worker"):
-        assert not refused(urls[role])
-        assert refused(urls[role], "south")
-        assert refused(urls[role], "/")
-        assert refused(others[role], "north")
+        assert not denies(urls[role])
+        assert denies(urls[role], "south")
+        assert denies(urls[role], "/")
+        assert denies(others[role], "north")
         # Nor objects of other roles in their own.
         for exchange in ("", "taskmq.jobs", "taskmq.unroutable", delay.DELIVER, "amq.topic"):
             assert is_refused(urls[role], exchange, PARKING), (role, exchange)
@@ -135,8 +135,8 @@ def test_isolation_can_be_repeated_and_keeps_passwords(instance: Instance) -> No
 
     assert "orders" in instance.names("queues/north")
     assert ":" not in urlsplit(again["worker"]).netloc.partition("@")[0]
-    assert not refused(urls["worker"])
-    assert not refused(again["beat"])
+    assert not denies(urls["worker"])
+    assert not denies(again["beat"])
 
 
 def test_a_dry_run_prints_all_steps_and_changes_nothing(instance: Instance) -> None:

@@ -86,7 +86,7 @@ def _get(channel: Any, queue: str) -> Any:
     return eventually(lambda: channel.basic_get(queue)[0], f"a message in {queue}")
 
 
-def _until_there(url: str, queue: str, count: int) -> None:
+def _wait_until_bound(url: str, queue: str, count: int) -> None:
     async def ready(broker: Broker) -> int:
         return sum([stats.ready for stats in await broker.stats([queue])])
 
@@ -98,7 +98,7 @@ def test_a_message_over_the_delivery_limit_tells_so_and_is_replayed_to_its_class
     _send(url, "images.p.high", "a")
     for _ in range(101):
         channel.basic_reject(_get(channel, "images.p.high").delivery_tag, requeue=True)
-    _until_there(url, "images.dlq", 1)
+    _wait_until_bound(url, "images.dlq", 1)
     before = time.time()
 
     (letter,) = _with(url, lambda broker: browse(broker, "images", limit=5))
@@ -115,7 +115,7 @@ def test_a_message_rejected_after_a_delay_does_not_name_the_ladder_as_its_origin
     _declare(url, "images")
     _send(url, "images.p.low", "a", due=int(time.time() * 1000) + 400)
     channel.basic_reject(_get(channel, "images.p.low").delivery_tag, requeue=False)
-    _until_there(url, "images.dlq", 1)
+    _wait_until_bound(url, "images.dlq", 1)
 
     (letter,) = _with(url, lambda broker: browse(broker, "images", limit=5))
 
@@ -129,7 +129,7 @@ def test_messages_whose_queue_was_deleted_during_their_delay_return_once_it_exis
     _send(url, "shop.gone", "default", due=now + 1_300)
     for name in ("shop.gone", "shop.gone.p.low"):
         channel.queue_delete(name)
-    _until_there(url, UNROUTABLE, 2)
+    _wait_until_bound(url, UNROUTABLE, 2)
 
     letters = _with(url, lambda broker: browse(broker, UNROUTABLE, limit=5))
     _declare(url, "shop.gone")
@@ -150,7 +150,7 @@ def test_a_letter_whose_dead_letter_queue_is_gone_still_names_its_origin(url: st
     _send(url, "images.p.high", "a")
     channel.queue_delete("images.dlq")
     channel.basic_reject(_get(channel, "images.p.high").delivery_tag, requeue=False)
-    _until_there(url, UNROUTABLE, 1)
+    _wait_until_bound(url, UNROUTABLE, 1)
 
     (letter,) = _with(url, lambda broker: browse(broker, UNROUTABLE, limit=5))
 
@@ -161,7 +161,7 @@ def test_foreign_death_headers_are_not_shown_on_jobs(url: str, channel: Any) -> 
     _declare(url, "images")
     forged = {"x-death": [{"queue": "other", "reason": "rejected", "time": datetime.now(UTC)}], "whose": "mine"}
     channel.basic_publish("", "images", b"{}", pika.BasicProperties(headers=forged))
-    _until_there(url, "images", 1)
+    _wait_until_bound(url, "images", 1)
 
     async def headers(broker: Broker) -> dict[str, object]:
         async with broker.peek("images", limit=1) as (delivery,):
@@ -182,7 +182,7 @@ def test_a_letter_with_unreadable_headers_is_inspected_and_deleted(amqp_url: str
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
         properties = pika.BasicProperties(message_id="odd", headers={"when": Late(2026, 1, 1, tzinfo=UTC)})
         connection.channel().basic_publish("", "images.dlq", b"{}", properties)
-    _until_there(amqp_url, "images.dlq", 1)
+    _wait_until_bound(amqp_url, "images.dlq", 1)
 
     (letter,) = _with(amqp_url, lambda broker: browse(broker, "images", limit=5))
     count = _with(amqp_url, lambda broker: purge(broker, "images", limit=1))
@@ -245,5 +245,5 @@ def test_letters_of_an_interrupted_walk_all_return(amqp_url: str) -> None:
         with pytest.raises(BrokerUnavailable):
             _with(through, look)
 
-    _until_there(amqp_url, "images.dlq", 1_000)
+    _wait_until_bound(amqp_url, "images.dlq", 1_000)
     assert sorted(_names(amqp_url, "images.dlq")) == names

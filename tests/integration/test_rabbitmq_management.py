@@ -94,7 +94,7 @@ def test_a_node_without_the_plugin_is_unavailable_with_a_remedy() -> None:
     assert "S3CRET" not in str(caught.value)
 
 
-def _guessed(amqp_url: str, server: RabbitMQ, cluster: str) -> Management:
+def _guess_management(amqp_url: str, server: RabbitMQ, cluster: str) -> Management:
     """Return the API found without an address in the URL."""
 
     async def cluster_name() -> str:
@@ -109,14 +109,14 @@ def test_a_server_at_the_usual_port_is_used_if_it_is_in_the_same_cluster(
     amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     name = run(lambda: management(amqp_url, rabbitmq_server).get("overview"))["cluster_name"]
-    api = _guessed(amqp_url, rabbitmq_server, name)
+    api = _guess_management(amqp_url, rabbitmq_server, name)
 
     assert run(lambda: api.get("whoami"))["name"] == "guest"
     assert run(api.clock_ms) is not None
 
 
 def test_another_rabbitmq_at_the_usual_port_is_not_asked(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
-    api = _guessed(amqp_url, rabbitmq_server, "somebody@else")
+    api = _guess_management(amqp_url, rabbitmq_server, "somebody@else")
 
     with pytest.raises(ManagementUnavailable, match=r"another RabbitMQ, .*\?management=http"):
         run(lambda: api.put(f"queues/{api.vhost}/wrong", {}))

@@ -155,7 +155,7 @@ def arguments_of(server: RabbitMQ, url: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row["arguments"] for row in rows}
 
 
-def nothing_is_left(server: RabbitMQ, url: str) -> bool:
+def is_empty(server: RabbitMQ, url: str) -> bool:
     vhost = quote(urlsplit(url).path.removeprefix("/"), safe="")
     left = [name for name in arguments_of(server, url) if name.startswith("taskmq.migration.")]
     return not left and server.http("GET", f"/api/policies/{vhost}") == []
@@ -198,7 +198,7 @@ def test_a_queue_is_recreated_under_a_producer_and_keeps_everything(
     # Without a crash, only messages briefly routed by two bindings are duplicated.
     assert [name for name in dict.fromkeys(seen) if name.startswith("old-")] == names
     assert arguments_of(server, url)["q"]["x-queue-type"] == new.kind
-    assert nothing_is_left(server, url)
+    assert is_empty(server, url)
 
 
 FROM_QUORUM = ("goes to", "closed; senders", "moved to", ": deleted", "made anew", "moved back", "done")
@@ -232,7 +232,7 @@ def test_a_migration_killed_after_any_step_resumes_when_it_is_run_again(
     assert codes == [-signal.SIGKILL for _ in deaths] + [0]
     assert expected <= set(seen)
     assert arguments_of(server, url)["q.s00"]["x-queue-type"] == other
-    assert nothing_is_left(server, url)
+    assert is_empty(server, url)
 
 
 def run_migration(url: str, kind: QueueKind, words: str | None) -> int:
@@ -260,7 +260,7 @@ def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> Non
     asyncio.run(main())
 
     assert arguments_of(server, url)["q"]["x-queue-type"] == "classic"
-    assert nothing_is_left(server, url)
+    assert is_empty(server, url)
 
 
 @pytest.mark.real_time

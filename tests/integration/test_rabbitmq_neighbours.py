@@ -70,7 +70,7 @@ def here(node: RabbitMQ) -> Iterator[Place]:
 
 
 @pytest.fixture
-def there(node: RabbitMQ) -> Iterator[Place]:
+def other_place(node: RabbitMQ) -> Iterator[Place]:
     place = Place(node)
     yield place
     node.delete_vhost(place.url)
@@ -133,73 +133,73 @@ async def test_a_custom_exchange_in_front_of_taskmq_copies_foreign_messages(here
             assert not any("binding that is not" in finding for finding in await findings_of(app))
 
 
-async def test_a_shovel_moves_jobs_to_the_workers_of_another_broker(here: Place, there: Place) -> None:
-    async with here.open() as sender, there.open() as receiver:
+async def test_a_shovel_moves_jobs_to_the_workers_of_another_broker(here: Place, other_place: Place) -> None:
+    async with here.open() as sender, other_place.open() as receiver:
         job = await sender.tasks["charge"].options(tenant="north").asend("shovelled")
         shovel = {
             "src-protocol": "amqp091",
             "src-uri": here.url,
             "src-queue": "orders",
             "dest-protocol": "amqp091",
-            "dest-uri": there.url,
+            "dest-uri": other_place.url,
             "dest-exchange": "taskmq",
             "dest-exchange-key": "orders",
             "ack-mode": "on-confirm",
         }
         await here.http("PUT", "parameters/shovel/{vhost}/away", {"value": shovel})
-        with Raw(there.url) as raw:
+        with Raw(other_place.url) as raw:
             await until(lambda: raw.ready("orders") == 1)
             message = raw.get("orders")
             assert message is not None
             assert message.properties.message_id == job.id
             assert message.properties.headers["x-taskmq-tenant"] == "north"
             raw.channel.basic_nack(message.tag)
-        await there.run_until(receiver, "shovelled")
+        await other_place.run_until(receiver, "shovelled")
         assert here.ran == []
 
 
-async def test_a_federated_queue_gives_a_job_to_one_of_two_clusters(here: Place, there: Place) -> None:
+async def test_a_federated_queue_gives_a_job_to_one_of_two_clusters(here: Place, other_place: Place) -> None:
     async with AsyncExitStack() as stack:
         sender, receiver = (
             await stack.enter_async_context(here.open()),
-            await stack.enter_async_context(there.open()),
+            await stack.enter_async_context(other_place.open()),
         )
         upstream = {"uri": here.url, "queue": "orders"}
-        await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": upstream})
+        await other_place.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": upstream})
         policy = {"pattern": "^orders$", "definition": {"federation-upstream-set": "all"}, "apply-to": "queues"}
-        await there.http("PUT", "policies/{vhost}/federated", policy)
+        await other_place.http("PUT", "policies/{vhost}/federated", policy)
         for number in range(5):
             await sender.tasks["charge"].asend(f"job {number}")
 
         # There is no worker here, so they go to a queue with one.
         working = asyncio.create_task(Worker(receiver, WorkerConfig()).run())
-        await until(lambda: len(there.ran) == 5)
+        await until(lambda: len(other_place.ran) == 5)
         working.cancel()
         await asyncio.wait({working})
 
-        assert (here.ran, sorted(there.ran)) == ([], [f"job {number}" for number in range(5)])
+        assert (here.ran, sorted(other_place.ran)) == ([], [f"job {number}" for number in range(5)])
 
 
 @pytest.mark.nightly(
     "tests/integration/test_rabbitmq_neighbours.py::test_a_federated_queue_gives_a_job_to_one_of_two_clusters"
 )
-async def test_a_federated_exchange_runs_each_job_in_both_clusters(here: Place, there: Place) -> None:
-    async with here.open() as sender, there.open() as receiver:
-        await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})
+async def test_a_federated_exchange_runs_each_job_in_both_clusters(here: Place, other_place: Place) -> None:
+    async with here.open() as sender, other_place.open() as receiver:
+        await other_place.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})
         policy = {
             "pattern": "^taskmq$",
             "definition": {"federation-upstream-set": "all"},
             "apply-to": "exchanges",
         }
-        await there.http("PUT", "policies/{vhost}/federated", policy)
+        await other_place.http("PUT", "policies/{vhost}/federated", policy)
 
         async def is_linked() -> bool:
-            links = await there.http("GET", "federation-links/{vhost}")
+            links = await other_place.http("GET", "federation-links/{vhost}")
             return [link.get("status") for link in links] == ["running"]
 
         await until(is_linked)
         await sender.tasks["charge"].asend("twice")
 
         await here.run_until(sender, "twice")
-        await there.run_until(receiver, "twice")
-        assert here.ran == there.ran == ["twice"]
+        await other_place.run_until(receiver, "twice")
+        assert here.ran == other_place.ran == ["twice"]

@@ -155,14 +155,14 @@ async def test_an_unrenewed_token_is_refused_and_its_successor_is_used(node: Rab
         assert token.tokens[0] not in str(error)
         token.renew(seconds=60)
 
-        async def is_taken() -> bool:
+        async def is_accepted() -> bool:
             try:
                 await broker.publish(message("oauth.expired", "after"), timeout=5)
             except SendError:
                 return False
             return True
 
-        await until(is_taken)
+        await until(is_accepted)
 
 
 async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:

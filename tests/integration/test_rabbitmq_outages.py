@@ -116,23 +116,23 @@ class TestNodeLists(RabbitMQCase):
     async def test_a_dead_node_costs_nothing(self) -> None:
         self.proxy.refuse(True)
         for _ in range(5):
-            broker = self.listed(self.proxy.port, self.proxy.port, self.server.port)
+            broker = self.open_listed(self.proxy.port, self.proxy.port, self.server.port)
             await broker.connect(timeout=10)
             assert " open generation=" in repr(broker)
 
     @case
     async def test_a_node_that_never_answers_costs_one_attempt(self) -> None:
         with black_hole() as port:
-            brokers = [self.listed(port, self.server.port) for _ in range(6)]
+            brokers = [self.open_listed(port, self.server.port) for _ in range(6)]
             await asyncio.gather(*(broker.connect(timeout=15) for broker in brokers))
             assert all(" open generation=" in repr(broker) for broker in brokers)
 
     @case
-    async def test_when_its_node_stops_a_consumer_moves_to_the_next(self) -> None:
+    async def test_a_consumer_of_a_stopped_node_moves_to_the_next(self) -> None:
         owner = self.broker()
         queue = await self.queue(owner)
         with black_hole() as port:
-            broker = self.listed(self.proxy.port, port, self.server.port)
+            broker = self.open_listed(self.proxy.port, port, self.server.port)
             inbox, consumer = await self.consume(broker, queue)
             self.proxy.refuse(True)
             self.proxy.cut()
@@ -141,7 +141,7 @@ class TestNodeLists(RabbitMQCase):
             assert bodies(await inbox.take_and_ack(1)) == ["one"]
             assert consumer.healthy
 
-    def listed(self, *ports: int) -> RabbitMQBroker:
+    def open_listed(self, *ports: int) -> RabbitMQBroker:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         broker = open_broker(f"amqp://guest:guest@{hosts}/{self.vhost}", BrokerOptions())
         assert isinstance(broker, RabbitMQBroker)
@@ -205,10 +205,10 @@ class TestReconnecting(RabbitMQCase):
         return len(await self.http("GET", "vhosts/{vhost}/connections"))
 
     async def all_connected(self, brokers: list[RabbitMQBroker]) -> None:
-        async def connected() -> tuple[int, int]:
+        async def count_connections() -> tuple[int, int]:
             return sum(repr(broker).count(" open generation=") for broker in brokers), self.proxy.connections
 
-        await eventually(connected, (2 * len(brokers), 2 * len(brokers)), within=20)
+        await eventually(count_connections, (2 * len(brokers), 2 * len(brokers)), within=20)
 
     def footprint(self) -> tuple[int, int, int]:
         """Return the descriptors, tasks and objects of this process."""

@@ -116,7 +116,7 @@ class TestPublishing(UsedVhostCase):
         await self.send(broker, queue, *"abc")
 
         await self.expect_only(broker, queue, *"abc")
-        assert await broker.stats([queue + ".dlq"]) == [], "none has died"
+        assert await broker.stats([queue + ".dlq"]) == [], "no job has died"
 
     @case
     async def test_a_delayed_message_for_a_missing_queue_is_unroutable_at_once(self) -> None:

@@ -162,7 +162,7 @@ class TestLimits(RabbitMQCase):
 
         await self._send_letters(full.name)
 
-        assert await self._comes_in_time(good)
+        assert await self._arrives_in_time(good)
 
     @case
     async def test_without_its_entrance_a_full_queue_stops_all_delays(self) -> None:
@@ -180,7 +180,7 @@ class TestLimits(RabbitMQCase):
 
         await self._send_letters(full.name)
 
-        assert not await self._comes_in_time(good)
+        assert not await self._arrives_in_time(good)
 
     @case
     async def test_a_sender_unaware_of_the_limit_sends_delayed_messages_once(self) -> None:
@@ -219,7 +219,7 @@ class TestLimits(RabbitMQCase):
         await self._send_late(queue, *(f"letter {n}" for n in range(_LETTERS)))
         await asyncio.sleep(_LATE_MS / 1000 + 0.5)
 
-    async def _comes_in_time(self, queue: str) -> bool:
+    async def _arrives_in_time(self, queue: str) -> bool:
         """Whether a message of another queue, on the same level, arrives within some seconds of its time."""
         inbox, _ = await self.consume(self.broker(), queue)
         await self._send_late(queue, "in time")

@@ -331,10 +331,10 @@ class TestKilled(OwnNodeCase):
         acking = Acking()
         await broker.consume([Subscription(queue, 50) for queue in queues], acking)
 
-        async def seen() -> set[str]:
+        async def seen_ids() -> set[str]:
             return set(acking.seen)
 
-        await eventually(seen, set(queues), within=40)
+        await eventually(seen_ids, set(queues), within=40)
 
     def kill_and_restart(self) -> None:
         self.server.kill()

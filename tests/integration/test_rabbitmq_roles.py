@@ -106,7 +106,7 @@ class RolesCase(UsedVhostCase):
         (name,) = [each["name"] for each in found if each["name"].startswith("taskmq.listener.")]
         return str(name)
 
-    async def expect_nothing_heard(self) -> None:
+    async def expect_silence(self) -> None:
         announcer = self.broker()
 
         async def has_heard_last() -> bool:
@@ -201,7 +201,7 @@ class TestReach(RolesCase):
         await self.expect_ready(self.broker(), "orders.dlq", 1)
 
         assert await self.depths(kept) == {**dict.fromkeys(kept, 0), "orders.dlq": 1}
-        await self.expect_nothing_heard()
+        await self.expect_silence()
 
     @case
     async def test_a_delay_of_a_producer_leads_only_to_job_queues(self) -> None:
@@ -217,7 +217,7 @@ class TestReach(RolesCase):
         await self.expect_ready(self.broker(), UNROUTABLE, len(victims))
 
         assert await self.depths(kept) == dict.fromkeys(kept, 0)
-        await self.expect_nothing_heard()
+        await self.expect_silence()
 
     @pytest.mark.parametrize("role", ["producer", "worker", "beat", "server"])
     def test_no_own_queue_dead_letters_to_a_forbidden_exchange(self, role: Role) -> None:
@@ -295,9 +295,9 @@ class TestWork(RolesCase):
         await eventually(has_all, True, within=60)
 
     def test_jobs_are_sent_run_retried_buried_parked_and_replayed(self, tmp_path: Path) -> None:
-        self.run(partial(self._expect_a_whole_life, tmp_path))
+        self.run(partial(self._expect_complete_life, tmp_path))
 
-    async def _expect_a_whole_life(self, tmp_path: Path) -> None:
+    async def _expect_complete_life(self, tmp_path: Path) -> None:
         async with self.running(Worker(self.app("worker", tmp_path), WorkerConfig(name="w1"))):
             async with self.app("producer", tmp_path) as producer:
                 double, again = producer.tasks["double"], producer.tasks["again"]

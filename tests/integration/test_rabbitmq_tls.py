@@ -49,7 +49,7 @@ class TlsNode:
         query = "&".join(f"{name}={quote(str(value))}" for name, value in options.items())
         return f"amqps://{login}{host}:{self.port}/{vhost}?{query}"
 
-    def trusted(self, host: str = "localhost", *, login: str = "", vhost: str = "", **options: object) -> str:
+    def trusted_url(self, host: str = "localhost", *, login: str = "", vhost: str = "", **options: object) -> str:
         return self.url(host, login=login, vhost=vhost, cafile=self.authority.file, **options)
 
 
@@ -120,16 +120,16 @@ def _refusal(url: str) -> BrokerUnavailable:
 
 
 def test_a_server_with_a_trusted_authority_is_accepted(node: TlsNode) -> None:
-    _expect_connection(node.trusted())
+    _expect_connection(node.trusted_url())
 
 
 def test_an_ipv6_host_is_connected_to_and_verified(node: TlsNode) -> None:
-    _expect_connection(node.trusted("[::1]"))
+    _expect_connection(node.trusted_url("[::1]"))
 
 
 def test_the_next_host_is_tried_when_one_is_down(node: TlsNode) -> None:
     with PortLease(1) as lease:
-        _expect_connection(node.trusted(f"localhost:{lease.ports[0]},localhost"))
+        _expect_connection(node.trusted_url(f"localhost:{lease.ports[0]},localhost"))
 
 
 def test_an_untrusted_authority_is_reported_at_once(node: TlsNode) -> None:
@@ -141,12 +141,12 @@ def test_an_untrusted_authority_is_reported_at_once(node: TlsNode) -> None:
 
 
 def test_a_host_name_missing_from_the_certificate_is_reported_at_once(node: TlsNode) -> None:
-    assert "certificate is not for this host" in str(_refusal(node.trusted("127.0.0.1")))
+    assert "certificate is not for this host" in str(_refusal(node.trusted_url("127.0.0.1")))
 
 
 def test_one_bad_host_of_two_does_not_keep_the_other_from_being_used(node: TlsNode) -> None:
     for _ in range(4):
-        _expect_connection(node.trusted(f"127.0.0.1:{node.port},localhost"))
+        _expect_connection(node.trusted_url(f"127.0.0.1:{node.port},localhost"))
 
 
 def test_a_plain_port_gets_no_tls(node: TlsNode) -> None:
@@ -165,7 +165,7 @@ async def test_plain_amqp_to_a_tls_port_gets_a_hint(node: TlsNode) -> None:
 
 
 def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNode) -> None:
-    error = _refusal(node.trusted(login="guest:S3CRET@"))
+    error = _refusal(node.trusted_url(login="guest:S3CRET@"))
 
     assert isinstance(error, AccessDenied)
     assert "check the user, the password" in str(error)
@@ -173,7 +173,7 @@ def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNod
 
 
 def test_a_client_certificate_identifies_the_user(node: TlsNode) -> None:
-    url = node.trusted(auth="external", certfile=node.client.chain, keyfile=node.client.key)
+    url = node.trusted_url(auth="external", certfile=node.client.chain, keyfile=node.client.key)
 
     users = _connect(url, look=lambda: node.server.ctl("list_connections", "user"))
 
@@ -182,7 +182,7 @@ def test_a_client_certificate_identifies_the_user(node: TlsNode) -> None:
 
 @pytest.mark.real_time
 async def test_a_source_of_another_system_shows_its_client_certificate(node: TlsNode) -> None:
-    url = node.trusted(auth="external", certfile=node.client.chain, keyfile=node.client.key)
+    url = node.trusted_url(auth="external", certfile=node.client.chain, keyfile=node.client.key)
     with Raw(node.server.url) as raw:
         raw.quorum("orders")
     source = open_source(SourceQueue(url=url, name="orders"))
@@ -198,20 +198,20 @@ async def test_a_source_of_another_system_shows_its_client_certificate(node: Tls
 def test_a_certificate_without_a_user_is_refused(node: TlsNode) -> None:
     nobody = node.authority.issue("worker.shop", common_name="nobody")
 
-    error = _refusal(node.trusted(auth="external", certfile=nobody.chain, keyfile=nobody.key))
+    error = _refusal(node.trusted_url(auth="external", certfile=nobody.chain, keyfile=nobody.key))
 
     assert isinstance(error, AccessDenied)
     assert "create a user of the name that the certificate has" in str(error)
 
 
 def test_a_server_that_requires_a_certificate_is_understood(strict_node: TlsNode) -> None:
-    assert "the server wants a client certificate" in str(_refusal(strict_node.trusted()))
+    assert "the server wants a client certificate" in str(_refusal(strict_node.trusted_url()))
 
 
 def test_a_foreign_client_certificate_is_refused(strict_node: TlsNode) -> None:
     stranger = strict_node.stranger
 
-    error = _refusal(strict_node.trusted(certfile=stranger.chain, keyfile=stranger.key))
+    error = _refusal(strict_node.trusted_url(certfile=stranger.chain, keyfile=stranger.key))
 
     assert "the server refuses the client certificate" in str(error)
 
@@ -219,12 +219,12 @@ def test_a_foreign_client_certificate_is_refused(strict_node: TlsNode) -> None:
 def test_a_client_certificate_is_accepted_by_a_server_that_requires_one(strict_node: TlsNode) -> None:
     client = strict_node.client
 
-    _expect_connection(strict_node.trusted(certfile=client.chain, keyfile=client.key))
+    _expect_connection(strict_node.trusted_url(certfile=client.chain, keyfile=client.key))
 
 
 def test_an_expired_certificate_is_reported_at_once_and_its_successor_is_used(strict_node: TlsNode) -> None:
     client, ours = strict_node.client, strict_node.certificate
-    url = strict_node.trusted(certfile=client.chain, keyfile=client.key)
+    url = strict_node.trusted_url(certfile=client.chain, keyfile=client.key)
     expired = strict_node.authority.issue("localhost", expires=datetime(2020, 1, 1, tzinfo=UTC))
     successor = strict_node.authority.issue("localhost")
 
@@ -253,7 +253,7 @@ class OverTls(RabbitMQCase):
     def _server(self, node: TlsNode, vhost: str) -> Iterator[None]:
         self.server = node.server
         self.vhost = vhost
-        self.process_url = node.trusted(vhost=vhost, login="guest:guest@") + self.options
+        self.process_url = node.trusted_url(vhost=vhost, login="guest:guest@") + self.options
         with TcpProxy(node.port) as self.proxy:
             yield
 

@@ -82,7 +82,7 @@ class TestChannelsWithoutConfirms(FrameCase):
         await self.until(lambda: self.frames.last[BASIC_ACK] != channel)
 
         self.frames.held = set()
-        self.frames.let_go()
+        self.frames.release()
 
         await asyncio.gather(*futures)
         await self.send(broker, queue, "after")
@@ -103,7 +103,7 @@ class TestWatchdog(FrameCase):
     @case
     async def test_a_lost_cancel_stalls_without_the_watchdog(self) -> None:
         self.watch_seconds = NEVER
-        inbox, consumer, queue = await self.consume_what_is_replaced_unnoticed()
+        inbox, consumer, queue = await self.consume_with_lost_cancel()
 
         await self.send(self.broker(), queue, "one")
 
@@ -114,7 +114,7 @@ class TestWatchdog(FrameCase):
     @case
     async def test_a_lost_cancel_is_found(self) -> None:
         self.watch_seconds = 1.0
-        inbox, consumer, queue = await self.consume_what_is_replaced_unnoticed()
+        inbox, consumer, queue = await self.consume_with_lost_cancel()
 
         await self.send(self.broker(), queue, "one")
 
@@ -126,7 +126,7 @@ class TestWatchdog(FrameCase):
     @case
     async def test_lost_deliveries_stall_without_the_watchdog(self) -> None:
         self.watch_seconds = NEVER
-        inbox, consumer, queue = await self.consume_what_loses_deliveries()
+        inbox, consumer, queue = await self.consume_with_lost_deliveries()
 
         assert await self.stays_ready(queue, 5)
         assert consumer.healthy
@@ -134,7 +134,7 @@ class TestWatchdog(FrameCase):
 
     @case
     async def test_lost_deliveries_are_redelivered(self) -> None:
-        inbox, consumer, _ = await self.consume_what_loses_deliveries()
+        inbox, consumer, _ = await self.consume_with_lost_deliveries()
 
         # A quorum queue may return them in another order if the broker considered two of them delivered.
         assert sorted(bodies(await inbox.take_and_ack(7))) == [str(number) for number in range(7)]
@@ -151,7 +151,7 @@ class TestWatchdog(FrameCase):
 
     @case
     async def test_a_queue_declared_anew_at_once_is_consumed(self) -> None:
-        inbox, _, queue = await self.consume_what_is_declared_anew_at_once()
+        inbox, _, queue = await self.consume_redeclared_queue()
 
         await self.send(self.broker(), queue, *"abc")
 
@@ -159,17 +159,17 @@ class TestWatchdog(FrameCase):
 
     @case
     async def test_an_unanswered_start_is_tried_on_another_channel(self) -> None:
-        """As by a quorum queue that lost its majority and regained it."""
+        """Lose the answer, as by a quorum queue that lost its majority and regained it."""
         queue = await self.queue(self.broker())
         inbox = self.inbox()
         self.frames.held = {BASIC_CONSUME_OK}
         beginning = asyncio.create_task(self.broker(CUT_OFF).consume([Subscription(queue, 10)], inbox))
-        await eventually(self.held, 1, within=self.patience)
+        await eventually(self.count_held, 1, within=self.patience)
         self.frames.held = set()
 
         consumer = await beginning
         await self.send(self.broker(), queue, *"abc")
-        self.frames.let_go()
+        self.frames.release()
 
         assert sorted(bodies(await inbox.take_and_ack(3))) == ["a", "b", "c"]
         assert consumer.healthy
@@ -229,40 +229,40 @@ class TestWatchdog(FrameCase):
         assert broker.stale_settles == 0
         assert self.frames.seen[BASIC_CONSUME_OK] > 20
 
-    async def consume_what_is_replaced_unnoticed(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+    async def consume_with_lost_cancel(self) -> tuple[Inbox, RabbitMQConsumer, str]:
         broker, owner = self.broker(CUT_OFF), self.broker()
         work = self.undeclared()
         await owner.declare([work])
         inbox, consumer = await self.consume_watched(broker, work.name)
         self.frames.lost = {BASIC_CANCEL}
         await self.delete_queue(work.name)
-        await eventually(self.lost, 1, within=self.patience)
+        await eventually(self.count_lost, 1, within=self.patience)
         await self.broker().declare([work])
         return inbox, consumer, work.name
 
-    async def consume_what_loses_deliveries(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+    async def consume_with_lost_deliveries(self) -> tuple[Inbox, RabbitMQConsumer, str]:
         broker, sender = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(sender)
         inbox, consumer = await self.consume_watched(broker, queue, prefetch=2)
         self.frames.lost = {BASIC_DELIVER}
         await self.send(sender, queue, *map(str, range(7)))
         # With one of the two unacked it would continue, and get the other when it is renewed.
-        await eventually(self.lost, 2, within=self.patience)
+        await eventually(self.count_lost, 2, within=self.patience)
         self.frames.lost = set()
         return inbox, consumer, queue
 
-    async def consume_what_is_declared_anew_at_once(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+    async def consume_redeclared_queue(self) -> tuple[Inbox, RabbitMQConsumer, str]:
         broker, owner = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(owner)
         inbox, consumer = await self.consume_watched(broker, queue)
         arguments = (await self.http("GET", f"queues/{{vhost}}/{queue}"))["arguments"]
-        await asyncio.to_thread(self.declare_anew, queue, arguments)
+        await asyncio.to_thread(self.redeclare, queue, arguments)
         return inbox, consumer, queue
 
     async def stalls_within(self, *, attempts: int) -> bool:
         """Whether a healthy consumer gets nothing; the broker notices the deletion if it has the time to."""
         for _ in range(attempts):
-            inbox, consumer, queue = await self.consume_what_is_declared_anew_at_once()
+            inbox, consumer, queue = await self.consume_redeclared_queue()
             await self.send(self.broker(), queue, *"abc")
             assert await self.stays_ready(queue, 0)
             assert consumer.healthy
@@ -276,10 +276,10 @@ class TestWatchdog(FrameCase):
         inbox = self.inbox()
         return inbox, await broker.consume([Subscription(queue, prefetch)], inbox)
 
-    async def lost(self) -> int:
+    async def count_lost(self) -> int:
         return self.frames.swallowed
 
-    async def held(self) -> int:
+    async def count_held(self) -> int:
         return self.frames.waiting
 
     async def stays_ready(self, queue: str, count: int) -> bool:
@@ -289,7 +289,7 @@ class TestWatchdog(FrameCase):
         (stats,) = await self.broker().stats([queue])
         return stats.ready == count
 
-    def declare_anew(self, queue: str, arguments: dict[str, object]) -> None:
+    def redeclare(self, queue: str, arguments: dict[str, object]) -> None:
         assert self.process_url is not None
         connection = pika.BlockingConnection(pika.URLParameters(self.process_url))
         channel = connection.channel()

@@ -98,13 +98,13 @@ class _Place:
         """Publish as soon as a queue is bound."""
         properties = pika.BasicProperties(message_id=message_id, delivery_mode=2)
 
-        def is_kept() -> bool:
+        def is_stored() -> bool:
             with contextlib.suppress(UnroutableError):
                 self.publisher.channel.basic_publish(exchange, key, body, properties, mandatory=True)
                 return True
             return False
 
-        self.until(is_kept, f"a queue is bound to {exchange}")
+        self.until(is_stored, f"a queue is bound to {exchange}")
 
     def flag(self, name: str) -> None:
         """Create an empty file that marks another as complete."""

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from taskmq.errors import StateUnavailable
 from taskmq_redis import RedisState
 from tests.coroutines import run_by
-from tests.integration.redis_case import opened, record, run
+from tests.integration.redis_case import open_redis, record, run
 from tests.servers.redis_cluster import SHARE, RedisCluster
 from tests.servers.waiting import until
 
@@ -20,16 +20,19 @@ _PATIENCE = timedelta(seconds=30)
 
 
 @pytest.fixture
-def replicated() -> Iterator[RedisCluster]:
+def replicated_cluster() -> Iterator[RedisCluster]:
     with RedisCluster(replicas=True) as cluster:
         yield cluster
 
 
 @run_by(run)
-async def test_calls_and_waits_continue_at_the_replica_of_a_killed_node(replicated: RedisCluster) -> None:
-    async with opened(f"{replicated.url}?timeout=2") as waiter, opened(f"{replicated.url}?timeout=2") as state:
+async def test_calls_and_waits_continue_at_the_replica_of_a_killed_node(replicated_cluster: RedisCluster) -> None:
+    async with (
+        open_redis(f"{replicated_cluster.url}?timeout=2") as waiter,
+        open_redis(f"{replicated_cluster.url}?timeout=2") as state,
+    ):
         waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
-        owner = replicated.owner("taskmq:{job}:result")
+        owner = replicated_cluster.owner("taskmq:{job}:result")
         await state.results.put(record("before"), ttl=60)
         owner.command("WAIT", "1", "5000")
         owner.kill()
@@ -46,7 +49,7 @@ async def test_calls_and_waits_continue_at_the_replica_of_a_killed_node(replicat
 async def test_without_a_replica_each_call_fails_in_time_until_the_node_returns() -> None:
     with RedisCluster() as cluster:
         owner = cluster.owner("taskmq:{job}:result")
-        async with opened(f"{cluster.url}?timeout=1") as state:
+        async with open_redis(f"{cluster.url}?timeout=1") as state:
             await state.results.put(record("job"), ttl=60)
             owner.kill()
 
@@ -74,13 +77,13 @@ async def _put_at_last(state: RedisState, job: str) -> None:
 
 @pytest.mark.campaign
 @run_by(run)
-async def test_losses_with_a_failed_node_are_counted(replicated: RedisCluster) -> None:
+async def test_losses_with_a_failed_node_are_counted(replicated_cluster: RedisCluster) -> None:
     """Print how long its slots could not be written, and the number of lost acknowledged results."""
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []
     last: dict[bool, float] = {}
     outage = {True: 0.0, False: 0.0}
-    async with opened(f"{replicated.url}?timeout=2") as state:
+    async with open_redis(f"{replicated_cluster.url}?timeout=2") as state:
 
         async def write(writer: int) -> None:
             for number in itertools.count():
@@ -103,7 +106,7 @@ async def test_losses_with_a_failed_node_are_counted(replicated: RedisCluster) -
             return len(acknowledged) > 5_000
 
         await until(has_begun)
-        replicated.nodes[0].kill()
+        replicated_cluster.nodes[0].kill()
         await asyncio.gather(*writers)
         kept = [await state.results.get(job) is not None for job in acknowledged]
     print(

@@ -10,7 +10,7 @@ from taskmq.contracts.stores import Granted, Held, PlaceDemand, RateDemand, Take
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, FlowNode
 from taskmq.errors import StateUnavailable
 from tests.coroutines import run_by
-from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
+from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, open_redis, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
 from tests.servers.waiting import until
@@ -28,7 +28,7 @@ def redis() -> Iterator[Redis]:
 @run_by(run)
 async def test_every_call_to_a_closed_port_fails_at_once() -> None:
     with PortLease(1) as lease:
-        async with opened(f"redis://:secret@127.0.0.1:{lease.ports[0]}/0") as state:
+        async with open_redis(f"redis://:secret@127.0.0.1:{lease.ports[0]}/0") as state:
             for name, call in calls_of(state).items():
                 if name in _NO_NEED:
                     continue
@@ -42,12 +42,12 @@ def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:
     redis.command("CONFIG", "SET", "requirepass", "right")
 
     async def main() -> None:
-        async with opened(redis.url.replace("redis://", "redis://:wrong-one@")) as state:
+        async with open_redis(redis.url.replace("redis://", "redis://:wrong-one@")) as state:
             with pytest.raises(StateUnavailable, match=r"(?i)password") as caught:
                 await state.results.get("job")
             assert "wrong-one" not in str(caught.value)
             assert "wrong-one" not in state.address
-        async with opened(redis.url.replace("redis://", "redis://:right@")) as state:
+        async with open_redis(redis.url.replace("redis://", "redis://:right@")) as state:
             await state.results.put(record(), ttl=60)
             assert await state.results.get("job") == record()
 
@@ -57,7 +57,7 @@ def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:
 @pytest.mark.parametrize("use", ["fresh", "connected"])
 @run_by(run)
 async def test_while_the_server_is_paused_every_call_ends_within_its_timeout(redis: Redis, use: str) -> None:
-    async with opened(f"{redis.url}?timeout=0.5") as state:
+    async with open_redis(f"{redis.url}?timeout=0.5") as state:
         if use == "connected":
             await state.results.get("job")
         redis.pause()
@@ -92,18 +92,18 @@ async def test_a_server_that_answers_garbage_is_an_unavailable_state() -> None:
 
         server = await asyncio.start_server(babble, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with server, opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
+        async with server, open_redis(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
             try:
                 async with asyncio.timeout(10):
                     found = await state.results.get("job")
             except StateUnavailable:
                 continue
-            pytest.fail(f"{noise!r} was taken for the record {found!r}")
+            pytest.fail(f"{noise!r} was accepted as the record {found!r}")
 
 
 @run_by(run)
 async def test_foreign_keys_are_reported_and_harm_no_others(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         redis.command("SET", "taskmq:{text}:result", "theirs")
         redis.command("HSET", "taskmq:{fields}:result", "record", "theirs")
         for job, words in (("text", "refused: WRONGTYPE"), ("fields", "is not a record of taskmq")):
@@ -122,7 +122,7 @@ async def test_foreign_keys_are_reported_and_harm_no_others(redis: Redis) -> Non
 
 @run_by(run)
 async def test_a_killed_and_restarted_server_keeps_its_data(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         await state.results.put(record(), ttl=60)
         await state.delays.put(waiting())
         (taken,) = await state.delays.take(now=DUE, limit=1, lease=60)
@@ -145,7 +145,7 @@ async def test_a_killed_and_restarted_server_keeps_its_data(redis: Redis) -> Non
 
 @run_by(run)
 async def test_an_idle_connection_closed_by_the_server_costs_no_call(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         for _ in range(3):
             assert await state.starts.begin("job", ttl=60) > 0
             redis.restart()
@@ -155,7 +155,7 @@ async def test_an_idle_connection_closed_by_the_server_costs_no_call(redis: Redi
 
 @run_by(run)
 async def test_a_waiter_survives_a_kill_of_the_server_and_misses_nothing(redis: Redis) -> None:
-    async with opened(redis.url) as waiter, opened(redis.url) as writer:
+    async with open_redis(redis.url) as waiter, open_redis(redis.url) as writer:
         jobs = [f"job {number}" for number in range(200)]
         waits = [asyncio.create_task(waiter.results.wait(job, timeout=None)) for job in jobs]
         await writer.results.put(record("job 0"), ttl=60)
@@ -174,7 +174,10 @@ async def test_a_waiter_survives_a_kill_of_the_server_and_misses_nothing(redis: 
 @run_by(run)
 async def test_a_put_while_the_channels_are_down_is_seen_once_they_return(redis: Redis) -> None:
     with TcpProxy(redis.port) as proxy:
-        async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=1") as waiter, opened(redis.url) as writer:
+        async with (
+            open_redis(f"redis://127.0.0.1:{proxy.port}/0?timeout=1") as waiter,
+            open_redis(redis.url) as writer,
+        ):
             waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
             await _until_subscribed(redis, 1)
             proxy.refuse(True)
@@ -196,7 +199,10 @@ def test_a_silently_dead_connection_is_noticed_by_its_listener(redis: Redis, mon
 
     async def main() -> None:
         with TcpProxy(redis.port) as proxy:
-            async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=0.5") as waiter, opened(redis.url) as writer:
+            async with (
+                open_redis(f"redis://127.0.0.1:{proxy.port}/0?timeout=0.5") as waiter,
+                open_redis(redis.url) as writer,
+            ):
                 waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
                 await _until_subscribed(redis, 1)
                 proxy.strand()
@@ -211,7 +217,7 @@ def test_a_silently_dead_connection_is_noticed_by_its_listener(redis: Redis, mon
 @run_by(run)
 async def test_a_call_with_a_lost_answer_is_retried_if_that_is_harmless(redis: Redis) -> None:
     with TcpProxy(redis.port) as proxy:
-        async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=3") as state:
+        async with open_redis(f"redis://127.0.0.1:{proxy.port}/0?timeout=3") as state:
             # So that the server knows the scripts.
             for call in calls_of(state).values():
                 await call()
@@ -222,7 +228,7 @@ async def test_a_call_with_a_lost_answer_is_retried_if_that_is_harmless(redis: R
                 begin = asyncio.create_task(state.starts.begin(job, ttl=60))
                 claim = asyncio.create_task(state.claims.claim(job, job_id=job, owner="w", lease=60, ttl=60))
                 cancel = asyncio.create_task(state.delays.cancel(job))
-                await _until_there(redis, f"taskmq:{{{job}}}:claim")
+                await _until_key_exists(redis, f"taskmq:{{{job}}}:claim")
                 proxy.cut()
                 proxy.hold_answers(False)
 
@@ -237,7 +243,7 @@ async def test_a_call_with_a_lost_answer_is_retried_if_that_is_harmless(redis: R
 
 @run_by(run)
 async def test_scripts_forgotten_by_the_server_are_sent_again(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         for count in range(1, 4):
             assert await state.starts.begin("job", ttl=60) == count
             redis.command("SCRIPT", "FLUSH")
@@ -261,11 +267,11 @@ async def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
     server = await asyncio.start_server(load, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        async with opened(f"redis://127.0.0.1:{port}/0") as state:
+        async with open_redis(f"redis://127.0.0.1:{port}/0") as state:
             assert await state.results.get("job") is None
             assert refusals == -1
         refusals = 1_000_000
-        async with opened(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
+        async with open_redis(f"redis://127.0.0.1:{port}/0?timeout=0.5") as state:
             with pytest.raises(StateUnavailable, match="did not answer within") as caught:
                 await state.results.get("job")
             assert caught.value.is_certain
@@ -278,7 +284,7 @@ async def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
 async def test_a_demoted_server_is_recognised_and_the_next_host_is_tried(redis: Redis) -> None:
     with Redis() as other:
         url = f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0"
-        async with opened(url) as state:
+        async with open_redis(url) as state:
             await state.results.put(record("a"), ttl=60)
             redis.command("REPLICAOF", "127.0.0.1", str(other.port))
             with pytest.raises(StateUnavailable, match="cannot be written: ") as caught:
@@ -292,7 +298,7 @@ async def test_a_demoted_server_is_recognised_and_the_next_host_is_tried(redis: 
 
 @run_by(run)
 async def test_a_full_server_refuses_additions_and_allows_moves(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         for number in range(4):
             await state.delays.put(waiting(f"job {number}", due=DUE + number))
         (early,) = await state.delays.take(now=DUE, limit=1, lease=0.001)
@@ -333,7 +339,7 @@ def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redi
     nodes = [FlowNode(key="a"), FlowNode(key="b", after=("a",))]
 
     async def main() -> None:
-        async with opened(redis.url) as state:
+        async with open_redis(redis.url) as state:
             lease = await state.leases.acquire("lease", owner="w", seconds=1)
             assert isinstance(lease, int)
             claim = await state.claims.claim("key", job_id="job", owner="w", lease=1, ttl=60)
@@ -382,7 +388,7 @@ def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redi
 
 @run_by(run)
 async def test_an_emptied_server_works_like_a_new_one(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         await state.results.put(record(), ttl=60)
         await state.delays.put(waiting())
         taken = await state.delays.take(now=DUE, limit=1, lease=60)
@@ -404,7 +410,7 @@ async def test_an_emptied_server_works_like_a_new_one(redis: Redis) -> None:
 
 @run_by(run)
 async def test_an_index_without_its_message_blocks_nothing(redis: Redis) -> None:
-    async with opened(redis.url) as state:
+    async with open_redis(redis.url) as state:
         for job in ("lost", "kept"):
             await state.delays.put(waiting(job))
         # As by an eviction that the settings should not allow.
@@ -420,7 +426,7 @@ async def test_an_index_without_its_message_blocks_nothing(redis: Redis) -> None
 
 @run_by(run)
 async def test_every_key_has_the_prefix_and_an_expiry_unless_it_waits_or_is_listed(redis: Redis) -> None:
-    async with opened(f"{redis.url}?prefix=shop:dev") as state:
+    async with open_redis(f"{redis.url}?prefix=shop:dev") as state:
         for call in calls_of(state).values():
             await call()
         await state.results.put(record("job 2"), ttl=60)
@@ -466,7 +472,7 @@ async def test_every_key_has_the_prefix_and_an_expiry_unless_it_waits_or_is_list
 
 @run_by(run)
 async def test_two_prefixes_are_independent(redis: Redis) -> None:
-    async with opened(f"{redis.url}?prefix=a") as one, opened(f"{redis.url}?prefix=b") as other:
+    async with open_redis(f"{redis.url}?prefix=a") as one, open_redis(f"{redis.url}?prefix=b") as other:
         await one.results.put(record(), ttl=60)
         await one.delays.put(waiting())
 
@@ -476,7 +482,7 @@ async def test_two_prefixes_are_independent(redis: Redis) -> None:
 
 def test_a_state_needs_two_connections_for_any_number_of_waiters(redis: Redis) -> None:
     async def main() -> None:
-        async with opened(redis.url, name="worker shop web-3:4711 ☂") as state:
+        async with open_redis(redis.url, name="worker shop web-3:4711 ☂") as state:
             waits = [asyncio.create_task(state.results.wait(f"job {n}", timeout=PATIENCE)) for n in range(500)]
             await _until_subscribed(redis, 500)
 
@@ -496,15 +502,15 @@ def test_a_state_needs_two_connections_for_any_number_of_waiters(redis: Redis) -
 async def _until_subscribed(redis: Redis, count: int) -> None:
     """Wait until that many channels have listeners."""
 
-    def are_there() -> bool:
+    def have_listeners() -> bool:
         channels = redis.command("PUBSUB", "CHANNELS")
         assert isinstance(channels, list)
         return len(channels) == count
 
-    await until(are_there, f"{count} channels")
+    await until(have_listeners, f"{count} channels")
 
 
-async def _until_there(redis: Redis, key: str) -> None:
+async def _until_key_exists(redis: Redis, key: str) -> None:
     """Wait until there is such a key."""
     await until(lambda: redis.command("EXISTS", key) == 1, key)
 

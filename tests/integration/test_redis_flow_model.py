@@ -107,7 +107,7 @@ class _Twins:
             case "release":
                 await self._both(lambda flows: flows.release(flow_id, key, token=token))
             case "cancel":
-                await self._both(lambda flows: _cancelled(flows, flow_id))
+                await self._both(lambda flows: _cancel_flow(flows, flow_id))
             case _:
                 await self._both(lambda flows: _redriven(flows, flow_id))
 
@@ -170,7 +170,7 @@ class _Twins:
         }
 
 
-async def _cancelled(flows: FlowStore, flow_id: str) -> list[str]:
+async def _cancel_flow(flows: FlowStore, flow_id: str) -> list[str]:
     return sorted(await flows.cancel(flow_id, reason="no") or [])
 
 

@@ -15,7 +15,7 @@ from taskmq.testing.state_suite.case import StateCase
 from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
 from taskmq_redis import open_state
-from tests.integration.redis_case import DUE, PATIENCE, calls_of, opened, record, run, waiting
+from tests.integration.redis_case import DUE, PATIENCE, calls_of, open_redis, record, run, waiting
 from tests.servers import Redis
 from tests.servers.certificates import Authority
 from tests.servers.ports import PortLease
@@ -28,7 +28,7 @@ def test_a_unix_socket_works(tmp_path: Path) -> None:
     path = tmp_path / "re dis.sock"
 
     async def main() -> None:
-        async with opened(f"unix://{str(path).replace(' ', '%20')}?db=3") as state:
+        async with open_redis(f"unix://{str(path).replace(' ', '%20')}?db=3") as state:
             waits = asyncio.create_task(state.results.wait("job", timeout=PATIENCE))
             await state.results.put(record(), ttl=60)
             assert await waits == record()
@@ -44,14 +44,14 @@ def test_tls_trusts_only_the_given_authority(tmp_path: Path) -> None:
     client = authority.issue("worker", common_name="worker")
 
     async def talks(url: str) -> None:
-        async with opened(url) as state:
+        async with open_redis(url) as state:
             waits = asyncio.create_task(state.results.wait("job", timeout=PATIENCE))
             await state.results.put(record(), ttl=60)
             assert await waits == record()
 
-    async def refused(url: str) -> None:
+    async def expect_refusal(url: str) -> None:
         before = _descriptors()
-        async with opened(url) as state:
+        async with open_redis(url) as state:
             with pytest.raises(StateUnavailable, match=r"(?i)certificate|tls|ssl|connection"):
                 await state.results.get("job")
         # Closing takes time if the other side has to reply; nothing is left behind.
@@ -68,9 +68,9 @@ def test_tls_trusts_only_the_given_authority(tmp_path: Path) -> None:
 
         run(lambda: talks(url + identity))
         # No client certificate; a server of an unknown authority; a server with another name.
-        run(lambda: refused(url))
-        run(lambda: refused((url + identity).replace(str(authority.file), str(stranger.file))))
-        run(lambda: refused((url + identity).replace(str(lease.ports[0]), str(lease.ports[1]))))
+        run(lambda: expect_refusal(url))
+        run(lambda: expect_refusal((url + identity).replace(str(authority.file), str(stranger.file))))
+        run(lambda: expect_refusal((url + identity).replace(str(lease.ports[0]), str(lease.ports[1]))))
 
 
 def _descriptors() -> int:
@@ -82,7 +82,7 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
     rights = page.partition("ACL SETUSER taskmq ")[2].partition("\n")[0].replace(">SECRET", ">secret")
 
     async def main() -> None:
-        async with opened(server.url.replace("redis://", "redis://worker:secret@")) as state:
+        async with open_redis(server.url.replace("redis://", "redis://worker:secret@")) as state:
             for name, call in calls_of(state).items():
                 try:
                     await call()
@@ -92,7 +92,7 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
             await state.results.put(record("other"), ttl=60)
             assert await waits == record("other")
             assert await state.diagnose()
-        async with opened(server.url.replace("redis://", "redis://worker:secret@") + "?prefix=other") as state:
+        async with open_redis(server.url.replace("redis://", "redis://worker:secret@") + "?prefix=other") as state:
             with pytest.raises(StateUnavailable, match=r"(?i)permission"):
                 await state.results.get("job")
 
@@ -103,7 +103,7 @@ def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
 
 def test_a_real_server_can_be_diagnosed() -> None:
     async def main() -> None:
-        async with opened(server.url) as state:
+        async with open_redis(server.url) as state:
             found = {about: (level, remedy) for level, about, _, remedy in await state.diagnose()}
             assert found == dict.fromkeys(("redis", "role", "eviction", "durability"), ("ok", ""))
 
@@ -133,7 +133,7 @@ def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster
     cluster.flush()
 
     async def main() -> None:
-        async with opened(cluster.url) as state:
+        async with open_redis(cluster.url) as state:
             await asyncio.gather(*(state.results.put(record(f"job {number}"), ttl=60) for number in range(300)))
             await state.delays.put(waiting("a"))
             await state.delays.put(waiting("b"))
@@ -154,7 +154,7 @@ def test_a_slot_that_moves_to_another_node_is_followed(cluster: RedisCluster) ->
     target = next(node for node in cluster.nodes if node is not owner)
 
     async def main() -> None:
-        async with opened(cluster.url) as state:
+        async with open_redis(cluster.url) as state:
             await state.delays.put(waiting("before"))
             # In transit: the new owner answers ASK for a moved key, TRYAGAIN for a partly moved one.
             target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner.port])

@@ -10,7 +10,7 @@ import pytest
 
 from taskmq.errors import StateUnavailable
 from tests.coroutines import run_by
-from tests.integration.redis_case import answers, opened, record, run
+from tests.integration.redis_case import answers, open_redis, record, run
 from tests.servers import Redis, RedisSentinel
 from tests.servers.waiting import eventually, until
 
@@ -38,7 +38,8 @@ class Ensemble:
 
     def _is_complete(self) -> bool:
         return all(
-            sentinel.known("REPLICAS") == 1 and sentinel.known("SENTINELS") == 2 for sentinel in self.sentinels
+            sentinel.count_known("REPLICAS") == 1 and sentinel.count_known("SENTINELS") == 2
+            for sentinel in self.sentinels
         )
 
 
@@ -50,7 +51,7 @@ def ensemble() -> Iterator[Ensemble]:
 
 @run_by(run)
 async def test_calls_and_waits_continue_at_the_new_primary_after_a_kill(ensemble: Ensemble) -> None:
-    async with opened(ensemble.url) as waiter, opened(ensemble.url) as state:
+    async with open_redis(ensemble.url) as waiter, open_redis(ensemble.url) as state:
         waiting_for = asyncio.create_task(waiter.results.wait("after", timeout=None))
         await state.results.put(record("before"), ttl=60)
         assert ensemble.primary.command("WAIT", "1", "5000") == 1
@@ -70,7 +71,7 @@ async def test_calls_and_waits_continue_at_the_new_primary_after_a_kill(ensemble
 )
 @run_by(run)
 async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ensemble) -> None:
-    async with opened(ensemble.url) as state:
+    async with open_redis(ensemble.url) as state:
         await state.results.put(record("before"), ttl=60)
         ensemble.primary.pause()
         try:
@@ -87,7 +88,7 @@ async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ens
 )
 @run_by(run)
 async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensemble: Ensemble) -> None:
-    async with opened(ensemble.url) as state:
+    async with open_redis(ensemble.url) as state:
         await state.results.put(record("before"), ttl=60)
         ensemble.sentinels[0].command("SENTINEL", "FAILOVER", "main")
 
@@ -106,9 +107,9 @@ async def test_one_working_sentinel_is_enough_and_errors_name_each(ensemble: Ens
     gone.kill()
     hung.pause()
     try:
-        async with opened(ensemble.url) as state:
+        async with open_redis(ensemble.url) as state:
             await state.results.put(record(), ttl=60)
-        async with opened(ensemble.url.replace("sentinel=main", "sentinel=other")) as state:
+        async with open_redis(ensemble.url.replace("sentinel=main", "sentinel=other")) as state:
             with pytest.raises(StateUnavailable, match="no sentinel names a primary") as caught:
                 await state.results.get("job")
     finally:
@@ -127,7 +128,7 @@ async def test_losses_of_a_failover_are_counted_and_writing_continues(ensemble: 
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []
     last, outage = loop.time(), 0.0
-    async with opened(ensemble.url) as state:
+    async with open_redis(ensemble.url) as state:
 
         async def write(writer: int) -> None:
             nonlocal last, outage

@@ -31,11 +31,11 @@ Work = Callable[[str, str, set[tuple[str, int]]], set[tuple[str, int]]]
 def _shop(url: str, store: Path, queue: str) -> TaskMQ:
     app = TaskMQ(url, store=f"sqlite:///{store}", name="shop")
     for name in ("double", "fail", "flaky"):
-        app.task(name=name, queue=queue)(_never_here)
+        app.task(name=name, queue=queue)(_refuse_to_run)
     return app
 
 
-def _never_here(number: int) -> int:
+def _refuse_to_run(number: int) -> int:
     raise AssertionError(f"{number}: only the other worker runs it")
 
 
@@ -64,7 +64,7 @@ class _ForeignWorker:
         channel = self._consuming_channel(connection)
         # A scheduler without a confirm publishes the invitation again: their number proves nothing.
         for method, _, body in channel.consume(self._queue, inactivity_timeout=_PATIENCE):
-            assert method is not None, f"no further invitation has come after {self.seen}"
+            assert method is not None, f"no further invitation has arrived after {self.seen}"
             assert body is not None
             message = json.loads(body)
             report = self._run(message)

@@ -7,7 +7,7 @@ import pytest
 
 from taskmq.contracts.jobs import Pick, partition_key
 from taskmq.model.states import JobState
-from tests.integration.scheduler_stage import JOBS, Database, file_database, postgres_database, staged
+from tests.integration.scheduler_stage import JOBS, Database, file_database, open_stage, postgres_database
 
 pytestmark = pytest.mark.real_time
 
@@ -34,7 +34,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: Database, where: str) -> None:
     step, published = _STEPS[where]
 
-    async with staged(database) as stage:
+    async with open_stage(database) as stage:
         await stage.consume()
         ids = await stage.submit()
         first = stage.start(step)
@@ -58,7 +58,7 @@ async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: 
 
 @pytest.mark.parametrize("step", ["after take_over", "before take_over"])
 async def test_the_next_holder_may_die_halfway_through_a_take_over(database: Database, step: str) -> None:
-    async with staged(database) as stage:
+    async with open_stage(database) as stage:
         await stage.consume()
         ids = await stage.submit()
         first = stage.start("after dispatch")
@@ -75,7 +75,7 @@ async def test_the_next_holder_may_die_halfway_through_a_take_over(database: Dat
 
 
 async def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database) -> None:
-    async with staged(database) as stage:
+    async with open_stage(database) as stage:
         dispatching = stage.store.dispatching
         partition, key = dispatching.partition_of("work"), partition_key(dispatching.partition_of("work"))
         late = await dispatching.leases.acquire(key, owner="late", seconds=5)

@@ -126,7 +126,7 @@ def test_a_slow_read_is_abandoned_here_and_in_the_database(
         reads = ("/jobs", "/jobs/count", "/jobs/counts?filter=status:queued", "/jobs/order-17", "/schedules")
         # Connections are open, and their initial queries are cached.
         assert [site("GET", path).status_code for path in reads] == [200] * len(reads)
-        with _locked(job_store_url, ("taskmq.job", "taskmq.job_history", "taskmq.schedule")):
+        with _lock_tables(job_store_url, ("taskmq.job", "taskmq.job_history", "taskmq.schedule")):
             # More often than there are connections for reads.
             for path in reads * 2:
                 answer = site("GET", path)
@@ -148,7 +148,7 @@ _WAITING = f"{_SESSIONS} and wait_event_type = 'Lock'"
 
 
 @contextmanager
-def _locked(url: str, tables: tuple[str, ...]) -> Generator[None]:
+def _lock_tables(url: str, tables: tuple[str, ...]) -> Generator[None]:
     """Lock all reads of these tables."""
     with asyncio.Runner() as runner:
         connection: Any = runner.run(cast("Any", asyncpg.connect)(url))

@@ -67,7 +67,7 @@ def test_redis_without_appendonly_restarts_empty() -> None:
 
 
 def test_a_paused_redis_accepts_and_stays_silent_until_it_is_resumed() -> None:
-    with Redis() as server, _connected(server.port) as client:
+    with Redis() as server, _connect(server.port) as client:
         server.pause()
         client.sendall(b"PING\r\n")
         assert _is_silent(client)
@@ -108,7 +108,7 @@ def test_postgres_keeps_committed_rows_over_a_kill_and_a_restart(postgres_server
 
 def test_postgres_stops_while_clients_are_connected() -> None:
     with PostgreSQL() as server:
-        with _connected(server.port) as client:
+        with _connect(server.port) as client:
             # A connection accepted after the signal to stop is waited for, up to a minute: until it has
             # authenticated.
             client.sendall(_ASKS_FOR_TLS)
@@ -167,7 +167,7 @@ def test_rabbitmq_keeps_persistent_messages_over_a_stop_and_a_restart(broker: Ra
 @pytest.mark.rabbitmq
 def test_a_paused_rabbitmq_accepts_and_stays_silent_until_it_is_resumed(broker: RabbitMQ) -> None:
     broker.pause()
-    with _connected(broker.port) as client:
+    with _connect(broker.port) as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")
         assert _is_silent(client)
 
@@ -341,7 +341,7 @@ def test_a_server_ends_when_its_keeper_is_killed() -> None:
 
 
 def test_a_proxy_forwards_and_counts_its_connections(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
 
         assert client.recv(100) == b"+PONG\r\n"
@@ -349,7 +349,7 @@ def test_a_proxy_forwards_and_counts_its_connections(redis_server: Redis) -> Non
 
 
 def test_a_cut_resets_every_connection_and_accepts_new_ones(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
 
@@ -357,28 +357,28 @@ def test_a_cut_resets_every_connection_and_accepts_new_ones(redis_server: Redis)
 
         with pytest.raises(ConnectionResetError):
             client.recv(100)
-        with _connected(proxy.port) as another:
+        with _connect(proxy.port) as another:
             another.sendall(b"PING\r\n")
             assert another.recv(100) == b"+PONG\r\n"
 
 
 def test_a_refusing_proxy_refuses_new_connections_and_keeps_the_old(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
 
         proxy.refuse(True)
         with pytest.raises(ConnectionRefusedError):
-            _connected(proxy.port)
+            _connect(proxy.port)
         client.sendall(b"PING\r\n")
         assert client.recv(100) == b"+PONG\r\n"
         proxy.refuse(False)
 
-        _connected(proxy.port).close()
+        _connect(proxy.port).close()
 
 
 def test_a_stalled_proxy_is_a_black_hole_and_delivers_afterwards(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         proxy.stall(True)
         client.sendall(b"PING\r\n")
         assert _is_silent(client)
@@ -389,7 +389,7 @@ def test_a_stalled_proxy_is_a_black_hole_and_delivers_afterwards(redis_server: R
 
 
 def test_a_stalled_connection_can_be_cut(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         proxy.stall(True)
         client.sendall(b"PING\r\n")
         eventually(lambda: proxy.connections, "the proxy's connection")
@@ -401,7 +401,7 @@ def test_a_stalled_connection_can_be_cut(redis_server: Redis) -> None:
 
 
 def test_only_answers_can_be_held(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         proxy.hold_answers(True)
         client.sendall(b"SET held 1\r\n")
         eventually(lambda: redis_server.command("GET", "held") == "1", "the server hearing it")
@@ -413,7 +413,7 @@ def test_only_answers_can_be_held(redis_server: Redis) -> None:
 
 
 def test_a_stranded_connection_is_dead_forever_and_new_ones_are_not(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
 
@@ -421,13 +421,13 @@ def test_a_stranded_connection_is_dead_forever_and_new_ones_are_not(redis_server
         client.sendall(b"PING\r\n")
         assert _is_silent(client)
 
-        with _connected(proxy.port) as another:
+        with _connect(proxy.port) as another:
             another.sendall(b"PING\r\n")
             assert another.recv(100) == b"+PONG\r\n"
 
 
 def test_a_torn_connection_is_reset_after_a_number_of_bytes(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
 
@@ -441,7 +441,7 @@ def test_a_torn_connection_is_reset_after_a_number_of_bytes(redis_server: Redis)
 
 
 def test_a_connection_that_was_not_torn_in_time_stays(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
         proxy.tear(6 + 3)
@@ -454,7 +454,7 @@ def test_a_connection_that_was_not_torn_in_time_stays(redis_server: Redis) -> No
 
 
 def test_noise_is_inserted_into_the_answers_of_the_other_side(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
 
@@ -465,7 +465,7 @@ def test_noise_is_inserted_into_the_answers_of_the_other_side(redis_server: Redi
 
 
 def test_latency_is_added_in_each_direction(redis_server: Redis) -> None:
-    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+    with TcpProxy(redis_server.port) as proxy, _connect(proxy.port) as client:
         proxy.latency = 0.1
         began = time.monotonic()
 
@@ -478,7 +478,7 @@ def test_latency_is_added_in_each_direction(redis_server: Redis) -> None:
 def test_a_proxy_carries_a_large_answer_and_the_end_of_the_stream() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = cast("tuple[str, int]", listener.getsockname())[1]
-        with TcpProxy(port) as proxy, _connected(proxy.port) as client:
+        with TcpProxy(port) as proxy, _connect(proxy.port) as client:
             target, _ = listener.accept()
             with target:
                 client.sendall(b"x" * 100_000)
@@ -492,7 +492,7 @@ def test_a_proxy_carries_a_large_answer_and_the_end_of_the_stream() -> None:
 # Helpers of the tests above
 
 
-def _connected(port: int) -> socket.socket:
+def _connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=10)
 
 

@@ -25,7 +25,7 @@ _WELL: dict[str, Any] = {
 }
 
 
-def _found(url: str) -> list[Finding]:
+def _find_problems(url: str) -> list[Finding]:
     async def main() -> list[Finding]:
         store = open_job_store(url, BrokerOptions(name="doctor"))
         try:
@@ -66,14 +66,14 @@ def test_each_problem_is_found_with_its_remedy(ill: dict[str, Any], level: str, 
 
 
 def test_a_server_reports_its_problems(postgres_server: PostgreSQL, job_store_url: str) -> None:
-    assert [finding.level for finding in _found(job_store_url)] == ["ok"]
+    assert [finding.level for finding in _find_problems(job_store_url)] == ["ok"]
     database = urlsplit(job_store_url).path.removeprefix("/")
     postgres_server.sql(f'alter database "{database}" set synchronous_commit = off')
     days = "select string_agg(inhrelid::regclass::text, ', ') from pg_inherits where inhparent = 'taskmq.job_history'"
     partitions = postgres_server.sql(f"{days}::regclass", url=job_store_url)
     postgres_server.sql(f"drop table {partitions}", url=job_store_url)
 
-    found = _found(job_store_url)
+    found = _find_problems(job_store_url)
 
     assert [finding.finding.split(":")[0] for finding in found] == [
         "synchronous_commit is off",

@@ -64,7 +64,7 @@ _FIRST_JOBS_OF_FILE: Final = f"""
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
+async def _open_store(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="migrations"))
     try:
         yield store
@@ -130,7 +130,7 @@ async def test_jobs_of_the_first_tables_survive_one_upgrade_over_all_revisions(
 ) -> None:
     await upgrade(postgres_url, revisions()[0])
     postgres_server.sql(_FIRST_JOBS, url=postgres_url)
-    async with _opened(postgres_url) as store:
+    async with _open_store(postgres_url) as store:
         assert isinstance(store, Upgradable)
         await store.upgrade()
         await store.upgrade()
@@ -145,14 +145,14 @@ async def test_jobs_in_tables_of_every_revision_survive_an_upgrade(
     await upgrade(postgres_url, first)
     postgres_server.sql(_FIRST_JOBS, url=postgres_url)
     for revision in later:
-        async with _opened(postgres_url) as store:
+        async with _open_store(postgres_url) as store:
             found = await current(postgres_url)
             with pytest.raises(StoreMismatch, match=f"revision {found}, this version works with {HEAD}"):
                 await store.check()
         # From each revision to the next one separately; the test above covers all of them at once.
         await upgrade(postgres_url, revision)
         assert await current(postgres_url) == revision
-    async with _opened(postgres_url) as store:
+    async with _open_store(postgres_url) as store:
         await store.check()
         assert isinstance(store, Upgradable)
         await store.upgrade()
@@ -167,7 +167,7 @@ async def test_tables_of_a_development_version_are_refused_and_stay(
         create schema taskmq; create table taskmq.schema_version (version_num text);
         insert into taskmq.schema_version values ('0021'); create table taskmq.setting (name text, value text)"""
     postgres_server.sql(development, url=postgres_url)
-    async with _opened(postgres_url) as store:
+    async with _open_store(postgres_url) as store:
         assert isinstance(store, Upgradable)
         remedy = "revision 0021, which a development version .* cannot be upgraded.*drop schema taskmq cascade"
         with pytest.raises(StoreMismatch, match=remedy):
@@ -213,7 +213,7 @@ def _next(folder: Path, *, understood: bool) -> Path:
 
 
 async def test_code_runs_during_and_after_an_upgrade_to_the_next_version(job_store_url: str, tmp_path: Path) -> None:
-    async with _opened(job_store_url) as running, _opened(job_store_url) as started_later:
+    async with _open_store(job_store_url) as running, _open_store(job_store_url) as started_later:
         await running.submit([_job(), _job(body=b"x" * 5_000)])
         assert len(await _run_all(running, partitions=range(8))) == 2
 
@@ -231,7 +231,7 @@ async def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(
     job_store_url: str, tmp_path: Path
 ) -> None:
     await upgrade(job_store_url, later=[_next(tmp_path, understood=False)])
-    async with _opened(job_store_url) as store:
+    async with _open_store(job_store_url) as store:
         with pytest.raises(StoreMismatch, match=f"revision 9999, but this older version works with {HEAD}"):
             await store.check()
 
@@ -243,21 +243,21 @@ async def test_a_failed_upgrade_leaves_the_tables_unchanged(job_store_url: str, 
     with pytest.raises(OSError, match="no room"):
         await upgrade(job_store_url, later=[folder])
     assert await current(job_store_url) == HEAD
-    async with _opened(job_store_url) as store:
+    async with _open_store(job_store_url) as store:
         await store.submit([_job()])
         assert await store.count_jobs() == 1
 
 
 async def test_concurrent_upgrades_of_a_database_happen_once(postgres_url: str) -> None:
     await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
-    async with _opened(postgres_url) as store:
+    async with _open_store(postgres_url) as store:
         assert len(await store.submit([_job()])) == 1
 
 
 async def test_queries_behind_an_upgrade_that_waits_for_a_table_continue(job_store_url: str, tmp_path: Path) -> None:
     folder = _next(tmp_path, understood=True)
     other: Any = await asyncpg.connect(job_store_url)
-    async with _opened(job_store_url) as store:
+    async with _open_store(job_store_url) as store:
         async with other.transaction():
             await other.execute("select from taskmq.job")
             upgrading = asyncio.create_task(upgrade(job_store_url, later=[folder], patience=0.2))
@@ -292,7 +292,7 @@ def _file_of(path: Path) -> None:
 
 async def test_jobs_in_a_file_of_the_first_version_survive_an_upgrade(tmp_path: Path) -> None:
     _file_of(tmp_path / "jobs.db")
-    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+    async with _open_store(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
         assert await store.current() == str(_FIRST_VERSION)
         await asyncio.gather(*(store.upgrade() for _ in range(3)))
@@ -314,7 +314,7 @@ async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs
 
         assert later.difference(connection) == ""
         assert connection.execute("SELECT count(flavour), count(*) FROM job").fetchall() == [(0, 2)]
-    async with _opened(f"sqlite:///{path}") as store:
+    async with _open_store(f"sqlite:///{path}") as store:
         with pytest.raises(StoreMismatch, match="install the version of taskmq that upgraded it"):
             await store.check()
 
@@ -342,7 +342,7 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(statement)
             before = connection.execute("SELECT * FROM sqlite_master").fetchall()
-        async with _opened(f"sqlite:///{path}") as store:
+        async with _open_store(f"sqlite:///{path}") as store:
             assert isinstance(store, Upgradable)
             with pytest.raises(StoreMismatch, match=f"{path.name} .*{remedy}"):
                 await store.upgrade()
@@ -355,7 +355,7 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
 
 
 async def test_a_missing_file_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
-    async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+    async with _open_store(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
         assert await store.current() is None
         await store.upgrade()

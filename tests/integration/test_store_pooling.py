@@ -18,7 +18,7 @@ from tests.servers.pgbouncer import PoolMode
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
+async def _open_store(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="pooled"))
     try:
         yield store
@@ -32,7 +32,7 @@ def _job() -> NewJob:
 
 def test_a_session_pooler_is_not_a_finding(job_store_url: str) -> None:
     async def main(url: str) -> None:
-        async with _opened(url) as store:
+        async with _open_store(url) as store:
             await store.submit([_job()])
             assert [finding.level for finding in await store.diagnose()] == ["ok"]
             assert await store.count_jobs() == 1
@@ -44,7 +44,7 @@ def test_a_session_pooler_is_not_a_finding(job_store_url: str) -> None:
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
 def test_a_transaction_pooler_is_a_problem_with_its_remedy(job_store_url: str, mode: PoolMode) -> None:
     async def main(url: str) -> None:
-        async with _opened(url) as store:
+        async with _open_store(url) as store:
             (finding,) = await store.diagnose()
             assert finding.level == "problem"
             assert "pool_mode = session" in finding.remedy
@@ -60,7 +60,7 @@ def test_work_behind_a_transaction_pooler_is_refused_with_an_explanation(job_sto
         await store.dispatching.leases.find("partition:1")
 
     async def main(url: str) -> None:
-        async with _opened(url) as first, _opened(url) as second:
+        async with _open_store(url) as first, _open_store(url) as second:
             with pytest.raises(StoreUnavailable, match="pool_mode = session"):
                 await asyncio.gather(*(work(store) for store in (first, second) * 10))
 

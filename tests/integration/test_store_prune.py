@@ -31,7 +31,7 @@ def _shop(store: str) -> TaskMQ:
     return app
 
 
-async def _ended(jobs: Jobs, key: str) -> str:
+async def _end_job(jobs: Jobs, key: str) -> str:
     """Return the store's own id of a cancelled job."""
     # The day of one of them has no data beside jobs.
     await jobs.asubmit("report", key, job_id=key, delay="1h", description="" if key == "old" else key)
@@ -48,21 +48,21 @@ async def _check(app: TaskMQ, age: Callable[[str, int], Awaitable[None]]) -> Non
     """Check the deletion; `age` moves the end of a job that many days into the past."""
     async with app:
         await app.jobs.asubmit("report", "live", job_id="live", delay="1h")
-        ids = {key: await _ended(app.jobs, key) for key in ("old", "older", "new")}
+        ids = {key: await _end_job(app.jobs, key) for key in ("old", "older", "new")}
         await age(ids["old"], 10)
         await age(ids["older"], 40)
 
-        async def left() -> set[str | None]:
+        async def ids_left() -> set[str | None]:
             return {record.key for record in (await app.sessions.store().list_jobs()).jobs}
 
-        assert await left() == {"live", "old", "older", "new"}
+        assert await ids_left() == {"live", "old", "older", "new"}
         await app.sessions.store().dispatching.maintain()
-        assert await left() == {"live", "old", "new"}
+        assert await ids_left() == {"live", "old", "new"}
         await _prune(app, 11)
-        assert await left() == {"live", "old", "new"}
+        assert await ids_left() == {"live", "old", "new"}
         for _ in range(2):
             await _prune(app, 7)
-            assert await left() == {"live", "new"}
+            assert await ids_left() == {"live", "new"}
         # Its id may be used again.
         await app.jobs.asubmit("report", "other", job_id="old", delay="1h")
         assert (await app.jobs.aget("old")).id != ids["old"]
@@ -82,7 +82,7 @@ def test_a_database_deletes_whole_days(job_store_url: str) -> None:
         )
         await connection.close()
 
-    async def kept() -> int:
+    async def count_kept() -> int:
         connection: Any = await asyncpg.connect(job_store_url)
         count = await connection.fetchval("select count(*) from taskmq.job_detail")
         await connection.close()
@@ -90,7 +90,7 @@ def test_a_database_deletes_whole_days(job_store_url: str) -> None:
 
     asyncio.run(_check(_shop(job_store_url), age))
 
-    assert asyncio.run(kept()) == 1
+    assert asyncio.run(count_kept()) == 1
 
 
 async def test_a_day_that_was_detached_and_not_dropped_is_dropped_next_time(job_store_url: str) -> None:
@@ -154,7 +154,7 @@ async def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job
     async with _shop(job_store_url) as app, asyncio.timeout(30):
         dropping = asyncio.create_task(drop_day(cast("Connection", old), "job_history", name))
         await old.refused.wait()
-        await _ended(app.jobs, "new")
+        await _end_job(app.jobs, "new")
         assert not dropping.done()
         await reader.execute("commit")
         await dropping
@@ -165,7 +165,7 @@ async def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job
 
 
 async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url: str) -> None:
-    """In one process, such as that of `taskmq server --scheduler`."""
+    """Run both in one process, such as that of `taskmq server --scheduler`."""
 
     connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
     now = await connection.fetchval("select taskmq.now_ms()")
@@ -185,7 +185,7 @@ async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_sto
     async with _shop(job_store_url) as app, asyncio.timeout(30):
         keeping = asyncio.create_task(app.sessions.store().dispatching.maintain())
         await eventually(waits, True, within=20)
-        await _ended(app.jobs, "new")
+        await _end_job(app.jobs, "new")
         assert not keeping.done()
         await reader.execute("commit")
         await keeping

@@ -86,7 +86,7 @@ def test_a_release_that_cannot_be_built_leaves_everything_unchanged(tmp_path: Pa
 @pytest.mark.campaign
 @pytest.mark.timeout(600)
 def test_a_release_is_built_tried_committed_and_tagged(tmp_path: Path) -> None:
-    """With the files of the package index: a wheel, installed into an empty environment."""
+    """Install the wheel, the file for the package index, into an empty environment."""
     root = tmp_path / "clone"
     _git("clone", "--quiet", str(_ROOT), str(root), cwd=tmp_path)
     for name, value in (("user.name", "Test"), ("user.email", "test@example.com")):

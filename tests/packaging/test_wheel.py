@@ -52,7 +52,7 @@ def direct_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the source distribution, and a wheel from that alone; return their folder."""
     folder = tmp_path_factory.mktemp("built")
     _build("--outdir", folder, _ROOT, cwd=folder)
@@ -60,8 +60,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    (wheel,) = built.glob("*.whl")
+def wheel(built_folder: Path) -> Path:
+    (wheel,) = built_folder.glob("*.whl")
     return wheel
 
 
@@ -117,8 +117,8 @@ def test_the_wheel_has_every_module_and_script_and_says_that_it_is_typed(
     assert [name for name in found if "__pycache__" in name or "/test_" in name] == []
 
 
-def test_the_source_distribution_has_what_is_needed_to_build_and_to_test(built: Path) -> None:
-    (source,) = built.glob("*.tar.gz")
+def test_the_source_distribution_has_what_is_needed_to_build_and_to_test(built_folder: Path) -> None:
+    (source,) = built_folder.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 

@@ -1,4 +1,4 @@
-"""One RabbitMQ node as processes and files: its name, ports, configuration, environment."""
+"""A RabbitMQ node as processes and files: its name, ports, configuration, environment."""
 
 import secrets
 import subprocess

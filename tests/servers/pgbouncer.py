@@ -30,7 +30,7 @@ class PgBouncer(Server):
     @property
     def url(self) -> str:
         """Return the URL of the same database through the pooler."""
-        self._started()
+        self._running_source()
         return self._server._replace(netloc=f"{self._server.username}@127.0.0.1:{self._port}").geturl()
 
     def _open(self) -> Source:

@@ -58,7 +58,7 @@ class Podman(Server):
     @property
     def url(self) -> str:
         """Return the address of Docker's API in the form of $DOCKER_HOST."""
-        self._started()
+        self._running_source()
         return self._url
 
     @property

@@ -54,7 +54,7 @@ class PostgreSQL(Server):
 
     @property
     def url(self) -> str:
-        self._started()
+        self._running_source()
         return self._url
 
     @property
@@ -64,7 +64,7 @@ class PostgreSQL(Server):
     def sql(self, statement: str, *, url: str | None = None) -> str:
         """Return the output of psql for one statement: a line a row, columns separated by |."""
         options = ("-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-c", statement)
-        source = self._started()
+        source = self._running_source()
         if isinstance(source, PostgresContainer):
             path = urlsplit(url or self.url).path.removeprefix("/")
             return run_inside(source, "psql", "-U", "postgres", "-d", path, *options).strip()
@@ -136,7 +136,7 @@ class PostgreSQL(Server):
         if programs is not None and (server := programs[0]) is not None and (initdb := programs[1]) is not None:
             return self._local(server, initdb)
         if self._base is None and engine_answers():
-            container = PostgresContainer(ports=self._leased(1))
+            container = PostgresContainer(ports=self._lease_ports(1))
             self._url = container.url
             return container
         raise ServerUnavailable(

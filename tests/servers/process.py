@@ -121,7 +121,7 @@ class Keeper:
 
 
 class LocalProcess:
-    """One server process of the tests: the source of a server if its binaries are on this machine.
+    """A server process of the tests: the source of a server if its binaries are on this machine.
 
     It owns its keeper and its ports: `close` releases both.
     """

@@ -25,7 +25,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 @dataclass(eq=False)
 class _Way:
-    """One direction of one connection.
+    """A direction of one connection.
 
     Attributes:
         to_client: the direction.

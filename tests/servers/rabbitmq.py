@@ -85,13 +85,13 @@ class RabbitMQ(Server):
     @property
     def url(self) -> str:
         """Return the AMQP URL of the default vhost."""
-        self._started()
+        self._running_source()
         return self._url
 
     @property
     def management_url(self) -> str:
         """Return the root of the management API, with user and password."""
-        self._started()
+        self._running_source()
         return self._management_url
 
     @property
@@ -148,13 +148,13 @@ class RabbitMQ(Server):
                         channel.exchange_delete(name)
         except (pika.exceptions.AMQPError, ServerFailed):
             return False
-        return self._has_only_what_every_app_has(vhost)
+        return self._has_only_shared_objects(vhost)
 
     def _names(self, kind: str, vhost: str) -> set[str]:
         found = cast("list[dict[str, str]]", self.http("GET", f"/api/{kind}/{vhost}?columns=name"))
         return {each["name"] for each in found}
 
-    def _has_only_what_every_app_has(self, vhost: str) -> bool:
+    def _has_only_shared_objects(self, vhost: str) -> bool:
         bindings = cast("list[dict[str, str]]", self.http("GET", f"/api/bindings/{vhost}"))
         found = {
             (each["source"], each["destination"], each["routing_key"]) for each in bindings if each["source"] != ""
@@ -167,7 +167,7 @@ class RabbitMQ(Server):
 
     def ctl(self, *arguments: str) -> str:
         """Return the output of rabbitmqctl for this node; takes a second or two."""
-        source = self._started()
+        source = self._running_source()
         if isinstance(source, Node):
             return source.ctl(*arguments)
         if isinstance(source, RabbitMQContainer):
@@ -176,7 +176,7 @@ class RabbitMQ(Server):
 
     def evaluate(self, expression: str) -> str:
         """Evaluate an Erlang expression on the node, as `{ok, VALUE}`; costs a hundredth of `ctl`."""
-        source = self._started()
+        source = self._running_source()
         return (
             source.evaluate(expression)
             if isinstance(source, Node)
@@ -245,7 +245,7 @@ class RabbitMQ(Server):
         is_plain = not (self._config or self._advanced_config or self._plugins)
         if self._membership is None and is_plain and engine_answers():
             image = None if self._wanted is None else f"rabbitmq:{self._wanted}-management"
-            container = RabbitMQContainer(image, ports=self._leased(2))
+            container = RabbitMQContainer(image, ports=self._lease_ports(2))
             self._url, self._management_url = container.url, container.management_url
             return container
         raise ServerUnavailable(

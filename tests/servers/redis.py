@@ -35,7 +35,7 @@ class Redis(Server):
 
     @property
     def url(self) -> str:
-        self._started()
+        self._running_source()
         return self._url
 
     @property
@@ -65,7 +65,7 @@ class Redis(Server):
             here = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(keeper.directory))
             return LocalProcess(keeper, Command((*program, *here, "--save", "", *self._options)), lease=lease)
         if not self._is_special and engine_answers():
-            container = RedisContainer(ports=self._leased(1), options=self._options)
+            container = RedisContainer(ports=self._lease_ports(1), options=self._options)
             self._url = container.url
             return container
         raise ServerUnavailable(

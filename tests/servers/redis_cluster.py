@@ -44,7 +44,7 @@ class RedisCluster:
                     node.command("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
                 self.nodes[0].command("CLUSTER", "MEET", "127.0.0.1", str(node.port), str(bus))
             for node in self.nodes:
-                eventually(partial(self._is_whole, node), "the cluster being whole", within=_PATIENCE)
+                eventually(partial(self._is_complete, node), "the cluster being whole", within=_PATIENCE)
             for primary, replica in zip(self.nodes, self.nodes[_PRIMARIES:], strict=False):
                 replica.command("CLUSTER", "REPLICATE", str(primary.command("CLUSTER", "MYID")))
                 eventually(partial(_follows, replica), "a replica following its primary", within=_PATIENCE)
@@ -68,7 +68,7 @@ class RedisCluster:
         for node in self.nodes[:_PRIMARIES]:
             node.command("FLUSHALL")
 
-    def _is_whole(self, node: Redis) -> bool:
+    def _is_complete(self, node: Redis) -> bool:
         facts = str(node.command("CLUSTER", "INFO"))
         return "cluster_state:ok" in facts and f"cluster_known_nodes:{self._size}\r" in facts
 

@@ -18,7 +18,7 @@ class S3(Server):
 
     @property
     def endpoint(self) -> str:
-        self._started()
+        self._running_source()
         return self._endpoint
 
     def create_bucket(self, name: str) -> None:

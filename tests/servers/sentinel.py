@@ -35,7 +35,7 @@ class RedisSentinel(Redis):
         assert isinstance(answer, list)
         return int(str(answer[1]))
 
-    def known(self, what: str) -> int:
+    def count_known(self, what: str) -> int:
         """Return the number of known `replicas` or (other) `sentinels`."""
         answer: Answer = self.command("SENTINEL", what, _SERVICE)
         return len(answer) if isinstance(answer, list) else 0

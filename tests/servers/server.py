@@ -116,7 +116,7 @@ class Server(ABC):
 
     def wait_until_ready(self) -> None:
         """Return when it answers; raise `ServerFailed`, with the end of its log, if that does not happen."""
-        source = self._started()
+        source = self._running_source()
 
         def is_ready() -> bool:
             if (failure := source.failure()) is not None:
@@ -130,11 +130,11 @@ class Server(ABC):
 
     def stop(self) -> None:
         """Stop it in order; ports and data stay for `restart`."""
-        self._started().stop(_STOPS_WITHIN)
+        self._running_source().stop(_STOPS_WITHIN)
 
     def kill(self) -> None:
         """Kill it at once (SIGKILL); ports and data stay for `restart`."""
-        self._started().kill()
+        self._running_source().kill()
 
     def restart(self) -> None:
         """Start it again on the same ports and data; stop it first if it runs."""
@@ -143,14 +143,14 @@ class Server(ABC):
 
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay open, nothing answers."""
-        self._started().pause()
+        self._running_source().pause()
 
     def resume(self) -> None:
-        self._started().resume()
+        self._running_source().resume()
 
     def pids(self) -> list[int]:
         """Return its processes, including its keeper."""
-        source = self._started()
+        source = self._running_source()
         return source.pids() if isinstance(source, Processes) else []
 
     def close(self) -> None:
@@ -185,12 +185,12 @@ class Server(ABC):
     def _answers(self) -> bool:
         """Whether a client would be served now."""
 
-    def _leased(self, count: int) -> tuple[int, ...]:
+    def _lease_ports(self, count: int) -> tuple[int, ...]:
         """Lease ports for a container until `close`."""
         self._lease = PortLease(count)
         return self._lease.ports
 
-    def _started(self) -> Source:
+    def _running_source(self) -> Source:
         if self._source is None:
             raise ServerError(f"{self!r} is not started; use it as a context manager or call start()")
         return self._source

@@ -30,7 +30,7 @@ job = render.send(7)
 flow = chain(render.s(7)).send(name="one")
 
 
-def call_those_that_block() -> None:
+def call_blocking() -> None:
     assert_type(app.jobs.get("a", tenant="acme"), JobRecord)
     assert_type(app.jobs.list("status:failed", limit=5), JobPage)
     assert_type(app.jobs.count(cap=5), int)
@@ -60,7 +60,7 @@ def call_those_that_block() -> None:
     assert_type(flow.state(), FlowState)
 
 
-async def call_those_for_coroutines() -> None:
+async def call_async() -> None:
     assert_type(await app.jobs.aget("a", tenant="acme"), JobRecord)
     assert_type(await app.jobs.asubmit_many(render, [(1,), (2,)]), list[Job[bytes]])
     assert_type(await app.jobs.catalogue.alist("shop."), TaskPage)

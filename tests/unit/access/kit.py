@@ -24,12 +24,12 @@ class House:
         self.access = self.server()
         self.administration = IdentityAdministration(self.store.identity, hasher=self.hasher, access=self.access)
 
-    def opened(self) -> StagedStore:
+    def open_store(self) -> StagedStore:
         """Open the store for one more server."""
         return StagedStore(self.database, clock=self.clock)
 
     def server(self, times: SessionTimes | None = None, *, store: StagedStore | None = None) -> Access:
-        store = store or self.opened()
+        store = store or self.open_store()
         return Access(store.identity, clock=self.clock, hasher=self.hasher, times=times or SessionTimes())
 
     async def audit(self) -> list[AuditRecord]:
@@ -47,7 +47,7 @@ class House:
             await self.administration.add_tenant(tenant, by=BY)
         return await self.administration.add_user(name, PASSWORD, memberships=[Membership(tenant, role)], by=BY)
 
-    async def imported(self, name: str, password_hash: str) -> User:
+    async def import_user(self, name: str, password_hash: str) -> User:
         """Add a user whose hash was computed elsewhere."""
         new = NewUser(id=str(uuid.uuid4()), name=name, password_hash=password_hash)
         return await self.store.identity.accounts.add_user(new, by=BY)

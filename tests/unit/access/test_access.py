@@ -208,7 +208,7 @@ async def test_rotating_a_session_changes_its_secret(house: House) -> None:
 @_run
 async def test_a_login_upgrades_a_password_hash_with_outdated_parameters(house: House) -> None:
     before = await PasswordHasher(time_cost=2, memory_cost=16).hash(PASSWORD)
-    ann = await house.imported("ann", before)
+    ann = await house.import_user("ann", before)
 
     await house.access.login("ann", PASSWORD, address="a")
 
@@ -221,7 +221,7 @@ async def test_a_login_upgrades_a_password_hash_with_outdated_parameters(house: 
 
 @_run
 async def test_an_unreadable_password_hash_accepts_no_password(house: House) -> None:
-    await house.imported("ann", "$2b$12$not-argon2")
+    await house.import_user("ann", "$2b$12$not-argon2")
 
     with pytest.raises(NotAuthenticated):
         await house.access.login("ann", PASSWORD, address="a")
@@ -337,7 +337,7 @@ async def test_only_recently_seen_users_are_accepted_while_the_store_is_unavaila
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
     other = await house.administration.add_token(ann.id, "other", by=BY)
-    store = house.opened()
+    store = house.open_store()
     server = house.server(SessionTimes(fresh=20), store=store)
     await server.authenticate(token=token.secret)
 

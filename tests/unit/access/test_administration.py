@@ -129,7 +129,7 @@ async def test_a_reset_by_an_admin_ends_all_sessions_and_tokens_and_counts_them(
     ann = await house.user()
     session = await house.access.login("ann", PASSWORD, address="a")
     token = await house.administration.add_token(ann.id, "ci", by=BY)
-    other = await house.administration.add_token((await house.imported("bob", "")).id, "ci", by=BY)
+    other = await house.administration.add_token((await house.import_user("bob", "")).id, "ci", by=BY)
 
     done = await house.administration.set_password(ann.id, OTHER, by=BY)
 

@@ -36,7 +36,7 @@ def app() -> Iterator[TaskMQ]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _configure_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("TASKMQ_URL", "TASKMQ_STATE"):
         monkeypatch.delenv(name, raising=False)

@@ -41,7 +41,7 @@ def open_flaky(url: str, options: BrokerOptions) -> FlakyBroker:
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _patch_plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Patch the installed packages: they belong to the environment, not to our code."""
     known = EntryPoints([EntryPoint("flaky", f"{__name__}:open_flaky", "taskmq.brokers")])
     monkeypatch.setattr(plugins, "entry_points", lambda *, group: known if group == "taskmq.brokers" else [])

@@ -196,7 +196,7 @@ def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _sent(path: Path) -> list[bytes]:
+def _read_sent(path: Path) -> list[bytes]:
     return [bytes(each.envelope.args) for each in messages(TaskMQ(f"local://{path}"))]
 
 
@@ -227,7 +227,7 @@ sys.exit(status)
     done = _run(program, str(tmp_path / "queue"))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["child again"]', b'["parent again"]']
+    assert _read_sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["child again"]', b'["parent again"]']
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
@@ -249,7 +249,7 @@ asyncio.run(main())
     done = _run(program, str(tmp_path / "queue"))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["parent again"]']
+    assert _read_sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["parent again"]']
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_jobs_sent_before_a_normal_exit_of_the_process_arrive(tmp_path: Path, en
     done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert _sent(tmp_path / "queue") == [b'["a"]', b'["b"]', b'["c"]']
+    assert _read_sent(tmp_path / "queue") == [b'["a"]', b'["b"]', b'["c"]']
 
 
 def test_jobs_sent_by_an_exit_handler_arrive(tmp_path: Path) -> None:
@@ -268,4 +268,4 @@ def test_jobs_sent_by_an_exit_handler_arrive(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert _sent(tmp_path / "queue") == [b'["first"]', b'["last"]']
+    assert _read_sent(tmp_path / "queue") == [b'["first"]', b'["last"]']

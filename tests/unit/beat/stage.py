@@ -11,7 +11,7 @@ from taskmq.beat import Beat
 from taskmq.model.envelope import decode_envelope
 from taskmq.run.context import SCHEDULED_FOR
 from taskmq.testing import FakeClock
-from tests.unit.worker.staged import Points, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import Points, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 __all__ = ["START", "Stage", "play", "running"]
@@ -70,7 +70,7 @@ class Stage:
         await settle_loop()
         await settle_loop()
 
-    async def emitted(self, queue: str = "work") -> list[int]:
+    async def emitted_instants(self, queue: str = "work") -> list[int]:
         """Return the nominal instants of the queued jobs in order, in seconds since the start."""
         found = []
         for delivery in await self.app.messages(queue):
@@ -96,7 +96,7 @@ def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[T
     """Run a test; no asyncio task may be left afterwards."""
 
     async def main() -> None:
-        with staged() as app:
+        with open_staged() as app:
             # Declare the queue so that it can be inspected.
             await app.put(b"{}")
             await app.sessions.current().broker.purge("work")

@@ -27,7 +27,7 @@ from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play, running
-from tests.unit.worker.staged import Fault, Points, settle_loop, staged
+from tests.unit.worker.staged import Fault, Points, open_staged, settle_loop
 from tests.virtual_time import run
 
 
@@ -49,7 +49,7 @@ async def test_three_replicas_emit_each_occurrence_once(stage: Stage, /) -> None
     for _ in range(60):
         await stage.advance(10)
 
-    assert await stage.emitted() == list(range(10, 601, 10))
+    assert await stage.emitted_instants() == list(range(10, 601, 10))
     ids = [delivery.message_id for delivery in await stage.app.messages("work")]
     assert len(set(ids)) == 60
     assert ids[0] == scheduled_job_id(stage.app.name, "tick", START + 10_000)
@@ -65,7 +65,7 @@ def test_each_due_occurrence_is_emitted_once_however_time_passes(steps: list[flo
         for step in steps:
             await stage.advance(step)
             now = (stage.clock.now_ms() - START) // 1000
-            emitted = await stage.emitted()
+            emitted = await stage.emitted_instants()
             if now >= 10:
                 assert emitted[-1] == now // 10 * 10
             assert emitted == sorted(set(emitted))
@@ -77,23 +77,23 @@ def test_each_due_occurrence_is_emitted_once_however_time_passes(steps: list[flo
 async def test_no_occurrence_is_emitted_before_its_instant(stage: Stage, /) -> None:
     await stage.start()
     await stage.advance(9.999)
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
 
     await stage.advance(0.001)
 
-    assert await stage.emitted() == [10]
+    assert await stage.emitted_instants() == [10]
 
 
 @run_by(_play)
 async def test_a_beat_that_slept_emits_late_occurrences_and_counts_missed_ones(stage: Stage, /) -> None:
     await stage.start()
     await stage.advance(37)
-    assert await stage.emitted() == [10, 20, 30]
+    assert await stage.emitted_instants() == [10, 20, 30]
 
     # Until 110 it is at most 30 seconds old.
     await stage.advance(103)
 
-    assert await stage.emitted() == [10, 20, 30, 110, 120, 130, 140]
+    assert await stage.emitted_instants() == [10, 20, 30, 110, 120, 130, 140]
     status = await stage.apps[-1].schedules.astatus("tick")
     assert (status.fired, status.missed, status.late) == (7, 7, 6)
 
@@ -174,9 +174,9 @@ async def test_occurrences_missed_while_no_beat_ran_are_emitted_once(stage: Stag
     await stage.start(define=define)
 
     hour = 3600 - START // 1000 % 3600
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
     # Queued behind the occurrences that are due now.
-    assert await stage.emitted("work.p.low") == [hour + 2 * 3600]
+    assert await stage.emitted_instants("work.p.low") == [hour + 2 * 3600]
     status = await stage.apps[-1].schedules.astatus("tick")
     assert [occurrence.kind for occurrence in status.history] == ["catchup"]
     assert status.missed == 1
@@ -186,11 +186,11 @@ async def test_occurrences_missed_while_no_beat_ran_are_emitted_once(stage: Stag
 async def test_occurrences_due_before_the_start_are_not_emitted(stage: Stage, /) -> None:
     await stage.advance(25)
     await stage.start()
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
 
     await stage.advance(5)
 
-    assert await stage.emitted() == [30]
+    assert await stage.emitted_instants() == [30]
 
 
 @run_by(_play)
@@ -209,7 +209,7 @@ async def test_a_replica_that_wakes_late_does_not_emit_again(stage: Stage, /) ->
     await stage.advance(day + 5 * 3600, late)
     await stage.advance(11, late)
 
-    assert len(await stage.emitted()) == 1
+    assert len(await stage.emitted_instants()) == 1
 
 
 @run_by(_play)
@@ -220,13 +220,13 @@ async def test_another_replica_completes_a_claim_whose_owner_died_before_publish
     await stage.start()
 
     await stage.advance(10)
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
     await stage.advance(9.9)
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
     await stage.advance(0.1)
 
-    assert (await stage.emitted())[:1] == [10]
-    assert sorted(await stage.emitted()) == [10, 20]
+    assert (await stage.emitted_instants())[:1] == [10]
+    assert sorted(await stage.emitted_instants()) == [10, 20]
     ids = [delivery.message_id for delivery in await stage.app.messages("work")]
     assert scheduled_job_id(stage.app.name, "tick", START + 10_000) in ids
 
@@ -259,7 +259,7 @@ async def test_a_failed_send_is_retried_within_the_lease(stage: Stage, /, fault:
     for _ in range(4):
         await stage.advance(0.5)
 
-    assert set(await stage.emitted()) == {10}
+    assert set(await stage.emitted_instants()) == {10}
     names = stage.apps[0].points.names
     assert names == ["read", "swap", "swap", "connect", "declare", *["publish"] * 5, "swap"]
 
@@ -273,7 +273,7 @@ async def test_a_short_outage_of_the_state_loses_no_occurrence(stage: Stage, /) 
     for _ in range(4):
         await stage.advance(0.5)
 
-    assert await stage.emitted() == [10]
+    assert await stage.emitted_instants() == [10]
 
 
 @run_by(_play)
@@ -285,7 +285,7 @@ async def test_a_sent_occurrence_is_marked_even_if_the_state_answers_late(stage:
     for _ in range(60):
         await stage.advance(0.5)
 
-    assert sorted(await stage.emitted()) == [10, 20, 30, 40]
+    assert sorted(await stage.emitted_instants()) == [10, 20, 30, 40]
 
 
 @run_by(_play)
@@ -293,11 +293,11 @@ async def test_a_claim_without_an_answer_is_repeated_after_the_lease(stage: Stag
     await stage.start(points=Points([Fault.NONE, Fault.NONE, Fault.UNKNOWN]))
     await stage.advance(10)
     await stage.advance(0.5)
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
 
     await stage.advance(10)
 
-    assert set(await stage.emitted()) == {10, 20}
+    assert set(await stage.emitted_instants()) == {10, 20}
 
 
 @pytest.mark.parametrize(
@@ -332,11 +332,11 @@ async def test_another_replica_sends_an_occurrence_that_one_could_not_send(stage
     await stage.advance(10)
     for _ in range(19):
         await stage.advance(0.5)
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
 
     await stage.advance(0.5)
 
-    assert 10 in await stage.emitted()
+    assert 10 in await stage.emitted_instants()
 
 
 class _Unreadable(Exception):
@@ -362,7 +362,7 @@ def test_a_bug_in_the_code_of_the_app_is_logged_and_does_not_stop_the_beat(
     bug: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        with staged(middleware=[_Broken(bug)]) as app:
+        with open_staged(middleware=[_Broken(bug)]) as app:
             _define(app)
             async with running(Beat(app)):
                 await settle_loop()
@@ -405,7 +405,7 @@ def test_a_failing_rule_does_not_delay_other_schedules(
         for _ in range(3):
             await stage.advance(10)
 
-        assert await stage.emitted() == [10, 20, 30]
+        assert await stage.emitted_instants() == [10, 20, 30]
 
     _play(test)
     complaints = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -427,7 +427,7 @@ def test_an_unreadable_record_does_not_delay_other_schedules(caplog: pytest.LogC
         for _ in range(3):
             await stage.advance(10)
 
-        assert await stage.emitted() == [10, 20, 30]
+        assert await stage.emitted_instants() == [10, 20, 30]
 
     _play(test)
     assert "the record of schedule 'torn' cannot be read" in caplog.text
@@ -447,7 +447,7 @@ async def test_all_schedules_of_one_instant_are_emitted(stage: Stage, /) -> None
 
     phase = START // 1000
     expected = [s for period in (10, 20, 30) for s in range(1, 61) if (phase + s) % period == 0]
-    assert sorted(await stage.emitted()) == sorted(expected)
+    assert sorted(await stage.emitted_instants()) == sorted(expected)
 
 
 @run_by(_play)
@@ -455,7 +455,7 @@ async def test_a_beat_without_schedules_waits_until_it_is_stopped(stage: Stage, 
     beat = await stage.start(define=lambda _: None)
     await stage.advance(100)
 
-    assert await stage.emitted() == []
+    assert await stage.emitted_instants() == []
     beat.stop()
 
 
@@ -480,13 +480,13 @@ async def test_a_beat_that_waits_for_the_lease_of_another_one_stops_at_once(stag
     watching.stop()
     await settle_loop()
 
-    assert await stage.emitted() == [10]
+    assert await stage.emitted_instants() == [10]
     # The other one sleeps until its schedule is due and until its next poll for changes.
     assert stage.clock.sleepers == 2
 
 
 async def test_a_stopping_beat_waits_for_pending_confirms() -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         beat = Beat(app)
         running = asyncio.create_task(beat.run())
@@ -507,7 +507,7 @@ async def test_a_stopping_beat_waits_for_pending_confirms() -> None:
 
 
 async def test_a_stopping_beat_does_not_wait_forever_for_a_missing_answer() -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         app.points.rest = Fault.HANGS
         beat = Beat(app)
@@ -524,7 +524,7 @@ async def test_a_stopping_beat_does_not_wait_forever_for_a_missing_answer() -> N
 
 
 async def test_a_cancelled_beat_leaves_no_task_running() -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         beat = Beat(app)
         running = asyncio.create_task(beat.run())
@@ -541,7 +541,7 @@ async def test_a_cancelled_beat_leaves_no_task_running() -> None:
 
 
 def test_a_beat_without_a_state_is_refused() -> None:
-    with staged(with_state=False) as app, pytest.raises(UnsupportedFeature, match="beat needs a state"):
+    with open_staged(with_state=False) as app, pytest.raises(UnsupportedFeature, match="beat needs a state"):
         Beat(app)
 
 
@@ -571,13 +571,13 @@ def test_a_beat_beside_a_job_store_watches_conditions_and_fires_no_schedule() ->
 
         assert beat.not_ready() is None
         assert (beat.status().schedules, beat.status().reactions, beat.status().emitted) == (0, 1, 0)
-        assert await stage.emitted() == []
+        assert await stage.emitted_instants() == []
 
     play(test, define)
 
 
 def test_a_beat_without_a_store_refuses_calls_that_need_one() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         @app.every("1s", name="tick")
         @app.task(name="tick", lane="store")
@@ -585,7 +585,7 @@ def test_a_beat_without_a_store_refuses_calls_that_need_one() -> None:
 
         with pytest.raises(InvalidOption, match=r"schedule 'tick': task tick has lane='store'"):
             Beat(app)
-    with staged() as app:
+    with open_staged() as app:
 
         @app.on(file("/srv/in/*.csv"))
         @app.task(name="load", lane="store")
@@ -609,7 +609,7 @@ def test_a_stored_schedule_is_not_emitted_once_its_task_needs_a_store(
         await stage.start(define=partial(define, **options))
         await stage.advance(60)
 
-        assert await stage.emitted() == []
+        assert await stage.emitted_instants() == []
 
     play(test, define)
     assert "schedule kept is not emitted by this beat: schedule 'kept': task load has" in caplog.text

@@ -41,7 +41,7 @@ from tests.unit.beat.stage import Stage, play
 from tests.unit.worker.staged import Fault, Points, StagedApp
 
 
-def _ended(name: str) -> RecordedEvent:
+def _end_event(name: str) -> RecordedEvent:
     return RecordedEvent(
         name, JobEnded(job_id=name, task="load", state="succeeded", finished=datetime(2027, 1, 1, tzinfo=UTC))
     )
@@ -58,11 +58,11 @@ def _define(app: TaskMQ) -> None:
 
 async def _tell(app: StagedApp, name: str) -> None:
     await ReactionDelivery(app.name, app.producer).deliver(
-        app.reactions["publish"], 0, _ended(name), cause=Cause(name, name)
+        app.reactions["publish"], 0, _end_event(name), cause=Cause(name, name)
     )
 
 
-async def _sent(app: StagedApp) -> list[Envelope]:
+async def _sent_envelopes(app: StagedApp) -> list[Envelope]:
     return [decode_envelope(each.body) for each in await app.messages("work")]
 
 
@@ -74,17 +74,17 @@ async def test_any_number_of_replicas_make_one_call_for_a_job_and_a_time(stage: 
     for _ in range(3):
         await _tell(stage.apps[0], "j1")
     await stage.advance(5)
-    assert await _sent(stage.app) == []
+    assert await _sent_envelopes(stage.app) == []
 
     for _ in range(5):
         await stage.advance(30)
-    (first,) = await _sent(stage.app)
+    (first,) = await _sent_envelopes(stage.app)
     await _tell(stage.apps[1], "j2")
     for _ in range(5):
         await stage.advance(1)
 
-    assert [each.task for each in await _sent(stage.app)] == ["publish", "publish"]
-    (second,) = [each for each in await _sent(stage.app) if each.id != first.id]
+    assert [each.task for each in await _sent_envelopes(stage.app)] == ["publish", "publish"]
+    (second,) = [each for each in await _sent_envelopes(stage.app) if each.id != first.id]
     assert first.key == first.id != second.id
     assert (await stage.apps[0].reactions.astatus("publish")).fired == 2
 
@@ -101,7 +101,7 @@ async def test_a_replica_that_misses_its_confirm_is_followed_by_the_same_call(st
     for _ in range(20):
         await stage.advance(1)
 
-    assert len({each.id for each in await _sent(stage.app)}) == 1
+    assert len({each.id for each in await _sent_envelopes(stage.app)}) == 1
     assert (await stage.apps[1].reactions.astatus("publish")).fired == 1
 
 
@@ -113,14 +113,14 @@ async def test_calls_fire_once_the_state_answers_again(stage: Stage, /) -> None:
     points.rest = Fault.REFUSED
     for _ in range(4):
         await stage.advance(30)
-    assert await _sent(stage.app) == []
+    assert await _sent_envelopes(stage.app) == []
     with pytest.raises(StateUnavailable):
         await _tell(stage.apps[0], "j2")
 
     points.rest = Fault.NONE
     for _ in range(5):
         await stage.advance(1)
-    assert len(await _sent(stage.app)) == 1
+    assert len(await _sent_envelopes(stage.app)) == 1
 
 
 def test_no_more_than_a_hundred_calls_may_wait() -> None:
@@ -134,9 +134,9 @@ def test_no_more_than_a_hundred_calls_may_wait() -> None:
     async def test(stage: Stage) -> None:
         app = stage.twin()
         for number in range(MOST_FIRINGS):
-            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _ended(str(number)))
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _end_event(str(number)))
         with pytest.raises(StateUnavailable, match="100 calls of reaction each wait"):
-            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _ended("more"))
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _end_event("more"))
 
         large = RecordedEvent("m", MessageArrived(routing_key="m", body=b"x" * 70_000))
         with pytest.raises(TooLarge):
@@ -309,11 +309,11 @@ def test_a_debounced_condition_alone_passes_its_last_event_to_the_task() -> None
         await stage.start()
         app = stage.apps[0]
         for name in ("j1", "j2"):
-            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["quiet"], 0, _ended(name))
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["quiet"], 0, _end_event(name))
         for _ in range(8):
             await stage.advance(1)
 
-        (call,) = await _sent(stage.app)
+        (call,) = await _sent_envelopes(stage.app)
         (event,) = msgspec.json.decode(call.args, type=list[JobEnded])
         assert event.job_id == "j2"
 

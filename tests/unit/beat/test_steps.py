@@ -57,7 +57,7 @@ def test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence(seed: i
             await stage.advance(dice.choice((10, 5, 2.5)))
         await stage.advance(LEASE_MS / 1000)
         await stage.advance(LEASE_MS / 1000)
-        emitted = await stage.emitted()
+        emitted = await stage.emitted_instants()
         now = (stage.clock.now_ms() - START) // 1000
 
         worker = stage.app.twin()

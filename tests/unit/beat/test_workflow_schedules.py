@@ -38,7 +38,7 @@ def _steps(app: TaskMQ) -> tuple[Any, Any]:
     return cast("Any", app.tasks["load"]), cast("Any", app.tasks["shout"])
 
 
-async def _sent(stage: Stage) -> list[Envelope]:
+async def _sent_envelopes(stage: Stage) -> list[Envelope]:
     return [decode_envelope(each.body, each.content_type) for each in await stage.app.messages("work")]
 
 
@@ -53,7 +53,7 @@ async def test_three_replicas_start_one_workflow_for_each_occurrence(stage: Stag
     for _ in range(5):
         await stage.advance(10)
 
-    sent = await _sent(stage)
+    sent = await _sent_envelopes(stage)
     instants = [START + 10_000 * number for number in range(1, 6)]
     assert [each.root for each in sent] == [scheduled_job_id(stage.app.name, "nightly", at) for at in instants]
     assert [each.task for each in sent] == ["load"] * 5
@@ -76,7 +76,9 @@ async def test_an_occurrence_started_again_by_another_replica_is_the_same_workfl
         emission = Emission((await app.schedules.aall())["nightly"], claim)
         assert await Emitter(app).publish([emission], now=START + 10_000) == {}
 
-    assert [each.root for each in await _sent(stage)] == [scheduled_job_id(first.name, "nightly", START + 10_000)]
+    assert [each.root for each in await _sent_envelopes(stage)] == [
+        scheduled_job_id(first.name, "nightly", START + 10_000)
+    ]
 
 
 @run_by(_play)
@@ -114,7 +116,7 @@ async def test_a_step_with_options_keeps_them_and_one_without_is_the_task(stage:
     await stage.advance(1)
     await stage.advance(10)
 
-    (plain,) = await _sent(stage)
+    (plain,) = await _sent_envelopes(stage)
     (urgent,) = [decode_envelope(each.body) for each in await stage.app.messages("work.p.high")]
 
     assert (plain.id, plain.flow) == (scheduled_job_id(app.name, "plain", START + 10_000), None)
@@ -131,7 +133,7 @@ async def test_run_starts_a_workflow_at_once(stage: Stage, /) -> None:
 
     flow_id = await app.schedules.arun("nightly")
 
-    assert [each.root for each in await _sent(stage)] == [flow_id]
+    assert [each.root for each in await _sent_envelopes(stage)] == [flow_id]
     assert (await app.flow(flow_id).astate()).state == "running"
 
 
@@ -167,8 +169,8 @@ async def test_a_beat_without_the_tasks_of_a_workflow_leaves_it_to_other_beats(s
 
     await stage.start(define=lambda _: None)
     await stage.advance(10)
-    assert await _sent(stage) == []
+    assert await _sent_envelopes(stage) == []
 
     await stage.start()
     await stage.advance(10)
-    assert len(await _sent(stage)) >= 1
+    assert len(await _sent_envelopes(stage)) >= 1

@@ -14,7 +14,7 @@ from benchmarks.patroni import _Member, _try
 from benchmarks.server.clients import WebError, get
 
 
-def _answered(status: str) -> bool:
+def _is_answer(status: str) -> bool:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
@@ -30,12 +30,12 @@ def _answered(status: str) -> bool:
 
 @pytest.mark.parametrize(("status", "expected"), [("200 OK", True), ("502 Bad Gateway", False), ("503 Away", False)])
 def test_a_server_error_is_not_an_answer(status: str, expected: bool) -> None:
-    assert _answered(status) is expected
+    assert _is_answer(status) is expected
 
 
 def test_a_refused_request_is_an_error_of_the_benchmark() -> None:
     with pytest.raises(WebError, match="401"):
-        _answered("401 Unauthorized")
+        _is_answer("401 Unauthorized")
 
 
 @pytest.mark.parametrize("error", [OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError])

@@ -31,7 +31,7 @@ class _Opened:
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patch_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patch the installed packages: they belong to the environment, not to our code."""
 
     def entry_points(*, group: str) -> EntryPoints:

@@ -41,7 +41,7 @@ def test_a_call_runs_on_the_thread_and_loop_of_the_portal(portal: Portal) -> Non
 
 
 def test_a_call_may_return_a_future_or_any_other_awaitable(portal: Portal) -> None:
-    def done() -> "asyncio.Future[int]":
+    def done_future() -> "asyncio.Future[int]":
         future: asyncio.Future[int] = portal.loop.create_future()
         portal.loop.call_soon(future.set_result, 7)
         return future
@@ -51,7 +51,7 @@ def test_a_call_may_return_a_future_or_any_other_awaitable(portal: Portal) -> No
             yield from asyncio.sleep(0).__await__()
             return "awaited"
 
-    assert portal.call(done) == 7
+    assert portal.call(done_future) == 7
     assert portal.call(lambda: portal.loop.create_task(_thread_name())) == "taskmq-io"
     assert portal.call(Awaitable) == "awaited"
 

@@ -23,7 +23,7 @@ from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import working
-from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import Fault, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 
@@ -51,7 +51,7 @@ class Desk:
 
 def _play(test: Callable[[StagedApp, Desk], Awaitable[None]], **options: Any) -> None:
     async def main() -> None:
-        with staged() as app:
+        with open_staged() as app:
             await test(app, Desk(app, **options))
 
     run(main())
@@ -68,7 +68,7 @@ async def _pass(app: StagedApp, seconds: float) -> None:
         await settle_loop()
 
 
-async def _sent(task: Any, calls: list[tuple[str, int]], how: str) -> None:
+async def _send_calls(task: Any, calls: list[tuple[str, int]], how: str) -> None:
     if how == "many":
         await task.asend_many(calls)
     else:
@@ -356,7 +356,7 @@ async def test_a_job_is_sent_even_if_its_key_could_not_be_confirmed(app: StagedA
 async def test_one_job_of_a_batch_is_sent_and_the_others_are_refused(app: StagedApp, desk: Desk, /, how: str) -> None:
     calls = [("a", 1), ("b", 2), ("a", 3)]
     with pytest.raises(PartlySent) as caught:
-        await _sent(desk.task, calls, how)
+        await _send_calls(desk.task, calls, how)
 
     assert list(caught.value.failures) == [2]
     assert isinstance(caught.value.failures[2], DuplicateJob)

@@ -54,7 +54,7 @@ STATUS = SupervisorStatus(
 
 
 @asynccontextmanager
-async def _served(truth: Truth) -> AsyncIterator[Address]:
+async def _serve_health(truth: Truth) -> AsyncIterator[Address]:
     async with serving(Address(), truth.health()) as address:
         yield address
 
@@ -76,7 +76,7 @@ async def _get(address: Address, path: str) -> tuple[int, dict[str, object]]:
 
 async def test_live_and_ready_give_the_reason_for_a_failure() -> None:
     truth = Truth()
-    async with _served(truth) as address:
+    async with _serve_health(truth) as address:
         assert await _get(address, "/live") == (200, {"live": True})
         assert await _get(address, "/ready?probe=1") == (200, {"ready": True})
         truth.silent, truth.reason = ["process 7 has said nothing for 91 s"], "stopping"
@@ -86,7 +86,7 @@ async def test_live_and_ready_give_the_reason_for_a_failure() -> None:
 
 
 async def test_metrics_come_from_the_installed_package() -> None:
-    async with _served(Truth()) as address:
+    async with _serve_health(Truth()) as address:
         answer = await _ask(address, b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
         assert b'taskmq_jobs_total{queue="q",state="succeeded",task="t"} 3.0' in answer
@@ -103,7 +103,7 @@ async def test_metrics_come_from_the_installed_package() -> None:
     ],
 )
 async def test_other_paths_list_the_endpoints_or_are_not_found(request_: bytes, answer: bytes) -> None:
-    async with _served(Truth()) as address:
+    async with _serve_health(Truth()) as address:
         try:
             assert (await _ask(address, request_)).partition(b"\r\n")[0] == answer
         except ConnectionResetError:
@@ -112,7 +112,7 @@ async def test_other_paths_list_the_endpoints_or_are_not_found(request_: bytes, 
 
 
 async def test_head_returns_get_without_the_body() -> None:
-    async with _served(Truth()) as address:
+    async with _serve_health(Truth()) as address:
         head, _, body = (await _ask(address, b"HEAD /ready HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
         assert b"HTTP/1.1 200 OK" in head
         assert b"Content-Length: 15" in head
@@ -120,7 +120,7 @@ async def test_head_returns_get_without_the_body() -> None:
 
 
 async def test_a_silent_client_does_not_delay_others() -> None:
-    async with _served(Truth()) as address:
+    async with _serve_health(Truth()) as address:
         silent = [await asyncio.open_connection(address.host, address.port) for _ in range(20)]
         assert (await _get(address, "/ready"))[0] == 200
         for reader, writer in silent:
@@ -130,7 +130,7 @@ async def test_a_silent_client_does_not_delay_others() -> None:
 
 
 async def test_a_port_in_use_is_refused_with_its_address() -> None:
-    async with _served(Truth()) as address:
+    async with _serve_health(Truth()) as address:
         with pytest.raises(InvalidOption, match=f"health cannot be served at {address}"):
             async with serving(address, Truth().health()):
                 pass

@@ -52,7 +52,7 @@ def leases() -> Copied:
     return Copied()
 
 
-def marked(leases: Copied) -> Watermark:
+def open_watermark(leases: Copied) -> Watermark:
     return Watermark(leases, address="postgresql://host/db", me="me")
 
 
@@ -64,11 +64,11 @@ async def expect_kept(mark: Watermark, times: int = 3) -> None:
 
 async def test_a_store_that_advances_is_never_refused(leases: Copied) -> None:
     # More than the allowed lag of a clock.
-    await expect_kept(marked(leases), 10_000)
+    await expect_kept(open_watermark(leases), 10_000)
 
 
 async def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     await expect_kept(mark)
     backup = leases.backup()
     await expect_kept(mark, 1)
@@ -80,7 +80,7 @@ async def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Co
 
 
 async def test_a_store_older_than_the_first_mark_is_refused(leases: Copied) -> None:
-    mark, backup = marked(leases), leases.backup()
+    mark, backup = open_watermark(leases), leases.backup()
     await expect_kept(mark)
 
     leases.restore(backup)
@@ -91,7 +91,7 @@ async def test_a_store_older_than_the_first_mark_is_refused(leases: Copied) -> N
 
 async def test_a_mark_with_a_lost_confirm_may_exist_or_not(leases: Copied) -> None:
     for is_there in (True, False):
-        mark = marked(leases)
+        mark = open_watermark(leases)
         await expect_kept(mark)
         backup = leases.backup()
         leases.loses = 1
@@ -104,7 +104,7 @@ async def test_a_mark_with_a_lost_confirm_may_exist_or_not(leases: Copied) -> No
 
 
 async def test_a_first_mark_with_a_lost_confirm_is_found_again(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     leases.loses = 1
     with pytest.raises(StateUnavailable):
         await mark.keep()
@@ -112,7 +112,7 @@ async def test_a_first_mark_with_a_lost_confirm_is_found_again(leases: Copied) -
 
 
 async def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     await expect_kept(mark)
     leases.behind = 30
     await expect_kept(mark)
@@ -123,7 +123,7 @@ async def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> No
 
 
 async def test_a_clock_that_jumps_ahead_loses_nothing_and_a_jump_back_is_reported(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     await expect_kept(mark)
     leases.behind = -3605
     await expect_kept(mark)
@@ -136,7 +136,7 @@ async def test_a_clock_that_jumps_ahead_loses_nothing_and_a_jump_back_is_reporte
 
 
 async def test_a_day_without_answers_allows_no_conclusion(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     backup = leases.backup()
     await expect_kept(mark)
     await asyncio.sleep(86_401)
@@ -162,7 +162,7 @@ async def test_a_day_of_suspended_sleep_allows_no_conclusion() -> None:
 
 
 async def test_a_closing_process_leaves_no_mark(leases: Copied) -> None:
-    mark = marked(leases)
+    mark = open_watermark(leases)
     await mark.end()
     await expect_kept(mark)
     await mark.end()

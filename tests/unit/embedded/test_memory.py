@@ -14,23 +14,23 @@ from taskmq_embedded.work import Care, FileFailure
 from tests.unit.embedded.kit import NOTES, add_note, count_notes
 
 
-def _opened(name: str) -> MemoryThread[sqlite3.Connection]:
+def _open_memory(name: str) -> MemoryThread[sqlite3.Connection]:
     return MemoryThread(Path(MEMORY + name), NOTES, nullcontext[sqlite3.Connection])
 
 
 async def test_stores_of_one_name_share_memory_until_the_last_one_closes() -> None:
-    first, second, other = _opened("one"), _opened("one"), _opened("other")
+    first, second, other = _open_memory("one"), _open_memory("one"), _open_memory("other")
     await first.call(partial(add_note, text="here"), care=Care.DURABLE)
     assert await second.call(count_notes, care=Care.READ) == 1
     assert await other.call(count_notes, care=Care.READ) == 0
 
     del first, second
 
-    assert await _opened("one").call(count_notes, care=Care.READ) == 0
+    assert await _open_memory("one").call(count_notes, care=Care.READ) == 0
 
 
 async def test_an_error_in_memory_changes_nothing_and_reaches_only_its_caller() -> None:
-    thread = _opened("failing")
+    thread = _open_memory("failing")
     await thread.call(partial(add_note, text="a"), care=Care.DURABLE)
 
     def add_two(connection: sqlite3.Connection, items: Sequence[str]) -> list[str]:
@@ -46,7 +46,7 @@ async def test_an_error_in_memory_changes_nothing_and_reaches_only_its_caller() 
 
 
 async def test_closing_one_user_leaves_memory_open_for_the_others() -> None:
-    first, second = _opened("closing"), _opened("closing")
+    first, second = _open_memory("closing"), _open_memory("closing")
     await first.aclose()
     await first.aclose()
 
@@ -56,7 +56,7 @@ async def test_closing_one_user_leaves_memory_open_for_the_others() -> None:
 
 
 async def test_a_second_process_cannot_open_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    thread = _opened("forked")
+    thread = _open_memory("forked")
     await thread.call(count_notes, care=Care.READ)
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)

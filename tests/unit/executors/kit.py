@@ -19,7 +19,7 @@ def run(
     """Run a test's coroutine; the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
         )
@@ -27,7 +27,7 @@ def run(
             await main
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        runner.run(bounded())
+        runner.run(run_with_timeout())
     assert not complaints, complaints
 
 

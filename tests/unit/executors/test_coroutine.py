@@ -9,7 +9,7 @@ from tests.unit.executors.kit import execution
 pytestmark = pytest.mark.real_time
 
 
-async def _for_ever() -> None:
+async def _run_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
@@ -39,7 +39,7 @@ async def test_a_run_beyond_its_timeout_is_cancelled_and_reported() -> None:
     async def long() -> None:
         nonlocal cleaned_up
         try:
-            await _for_ever()
+            await _run_forever()
         finally:
             cleaned_up = True
 
@@ -54,7 +54,7 @@ async def test_a_run_beyond_its_timeout_is_cancelled_and_reported() -> None:
 async def test_a_timeout_error_of_the_function_is_not_a_timeout_of_the_task() -> None:
     async def impatient() -> None:
         async with asyncio.timeout(0.001):
-            await _for_ever()
+            await _run_forever()
 
     it = execution(impatient, timeout=20)
     with pytest.raises(TimeoutError) as caught:
@@ -67,7 +67,7 @@ async def test_a_timeout_error_of_the_function_is_not_a_timeout_of_the_task() ->
 async def test_a_coroutine_that_turns_its_timeout_into_a_value_has_a_value() -> None:
     async def stubborn() -> str:
         try:
-            await _for_ever()
+            await _run_forever()
         except asyncio.CancelledError:
             return "partial"
         raise AssertionError
@@ -76,7 +76,7 @@ async def test_a_coroutine_that_turns_its_timeout_into_a_value_has_a_value() -> 
 
 
 async def test_a_cancellation_from_outside_is_not_a_timeout() -> None:
-    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, timeout=20)))
+    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_run_forever, timeout=20)))
     await asyncio.sleep(0)
 
     running.cancel()

@@ -18,7 +18,7 @@ from tests.servers.waiting import eventually, until
 from tests.unit.executors.kit import LOOPS, execution, run
 
 
-async def _for_ever() -> None:
+async def _run_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
@@ -26,7 +26,7 @@ async def _for_ever() -> None:
 async def test_an_interrupt_is_raised_where_the_coroutine_waits_and_can_be_handled(timeout: float | None) -> None:
     async def long() -> str:
         try:
-            await _for_ever()
+            await _run_forever()
         except SoftTimeout as error:
             # The coroutine is not cancelled: it may continue to wait.
             await asyncio.sleep(0.01)
@@ -42,7 +42,7 @@ async def test_an_interrupt_is_raised_where_the_coroutine_waits_and_can_be_handl
 @pytest.mark.real_time
 async def test_a_coroutine_that_does_not_catch_the_interrupt_ends_with_it() -> None:
     with pytest.raises(SoftTimeout, match=r"soft_timeout of 0\.01 s") as caught:
-        await CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.01))
+        await CoroutineExecutor().run(execution(_run_forever, soft_timeout=0.01))
 
     assert not isinstance(caught.value, asyncio.CancelledError)
     assert type(caught.value) is SoftTimeout
@@ -54,7 +54,7 @@ async def test_a_coroutine_that_swallows_the_interrupt_runs_until_its_hard_timeo
     async def stubborn() -> None:
         for _ in range(2):
             try:
-                await _for_ever()
+                await _run_forever()
             except SoftTimeout:
                 seen.append("soft")
             except asyncio.CancelledError:
@@ -74,7 +74,7 @@ async def test_task_groups_and_timeouts_clean_up_as_for_a_cancellation() -> None
 
     async def child(name: str) -> None:
         try:
-            await _for_ever()
+            await _run_forever()
         finally:
             ended.append(name)
 
@@ -100,13 +100,13 @@ async def test_task_groups_and_timeouts_clean_up_as_for_a_cancellation() -> None
 async def test_an_awaited_task_may_swallow_the_interrupt_until_the_hard_timeout() -> None:
     async def keeps() -> None:
         try:
-            await _for_ever()
+            await _run_forever()
         except asyncio.CancelledError:
             return
 
     async def waits() -> None:
         await asyncio.create_task(keeps())
-        await _for_ever()
+        await _run_forever()
 
     with pytest.raises(TaskTimeout) as caught:
         await CoroutineExecutor().run(execution(waits, soft_timeout=0.01, timeout=0.05))
@@ -115,7 +115,7 @@ async def test_an_awaited_task_may_swallow_the_interrupt_until_the_hard_timeout(
 
 @pytest.mark.real_time
 async def test_a_real_cancellation_in_the_same_iteration_takes_precedence() -> None:
-    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.02)))
+    running = asyncio.ensure_future(CoroutineExecutor().run(execution(_run_forever, soft_timeout=0.02)))
     await asyncio.sleep(0)
     time.sleep(0.03)
     # The timer is due and has not been processed.
@@ -156,13 +156,13 @@ def test_a_thread_is_interrupted_between_two_instructions(
             except SoftTimeout:
                 return "partial"
 
-        def for_ever() -> None:
+        def run_forever() -> None:
             while True:
                 time.sleep(0.001)
 
         assert await executor.run(execution(long, soft_timeout=0.02, timeout=timeout)) == "partial"
         with pytest.raises(SoftTimeout):
-            await executor.run(execution(for_ever, soft_timeout=0.02, timeout=timeout))
+            await executor.run(execution(run_forever, soft_timeout=0.02, timeout=timeout))
         assert executor.abandoned == 0
         await executor.aclose()
 

@@ -141,7 +141,7 @@ def _executor(size: int = 1, **options: Any) -> ProcessExecutor:
     return ProcessExecutor("limited_tasks:app", size=size, url="memory://", state=None, **options)
 
 
-def _limited(task: str, *args: Any, grant: Grant | None = None, soft: float | None = None, **options: Any) -> Any:
+def _run_limited(task: str, *args: Any, grant: Grant | None = None, soft: float | None = None, **options: Any) -> Any:
     it = _execution(task, *args, **options)
     it.grant = grant
     it.soft_timeout = soft
@@ -171,15 +171,15 @@ def _in_loop(test: Callable[[ProcessExecutor], Any], **options: Any) -> None:
 async def test_an_unencodable_or_undecodable_value_is_an_error(
     executor: ProcessExecutor, /, task: str, kind: type[Exception], words: str
 ) -> None:
-    before = await executor.run(_limited("pid"))
+    before = await executor.run(_run_limited("pid"))
     with pytest.raises(kind, match=words):
-        await executor.run(_limited(task))
-    assert await executor.run(_limited("pid")) == before
+        await executor.run(_run_limited(task))
+    assert await executor.run(_run_limited("pid")) == before
 
 
 @run_by(_in_loop)
 async def test_a_huge_value_is_transferred(executor: ProcessExecutor, /) -> None:
-    value = await executor.run(_limited("huge", 200_000_000))
+    value = await executor.run(_run_limited("huge", 200_000_000))
     assert isinstance(value, bytes)
     assert len(value) == 200_000_000
 
@@ -188,36 +188,36 @@ async def test_a_huge_value_is_transferred(executor: ProcessExecutor, /) -> None
 async def test_the_process_refuses_a_value_beyond_the_limit(executor: ProcessExecutor, /) -> None:
     executor._setup.answer_limit = 1000
     with pytest.raises(ResultTooLarge, match=r"the result of task huge has 1,0.. bytes, the limit is 1,000"):
-        await executor.run(_limited("huge", 1000))
-    assert await executor.run(_limited("add", 1)) == 2
+        await executor.run(_run_limited("huge", 1000))
+    assert await executor.run(_run_limited("add", 1)) == 2
 
 
 @run_by(_in_loop)
 async def test_a_soft_timeout_interrupts_the_main_thread_even_in_a_system_call(executor: ProcessExecutor, /) -> None:
-    await executor.run(_limited("pid"))
-    words = await executor.run(_limited("softly", soft=0.1, timeout=20))
+    await executor.run(_run_limited("pid"))
+    words = await executor.run(_run_limited("softly", soft=0.1, timeout=20))
     assert words == "task softly ran longer than its soft_timeout of 0.1 s"
     with pytest.raises(SoftTimeout, match="soft_in_python"):
-        await executor.run(_limited("soft_in_python", soft=0.1, timeout=20))
-    before = await executor.run(_limited("pid"))
+        await executor.run(_run_limited("soft_in_python", soft=0.1, timeout=20))
+    before = await executor.run(_run_limited("pid"))
     with pytest.raises(TaskTimeout) as caught:
-        await executor.run(_limited("swallows", soft=0.1, timeout=0.3))
+        await executor.run(_run_limited("swallows", soft=0.1, timeout=0.3))
     assert not isinstance(caught.value, SoftTimeout)
-    assert await executor.run(_limited("pid")) != before
+    assert await executor.run(_run_limited("pid")) != before
 
 
 @run_by(_in_loop)
 async def test_runs_that_end_exactly_at_their_soft_timeout_leave_no_alarm_behind(
     executor: ProcessExecutor, /
 ) -> None:
-    before = await executor.run(_limited("pid"))
+    before = await executor.run(_run_limited("pid"))
     for number in range(300):
         try:
-            assert await executor.run(_limited("add", 1, soft=1e-6 * (1 + number))) == 2
+            assert await executor.run(_run_limited("add", 1, soft=1e-6 * (1 + number))) == 2
         except SoftTimeout:
             continue
     await asyncio.sleep(0.01)
-    assert await executor.run(_limited("pid")) == before
+    assert await executor.run(_run_limited("pid")) == before
 
 
 @run_by(_in_loop)
@@ -226,25 +226,25 @@ async def test_a_run_in_a_process_is_asked_to_stop_and_may_end_by_itself(
 ) -> None:
     started = tmp_path / "started"
 
-    it = _limited("stops", str(started))
+    it = _run_limited("stops", str(started))
     running = asyncio.ensure_future(executor.run(it))
     await until(started.exists)
     executor.ask_to_stop(it)
     assert await running == "asked to stop"
     executor.ask_to_stop(it)
-    assert await executor.run(_limited("add", 1)) == 2
+    assert await executor.run(_run_limited("add", 1)) == 2
 
 
 @run_by(_in_loop)
 async def test_a_run_in_a_process_is_told_of_its_preemption(executor: ProcessExecutor, /, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
-    it = _limited("yields", str(started))
+    it = _run_limited("yields", str(started))
     running = asyncio.ensure_future(executor.run(it))
     await until(started.exists)
     executor.preempt(it, "preempted by pool acme")
     assert await running == "preempted by pool acme, False"
-    assert await executor.run(_limited("add", 1)) == 2
+    assert await executor.run(_run_limited("add", 1)) == 2
 
 
 @run_by(_in_loop)
@@ -253,20 +253,20 @@ async def test_a_preempted_run_starts_again_without_a_pending_request(
 ) -> None:
     started = tmp_path / "yielding"
 
-    it = _limited("yields", str(started))
+    it = _run_limited("yields", str(started))
     running = asyncio.ensure_future(executor.run(it))
     await until(started.exists)
     executor.preempt(it, "preempted by pool acme")
     await running
 
-    assert await executor.run(_limited("is_preempted")) is None
+    assert await executor.run(_run_limited("is_preempted")) is None
 
 
 @run_by(_in_loop)
 async def test_a_task_that_closes_all_descriptors_loses_only_its_own_run(executor: ProcessExecutor, /) -> None:
     with pytest.raises(WorkerLost):
-        await executor.run(_limited("closes"))
-    assert await executor.run(_limited("add", 1)) == 2
+        await executor.run(_run_limited("closes"))
+    assert await executor.run(_run_limited("add", 1)) == 2
 
 
 def test_processes_log_like_the_worker_and_print_to_standard_error(
@@ -274,7 +274,7 @@ def test_processes_log_like_the_worker_and_print_to_standard_error(
 ) -> None:
     async def test(executor: ProcessExecutor) -> None:
         executor._setup.log_level = logging.INFO
-        await executor.run(_limited("says"))
+        await executor.run(_run_limited("says"))
 
     _in_loop(test)
     out, error = capfd.readouterr()
@@ -287,7 +287,7 @@ def test_the_time_to_import_the_app_does_not_count_as_run_time(tmp_path: Path) -
     (tmp_path / "limited_tasks.py").write_text(f"import time; time.sleep(1)\n{TASKS}")
 
     async def test(executor: ProcessExecutor) -> None:
-        assert await executor.run(_limited("add", 1, timeout=0.8)) == 2
+        assert await executor.run(_run_limited("add", 1, timeout=0.8)) == 2
 
     _in_loop(test)
 
@@ -297,27 +297,27 @@ async def test_a_process_is_started_ahead_and_replaced_after_its_end(executor: P
     executor.warm()
     await until(lambda: len(_children()) == 1)
     (spare,) = _children()
-    assert await executor.run(_limited("pid")) == spare
+    assert await executor.run(_run_limited("pid")) == spare
 
     with pytest.raises(WorkerLost):
-        await executor.run(_limited("closes"))
+        await executor.run(_run_limited("closes"))
     await until(lambda: len(_children()) == 1 and _children() != [spare])
     (other,) = _children()
-    assert await executor.run(_limited("pid")) == other
+    assert await executor.run(_run_limited("pid")) == other
 
 
 @run_by(_in_loop, max_tasks=2)
 async def test_a_process_is_replaced_after_a_number_of_runs(executor: ProcessExecutor, /) -> None:
-    pids = [await executor.run(_limited("pid")) for _ in range(6)]
+    pids = [await executor.run(_run_limited("pid")) for _ in range(6)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
 
 
 @run_by(_in_loop, max_memory=120 * 2**20)
 async def test_a_process_that_has_grown_is_replaced_after_its_run(executor: ProcessExecutor, /) -> None:
-    first = await executor.run(_limited("pid"))
-    assert await executor.run(_limited("pid")) == first
-    assert await executor.run(_limited("keep", 150 * 2**20)) == first
-    assert await executor.run(_limited("pid")) != first
+    first = await executor.run(_run_limited("pid"))
+    assert await executor.run(_run_limited("pid")) == first
+    assert await executor.run(_run_limited("keep", 150 * 2**20)) == first
+    assert await executor.run(_run_limited("pid")) != first
 
 
 @pytest.fixture(params=["group", "looks"])
@@ -342,13 +342,13 @@ def _leave(group: MemoryGroup) -> None:
 @run_by(_in_loop)
 async def test_a_run_beyond_its_memory_limit_is_killed_and_reported(executor: ProcessExecutor, /) -> None:
     grant = Grant({"memory": 128 * 2**20})
-    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+    assert await executor.run(_run_limited("grow", 2**20, grant=grant)) == 2**20
     with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
-        await executor.run(_limited("grow", 512 * 2**20, grant=grant))
+        await executor.run(_run_limited("grow", 512 * 2**20, grant=grant))
     assert caught.value.limit == 128 * 2**20
     # The limit applied to that run.
-    assert await executor.run(_limited("grow", 256 * 2**20)) == 256 * 2**20
-    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+    assert await executor.run(_run_limited("grow", 256 * 2**20)) == 256 * 2**20
+    assert await executor.run(_run_limited("grow", 2**20, grant=grant)) == 2**20
 
 
 def test_the_next_worker_removes_the_control_groups_of_a_killed_one() -> None:
@@ -360,7 +360,7 @@ def test_the_next_worker_removes_the_control_groups_of_a_killed_one() -> None:
     left.mkdir()
 
     async def test(executor: ProcessExecutor) -> None:
-        assert await executor.run(_limited("grow", 2**20, grant=Grant({"memory": 2**28}))) == 2**20
+        assert await executor.run(_run_limited("grow", 2**20, grant=Grant({"memory": 2**28}))) == 2**20
 
     _in_loop(test)
     assert not left.exists()
@@ -369,18 +369,18 @@ def test_the_next_worker_removes_the_control_groups_of_a_killed_one() -> None:
 @pytest.mark.usefixtures("memory_kept_by")
 @run_by(_in_loop)
 async def test_a_run_is_not_killed_for_memory_kept_by_an_earlier_one(executor: ProcessExecutor, /) -> None:
-    first = await executor.run(_limited("keep", 150 * 2**20))
+    first = await executor.run(_run_limited("keep", 150 * 2**20))
     grant = Grant({"memory": 128 * 2**20})
-    assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
-    assert await executor.run(_limited("pid")) != first
+    assert await executor.run(_run_limited("grow", 2**20, grant=grant)) == 2**20
+    assert await executor.run(_run_limited("pid")) != first
 
 
 @run_by(_in_loop)
 async def test_a_run_sees_its_devices_and_processors_and_processes_keep_theirs(executor: ProcessExecutor, /) -> None:
     grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
-    assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
-    assert await executor.run(_limited("environment", grant=grant)) == ["0,2", "2"]
-    assert await executor.run(_limited("given", grant=grant)) == ({"gpu": 2, "cpu": 2.5}, ("0", "2"))
-    first = await executor.run(_limited("pid", grant=grant))
-    assert await executor.run(_limited("pid", grant=grant)) == first
-    assert await executor.run(_limited("pid", grant=Grant({"gpu": 1}, ("1",)))) != first
+    assert await executor.run(_run_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
+    assert await executor.run(_run_limited("environment", grant=grant)) == ["0,2", "2"]
+    assert await executor.run(_run_limited("given", grant=grant)) == ({"gpu": 2, "cpu": 2.5}, ("0", "2"))
+    first = await executor.run(_run_limited("pid", grant=grant))
+    assert await executor.run(_run_limited("pid", grant=grant)) == first
+    assert await executor.run(_run_limited("pid", grant=Grant({"gpu": 1}, ("1",)))) != first

@@ -30,7 +30,7 @@ def _no_thread_is_left() -> None:
     assert not _threads()
 
 
-async def _closed(executor: ThreadExecutor) -> None:
+async def _wait_until_closed(executor: ThreadExecutor) -> None:
     await executor.aclose()
     await until(lambda: not _threads())
 
@@ -51,7 +51,7 @@ def test_a_function_runs_in_another_thread_and_returns_its_value(
         assert isinstance(value, tuple)
         assert value[0] == 3
         assert value[1] != threading.get_ident()
-        await _closed(executor)
+        await _wait_until_closed(executor)
 
     run(main(), loop_factory=loop_factory)
 
@@ -62,7 +62,7 @@ async def test_consecutive_runs_use_one_thread() -> None:
     idents = {await executor.run(execution(threading.get_ident)) for _ in range(200)}
 
     assert len(idents) == 1
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_concurrent_runs_have_one_thread_each_and_no_more_are_created() -> None:
@@ -73,7 +73,7 @@ async def test_concurrent_runs_have_one_thread_each_and_no_more_are_created() ->
         await asyncio.gather(*(executor.run(execution(together.wait, 10)) for _ in range(8)))
 
     assert len(_threads()) == 8
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_own() -> None:
@@ -89,7 +89,7 @@ async def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_o
     assert _variable.get() == "mine"
     _variable.set("another")
     assert await executor.run(execution(look)) == "another"
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
@@ -113,7 +113,7 @@ async def test_an_error_of_a_function_is_raised_and_its_thread_survives(
     assert caught.value is error
     assert await executor.run(execution(threading.get_ident)) == before
     assert executor.abandoned == 0
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_a_stop_iteration_becomes_an_error_that_a_coroutine_can_raise() -> None:
@@ -124,7 +124,7 @@ async def test_a_stop_iteration_becomes_an_error_that_a_coroutine_can_raise() ->
 
     with pytest.raises(RuntimeError, match="StopIteration"):
         await executor.run(execution(fail))
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_a_run_beyond_its_timeout_is_abandoned_and_its_slot_is_free() -> None:
@@ -147,7 +147,7 @@ async def test_a_run_beyond_its_timeout_is_abandoned_and_its_slot_is_free() -> N
     release.set()
     await until(lambda: executor.abandoned == 0)
     assert told.is_set()
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
@@ -170,7 +170,7 @@ async def test_a_cancelled_run_is_abandoned_in_the_same_way(timeout: float | Non
     assert executor.abandoned == 1
     release.set()
     await until(lambda: executor.abandoned == 0)
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_an_error_after_the_timeout_is_dropped_silently() -> None:
@@ -189,7 +189,7 @@ async def test_an_error_after_the_timeout_is_dropped_silently() -> None:
     # Complaints of the collector would reach the loop's exception handler, which `run` checks.
     gc.collect()
     await asyncio.sleep(0)
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_a_waiting_thread_keeps_no_references() -> None:
@@ -213,7 +213,7 @@ async def test_a_waiting_thread_keeps_no_references() -> None:
         return reference() is None
 
     await until(is_gone)
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_an_idle_thread_ends_after_its_idle_time() -> None:
@@ -223,7 +223,7 @@ async def test_an_idle_thread_ends_after_its_idle_time() -> None:
     await until(lambda: not _threads())
 
     assert await executor.run(execution(lambda: "again")) == "again"
-    await _closed(executor)
+    await _wait_until_closed(executor)
 
 
 async def test_no_run_is_stranded_while_threads_start_and_end() -> None:

@@ -17,7 +17,7 @@ from taskmq.http import Client, Retries
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.topology import WorkQueue
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import define, served
+from tests.unit.server.kit import build_served, define
 
 PASSWORD = "correct horse battery"
 NO_WAIT = Retries(base=0)
@@ -71,7 +71,7 @@ def site(tmp_path: Path) -> Iterator[Served]:
             return (await administration.add_token(user.id, "test", by=Actor())).secret
 
     token = asyncio.run(prepare())
-    with TestClient(served(app), raise_server_exceptions=False) as http:
+    with TestClient(build_served(app), raise_server_exceptions=False) as http:
         yield Served(app, http, token)
 
 

@@ -202,11 +202,11 @@ def test_threads_open_and_close_sync_providers_and_the_loop_handles_async_ones(a
         yield b
         log("close above")
 
-    def seen(ctx: Context) -> str:
+    def job_id_of(ctx: Context) -> str:
         return ctx.job_id
 
     @app.task(name="t")
-    def task(n: int, x: str = Depends(above), job: str = Depends(seen)) -> list[str]:
+    def task(n: int, x: str = Depends(above), job: str = Depends(job_id_of)) -> list[str]:
         log("called")
         current = current_context.get()
         assert current is not None

@@ -27,12 +27,12 @@ pytestmark = pytest.mark.real_time
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         # A guard against hanging; a thousand jobs take a second, and twenty of them on a very busy machine.
         async with asyncio.timeout(90):
             await main
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 async def work(app: TaskMQ) -> None:

@@ -47,11 +47,11 @@ def shop(url: str, **options: Any) -> TaskMQ:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         async with asyncio.timeout(30):
             await main()
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 def test_a_waiting_message_has_every_field_of_a_message() -> None:
@@ -140,18 +140,18 @@ def test_waiting_jobs_are_listed_by_task_queue_and_number(url: str) -> None:
         for number, name in enumerate(("resize", "urgent", "resize", "silent")):
             app.tasks[name].options(delay=60 + number, job_id=f"{number}").send(number)
 
-        def listed(**options: Any) -> list[str]:
+        def list_waiting(**options: Any) -> list[str]:
             return [job.id for job in app.jobs.list_waiting(**options)]
 
-        assert listed() == ["0", "1", "2", "3"]
-        assert listed(limit=2) == ["0", "1"]
-        assert listed(task="resize") == ["0", "2"]
+        assert list_waiting() == ["0", "1", "2", "3"]
+        assert list_waiting(limit=2) == ["0", "1"]
+        assert list_waiting(task="resize") == ["0", "2"]
         # Listed by its public name, though the job is in the queue of its priority class.
-        assert listed(queue="urgent") == ["1"]
-        assert listed(queue="images", task="silent") == ["3"]
-        assert listed(queue="empty") == []
+        assert list_waiting(queue="urgent") == ["1"]
+        assert list_waiting(queue="images", task="silent") == ["3"]
+        assert list_waiting(queue="empty") == []
         with pytest.raises(InvalidOption, match=r"queue name 'images.dlq'"):
-            listed(queue="images.dlq")
+            list_waiting(queue="images.dlq")
 
 
 def test_a_cancelled_job_is_removed_and_its_waiters_are_notified(url: str) -> None:

@@ -162,14 +162,16 @@ def _data(text: str) -> tuple[str, Any]:
     return event.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def _ended(state: JobState | None, error: Any = None, value: bytes = b"", content_type: str = JSON) -> EndNews[Any]:
+def _end_news(
+    state: JobState | None, error: Any = None, value: bytes = b"", content_type: str = JSON
+) -> EndNews[Any]:
     return EndNews(
         JobOutcome("7", state, error, 2, _value=value, _content_type=content_type, _returns=ReturnType(Any))
     )
 
 
 def test_a_result_without_a_json_form_is_not_an_event() -> None:
-    ended = _ended(JobState.SUCCEEDED, value=msgspec.msgpack.encode({"a": float("nan")}), content_type=MSGPACK)
+    ended = _end_news(JobState.SUCCEEDED, value=msgspec.msgpack.encode({"a": float("nan")}), content_type=MSGPACK)
 
     with pytest.raises(EncodeError, match="JSON has no NaN"):
         sse_text(ended)
@@ -184,15 +186,15 @@ def test_events_are_sent_as_server_sent_events() -> None:
         "progress",
         {"done": 1, "total": 4, "fraction": 0.25, "note": "a\nb", "attempt": 2},
     )
-    assert _data(sse_text(_ended(JobState.SUCCEEDED, value=b'{"a":[1,"x"]}'))) == (
+    assert _data(sse_text(_end_news(JobState.SUCCEEDED, value=b'{"a":[1,"x"]}'))) == (
         "end",
         {"state": "succeeded", "attempts": 2, "result": {"a": [1, "x"]}},
     )
-    assert _data(sse_text(_ended(JobState.FAILED, failed))) == (
+    assert _data(sse_text(_end_news(JobState.FAILED, failed))) == (
         "end",
         {"state": "failed", "attempts": 2, "error": {"type": "ValueError", "message": "no"}},
     )
-    assert "secret" not in sse_text(_ended(JobState.FAILED, failed))
-    cancelled = _data(sse_text(_ended(JobState.CANCELLED, JobCancelled("not wanted"))))[1]
+    assert "secret" not in sse_text(_end_news(JobState.FAILED, failed))
+    cancelled = _data(sse_text(_end_news(JobState.CANCELLED, JobCancelled("not wanted"))))[1]
     assert cancelled["error"] == {"type": "JobCancelled", "message": "not wanted"}
-    assert _data(sse_text(_ended(None, ResultExpired("7"))))[1]["state"] is None
+    assert _data(sse_text(_end_news(None, ResultExpired("7"))))[1]["state"] is None

@@ -24,7 +24,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-async def until_told() -> None:
+async def wait_for_end_of_input() -> None:
     """Wait until standard input ends."""
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
@@ -36,7 +36,7 @@ async def hold(broker: Broker, count: str) -> None:
         say("has", delivery.body.decode())
 
     await broker.consume([Subscription("q", int(count))], deliver)
-    await until_told()
+    await wait_for_end_of_input()
 
 
 async def consume(broker: Broker, prefetch: str) -> None:
@@ -48,14 +48,14 @@ async def consume(broker: Broker, prefetch: str) -> None:
 
     await broker.consume([Subscription("q", int(prefetch))], deliver)
     say("ready")
-    await until_told()
+    await wait_for_end_of_input()
 
 
 async def produce(broker: Broker, start: str, count: str) -> None:
     """Publish with a window of 50; report each confirm."""
     window = asyncio.Semaphore(50)
 
-    def confirmed(text: str, future: asyncio.Future[None]) -> None:
+    def report_confirm(text: str, future: asyncio.Future[None]) -> None:
         window.release()
         if not future.cancelled() and future.exception() is None:
             say("sent", text)
@@ -64,7 +64,7 @@ async def produce(broker: Broker, start: str, count: str) -> None:
     for number in range(int(start), int(start) + int(count)):
         await window.acquire()
         last = broker.publish(message(str(number)), timeout=30)
-        last.add_done_callback(partial(confirmed, str(number)))
+        last.add_done_callback(partial(report_confirm, str(number)))
     if last is not None:
         await last
     say("done")

@@ -13,11 +13,11 @@ PATIENCE = 30.0
 def run(main: Coroutine[Any, Any, None], *, within: float = 30) -> None:
     """Run a test's coroutine on a new loop."""
 
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         async with asyncio.timeout(within):
             await main
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 def message(text: str, queue: str = "q", *, due: int | None = None, job_id: str | None = None) -> Outgoing:

@@ -44,7 +44,7 @@ class Actor:
         """Return the second word of each line that has one."""
         return [line[1] for line in self.lines if len(line) > 1]
 
-    def has_said(self, count: int, *, within: float = PATIENCE) -> None:
+    def has_printed(self, count: int, *, within: float = PATIENCE) -> None:
         """Wait until it has printed `count` lines."""
         try:
             eventually(lambda: len(self.lines) >= count, within=timedelta(seconds=within))

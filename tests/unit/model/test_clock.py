@@ -19,11 +19,11 @@ _Ts = TypeVarTuple("_Ts")
 
 
 def _run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         async with asyncio.timeout(20):
             await test()
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), FakeClock()], ids=lambda clock: type(clock).__name__)

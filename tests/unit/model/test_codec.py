@@ -315,7 +315,7 @@ def _last(a: int, b: int = 0, ctx: Context | None = None) -> Any:
     return ctx, a, b
 
 
-def _named(a: int, b: int = 0, *, ctx: Context) -> Any:
+def _call_by_names(a: int, b: int = 0, *, ctx: Context) -> Any:
     return ctx, a, b
 
 
@@ -339,7 +339,16 @@ def _subclass(a: int, ctx: _OwnContext, b: int = 0) -> Any:
     return ctx, a, b
 
 
-_PLACES: list[Callable[..., Any]] = [_first, _middle, _last, _named, _optional, _by_position, _before_rest, _subclass]
+_PLACES: list[Callable[..., Any]] = [
+    _first,
+    _middle,
+    _last,
+    _call_by_names,
+    _optional,
+    _by_position,
+    _before_rest,
+    _subclass,
+]
 
 
 @_both
@@ -354,7 +363,7 @@ def test_the_context_is_passed_at_any_position(content_type: str, function: Call
     assert typed.takes_context
 
 
-@pytest.mark.parametrize("function", [_first, _middle, _last, _named, _optional, _subclass])
+@pytest.mark.parametrize("function", [_first, _middle, _last, _call_by_names, _optional, _subclass])
 def test_the_context_is_passed_beside_keyword_arguments(function: Callable[..., Any]) -> None:
     context = Context.detached("shop.sell")
 
@@ -370,7 +379,7 @@ def test_a_function_without_a_context_parameter_gets_none() -> None:
     assert typed.with_context(((1,), {}), Context.detached("t")) == ((1,), {})
 
 
-@pytest.mark.parametrize("function", [_last, _named, _before_rest])
+@pytest.mark.parametrize("function", [_last, _call_by_names, _before_rest])
 def test_a_sender_cannot_pass_the_context(function: Callable[..., Any]) -> None:
     def open_ended(a: int, ctx: Context, **more: Any) -> None: ...
 
@@ -418,7 +427,7 @@ def _sell_all(first: int, /, second: Point, *rest: Point, top: int = 0, **more: 
 def _strict(a: int, /, b: int, *, c: int) -> None: ...
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...
 
 
 _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
@@ -430,7 +439,7 @@ _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
     (_sell, ("a",), {"price": Point(1)}, r"missing required field `amount` - at `price`"),
     (_sell, ("a", 1, None), {}, r"too many arguments, it takes 2"),
     (_sell, ("a",), {"prize": None}, r"task \S+: unknown field `prize`: did you mean 'price'\?$"),
-    (_nothing, (), {"too": 1}, r"unknown field `too`: it takes no arguments by name"),
+    (_do_nothing, (), {"too": 1}, r"unknown field `too`: it takes no arguments by name"),
     (_sell, (), {}, r"'item' is missing"),
     (_sell, (), {"count": 3}, r"'item' is missing"),
     (_sell, ("a",), {"item": "b"}, r"'item' is given twice"),
@@ -534,10 +543,10 @@ class _Reciprocal:
 @_both
 @pytest.mark.parametrize("args", [((_Reciprocal(1), {"of": 0})), ((_Reciprocal(1),) * 2 + ({"of": 0},))])
 def test_any_error_while_constructing_a_type_is_an_argument_error(content_type: str, args: tuple[Any, ...]) -> None:
-    def closed(a: _Reciprocal, b: _Reciprocal, c: _Reciprocal | None = None) -> None: ...
+    def take_closed(a: _Reciprocal, b: _Reciprocal, c: _Reciprocal | None = None) -> None: ...
     def open_ended(a: _Reciprocal, *b: _Reciprocal) -> None: ...
 
-    for function in (closed, open_ended):
+    for function in (take_closed, open_ended):
         with pytest.raises(InvalidArguments, match=r"shop.sell: ZeroDivisionError: division by zero"):
             signature(function).encode(args, {}, content_type)
 

@@ -374,12 +374,12 @@ def test_job_ids_sort_by_their_time(one: int, other: int, random: bytes, other_r
 
 @given(_stamps, st.sets(st.binary(min_size=10, max_size=10), min_size=2, max_size=2))
 def test_job_ids_of_one_instant_differ_by_all_74_random_bits(now_ms: int, randoms: set[bytes]) -> None:
-    def used(random: bytes) -> bytes:
+    def random_bits(random: bytes) -> bytes:
         return bytes([random[0] & 0x0F, random[1], random[2] & 0x3F]) + random[3:]
 
     one, other = randoms
 
-    assert (new_job_id(now_ms, one) == new_job_id(now_ms, other)) is (used(one) == used(other))
+    assert (new_job_id(now_ms, one) == new_job_id(now_ms, other)) is (random_bits(one) == random_bits(other))
 
 
 def test_an_envelope_cannot_be_changed() -> None:

@@ -84,7 +84,7 @@ def test_an_error_is_one_line_of_bounded_length(type_name: str, message: str, li
     assert len(error_line(type_name, message)) <= 200
 
 
-def _closed() -> Exception:
+def _closed_error() -> Exception:
     """Return an error without any readable attribute, not even its class."""
 
     class Nameless(type):
@@ -106,7 +106,7 @@ def _closed() -> Exception:
     [
         (lambda: ValueError("no"), "ValueError", "no"),
         (lambda: msgspec.ValidationError("no"), "msgspec.ValidationError", "no"),
-        (_closed, "(an error without a name)", "(its message cannot be read: KeyError)"),
+        (_closed_error, "(an error without a name)", "(its message cannot be read: KeyError)"),
     ],
 )
 def test_an_error_has_a_name_and_a_message_for_any_class(
@@ -119,7 +119,7 @@ def test_an_error_has_a_name_and_a_message_for_any_class(
 
 def test_the_frames_of_an_error_match_the_interpreter() -> None:
     try:
-        raise _closed()
+        raise _closed_error()
     except Exception as error:
         frames = frames_of(error)
 

@@ -24,7 +24,7 @@ def test_every_state_can_still_end() -> None:
         while new - ends:
             ends |= new
             new = set().union(*(TRANSITIONS[each] for each in ends))
-        assert ends & TERMINAL, f"a job that is {state} can never end"
+        assert ends & TERMINAL, f"a {state} job can never end"
 
 
 def test_an_end_is_final_unless_a_failed_or_cancelled_job_is_sent_again() -> None:

@@ -18,7 +18,7 @@ _BY = Actor(user_id="u-root", user="root")
 
 
 @asynccontextmanager
-async def _opened(folder: Path) -> AsyncGenerator[JobStore]:
+async def _open_store(folder: Path) -> AsyncGenerator[JobStore]:
     """Open a store with two users, each of whom has purged a queue."""
     store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
     try:
@@ -45,7 +45,7 @@ async def _fault(audit: AuditStore) -> str:
 
 @pytest.mark.real_time
 async def test_entries_cleared_by_an_erasure_are_not_a_fault_with_or_without_a_seal(tmp_path: Path) -> None:
-    async with _opened(tmp_path) as store:
+    async with _open_store(tmp_path) as store:
         await store.identity.accounts.erase_user("u-ann", by=_BY)
 
         report = await verify_chain(store.identity.audit)
@@ -68,7 +68,7 @@ async def test_entries_cleared_by_an_erasure_are_not_a_fault_with_or_without_a_s
 async def test_entries_cleared_without_an_erasure_are_a_fault(
     tmp_path: Path, statement: str, count: int, position: int
 ) -> None:
-    async with _opened(tmp_path) as store:
+    async with _open_store(tmp_path) as store:
         await store.identity.accounts.erase_user("u-ann", by=_BY)
         _by_hand(tmp_path, statement)
 
@@ -80,7 +80,7 @@ async def test_entries_cleared_without_an_erasure_are_a_fault(
 
 @pytest.mark.real_time
 async def test_an_entry_missing_below_its_seal_is_reported(tmp_path: Path) -> None:
-    async with _opened(tmp_path) as store:
+    async with _open_store(tmp_path) as store:
         _by_hand(tmp_path, "delete from audit where number = (select max(number) from audit)")
 
         assert await _fault(store.identity.audit) == (

@@ -51,7 +51,7 @@ async def _jobs(stage: Stage, count: int, **fields: Any) -> list[str]:
     return await stage.submit(count, due=stage.clock.now_ms() + _HOUR, **fields)
 
 
-async def _ended(stage: Stage, bulk: Bulk) -> Bulk:
+async def _wait_for_end(stage: Stage, bulk: Bulk) -> Bulk:
     found = await stage.store.bulks.get(bulk.id)
     assert found is not None
     assert found.state == "done"
@@ -111,7 +111,7 @@ async def test_a_bulk_applies_to_all_matches_and_the_audit_records_its_begin_and
     async with stage.running(BulkRunner(_app(stage), me="a")):
         await stage.pass_by(1)
 
-    ended = await _ended(stage, bulk)
+    ended = await _wait_for_end(stage, bulk)
     assert (ended.matched, ended.done, ended.refused, ended.pending) == (50, 50, 0, ())
     assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
     assert {stage.job(job_id).state for job_id in others} == {JobState.SCHEDULED}
@@ -145,7 +145,7 @@ async def test_a_killed_runner_is_succeeded_and_each_job_is_changed_once(
         assert (await stage.store.bulks.open()) != []
         await stage.pass_by(10)
 
-    ended = await _ended(stage, bulk)
+    ended = await _wait_for_end(stage, bulk)
     assert (ended.done, ended.refused) == (45, 0)
     if action == "retry":
         assert Counter(job.detail.retry_of for job in stage.database.jobs.values() if job.detail) == Counter(ids)
@@ -163,7 +163,7 @@ async def test_a_second_bulk_retries_an_already_retried_job_only_on_request(stag
         for order in (*orders, BulkOrder("retry", "status:cancelled", again=True)):
             bulk = await bulks.begin(order)
             await stage.pass_by(6)
-            ended.append(await _ended(stage, bulk))
+            ended.append(await _wait_for_end(stage, bulk))
 
     assert [(one.matched, one.done, one.refused) for one in ended] == [(3, 3, 0), (3, 3, 0), (0, 0, 0), (3, 3, 0)]
     again = {job.detail.retry_of: job.id for job in stage.database.jobs.values() if job.detail}
@@ -202,10 +202,10 @@ async def test_a_failed_graph_is_retried_in_dependency_order(stage: Stage, /, mo
         bulk = await _bulks(stage).begin(BulkOrder("retry", "status:cancelled,upstream_failed", mode=mode))
         await stage.pass_by(40)
 
-    ended = await _ended(stage, refused)
+    ended = await _wait_for_end(stage, refused)
     assert (ended.matched, ended.done, ended.refused) == (31, 0, 31)
     assert {each.error for each in ended.refusals} == {"JobConflict"}
-    ended = await _ended(stage, bulk)
+    ended = await _wait_for_end(stage, bulk)
     assert (ended.matched, ended.done, ended.refused, ended.deferred) == (32, 32, 0, ())
     again = {job_id: stage.job(job_id).retried_as or job_id for job_id in (*ids, alone)}
     assert stage.job(again[first]).state is JobState.QUEUED
@@ -227,7 +227,7 @@ async def test_a_runner_presumed_dead_changes_nothing_after_its_successor(stage:
         Stalled.go.set()
         await stage.pass_by(1)
 
-    ended = await _ended(stage, bulk)
+    ended = await _wait_for_end(stage, bulk)
     assert (ended.holder, ended.done) == ("b", 10)
     assert _marks(stage, ids, bulk) == Counter(ids)
 
@@ -244,7 +244,7 @@ async def test_two_concurrent_runners_change_each_job_once(stage: Stage, /) -> N
         await stage.pass_by(40)
 
     for bulk in bulks:
-        assert (await _ended(stage, bulk)).done == 60
+        assert (await _wait_for_end(stage, bulk)).done == 60
         assert _marks(stage, ids, bulk) == Counter(ids)
 
 
@@ -258,7 +258,7 @@ async def test_a_runner_finds_its_bulk_behind_any_number_of_others(stage: Stage,
     async with stage.running(BulkRunner(_app(stage), me="a", only=bulk.id)):
         await stage.pass_by(2)
 
-    assert (await _ended(stage, bulk)).done == 3
+    assert (await _wait_for_end(stage, bulk)).done == 3
     assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
     assert [await stage.store.bulks.get(other.id) for other in others] == others
 
@@ -341,7 +341,7 @@ async def test_a_rate_above_one_batch_a_second_is_reached(stage: Stage, /) -> No
         assert 140 <= found.done <= 180
         await stage.pass_by(1)
 
-    assert (await _ended(stage, bulk)).done == 200
+    assert (await _wait_for_end(stage, bulk)).done == 200
 
 
 @run_by(play)
@@ -352,7 +352,7 @@ async def test_a_change_to_an_infinite_time_is_one_to_the_last_instant(stage: St
     async with stage.running(BulkRunner(_app(stage), me="a")):
         await stage.pass_by(1)
 
-    assert (await _ended(stage, bulk)).done == 1
+    assert (await _wait_for_end(stage, bulk)).done == 1
     assert stage.job(job_id).due == LAST_INSTANT
 
 
@@ -366,7 +366,7 @@ def test_a_failing_bulk_gives_the_reason_and_does_not_delay_others(caplog: pytes
         async with stage.running(BulkRunner(_app(stage), me="a")):
             await stage.pass_by(1)
 
-        assert (await _ended(stage, bulk)).done == 30
+        assert (await _wait_for_end(stage, bulk)).done == 30
         found = await stage.store.bulks.get("0")
         assert found is not None
         assert (found.state, [one.error for one in found.refusals]) == ("aborted", ["InvalidFilter"])
@@ -405,7 +405,7 @@ async def test_a_bulk_skips_tasks_its_user_may_not_call_and_gives_the_reason(sta
     async with stage.running(BulkRunner(_app(stage), me="a")):
         await stage.pass_by(1)
 
-    ended = await _ended(stage, bulk)
+    ended = await _wait_for_end(stage, bulk)
     assert (ended.done, ended.refused) == (2, 1)
     assert [(one.job_id, one.error) for one in ended.refusals] == [(refused, "NotPermitted")]
 
@@ -428,7 +428,7 @@ def test_an_unavailable_store_is_polled_again_and_logged_once(caplog: pytest.Log
             await stage.pass_by(9)
             lines.append(caplog.text.count("store unavailable, bulk operations wait"))
 
-        assert (await _ended(stage, bulk)).done == 5
+        assert (await _wait_for_end(stage, bulk)).done == 5
 
     play(test)
     assert lines == [1, 2]
@@ -442,7 +442,7 @@ async def test_a_scheduler_carries_out_bulks(stage: Stage, /) -> None:
 
     await stage.pass_by(3)
 
-    assert (await _ended(stage, bulk)).done == 5
+    assert (await _wait_for_end(stage, bulk)).done == 5
 
 
 @pytest.mark.parametrize(

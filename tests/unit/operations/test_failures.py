@@ -1,4 +1,4 @@
-"""All failures in one list over store, broker and state."""
+"""The list of all failures over store, broker and state."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def _app(folder: Path, *, store: bool = True) -> TaskMQ:
     return app
 
 
-async def _stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", task: str = "t") -> str:
+async def _add_stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", task: str = "t") -> str:
     """Add a stored job that failed at that instant."""
     driver = JobDriver(app.sessions.store())
     job = await driver.dispatched(tenant=tenant, key=key or None, queue="work", task=task)
@@ -44,7 +44,7 @@ async def _stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", 
     return key or job.id
 
 
-async def _reported(
+async def _add_reported(
     app: TaskMQ, at: int, job: str, *, tenant: str = "acme", task: str = "t", event: str = "dead"
 ) -> None:
     """Add a sent job whose worker reported its death."""
@@ -104,8 +104,8 @@ async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path
         now = app.sessions.clock.now_ms()
         await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
         await Worker(app, WorkerConfig(burst=True)).run()
-        await _stored(app, now - 3_000, key="stored")
-        await _reported(app, now - 2_000, "reported")
+        await _add_stored(app, now - 3_000, key="stored")
+        await _add_reported(app, now - 2_000, "reported")
         await _bury(app, now - 1_000, "buried")
 
         page = await TenantFailures(app, None).page(FailureChoice())
@@ -131,7 +131,7 @@ async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path
 async def test_a_reported_job_and_its_letter_are_one_replayable_line(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await _reported(app, now - 2_000, "both")
+        await _add_reported(app, now - 2_000, "both")
         await _bury(app, now - 2_001, "both")
 
         page = await TenantFailures(app, None).page(FailureChoice())
@@ -146,7 +146,7 @@ async def test_a_retried_job_is_marked_and_names_its_successor(tmp_path: Path) -
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         for key in ("retried", "left"):
-            await _stored(app, now, key=key, task="fail")
+            await _add_stored(app, now, key=key, task="fail")
         again = await app.jobs.aretry("@acme:retried", mode="new")
 
         page = await TenantFailures(app, "acme").page(FailureChoice())
@@ -172,16 +172,16 @@ async def test_pages_list_each_failure_once_even_as_new_ones_arrive(tmp_path: Pa
         now = app.sessions.clock.now_ms()
         # Several at the same instant, on many days, and without a time.
         for number, age in enumerate((0, 1, 1, 1, _DAY, 3 * _DAY, 30 * _DAY, 300 * _DAY)):
-            await _stored(app, now - 10_000 - age, key=f"s{number}")
-            await _reported(app, now - 10_000 - age, f"r{number}")
+            await _add_stored(app, now - 10_000 - age, key=f"s{number}")
+            await _add_reported(app, now - 10_000 - age, f"r{number}")
             await _bury(app, now - 10_000 - age, f"b{number}")
         await _bury(app, None, "timeless")
         failures = TenantFailures(app, "acme")
 
         whole = await _all(failures, FailureChoice(), limit=200)
         first = await failures.page(FailureChoice(), limit=limit)
-        await _stored(app, now, key="late")
-        await _reported(app, now, "late too")
+        await _add_stored(app, now, key="late")
+        await _add_reported(app, now, "late too")
         paged = [*first.lines]
         after = first.after
         while after is not None:
@@ -202,8 +202,8 @@ async def test_all_failures_of_one_instant_are_found_beyond_the_size_of_a_window
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         for number in range(12):
-            await _reported(app, now - 10_000 - number // 5, f"r{number}")
-            await _stored(app, now - 10_000 - number // 5, key=f"s{number}")
+            await _add_reported(app, now - 10_000 - number // 5, f"r{number}")
+            await _add_stored(app, now - 10_000 - number // 5, key=f"s{number}")
 
         found = await _all(TenantFailures(app, "acme"), FailureChoice(), limit=5)
 
@@ -234,9 +234,9 @@ async def test_a_filter_applies_to_every_source(tmp_path: Path, which: FailureCh
         await Worker(app, WorkerConfig(burst=True)).run()
         for tenant in ("acme", "globex"):
             mark = "" if tenant == "acme" else "-foreign"
-            await _stored(app, now, key="s0", tenant=tenant)
-            await _stored(app, now, key="s1", tenant=tenant, task="special")
-            await _reported(app, now, f"r0{mark}", tenant=tenant)
+            await _add_stored(app, now, key="s0", tenant=tenant)
+            await _add_stored(app, now, key="s1", tenant=tenant, task="special")
+            await _add_reported(app, now, f"r0{mark}", tenant=tenant)
             await _bury(app, now, f"b0{mark}", tenant=tenant)
             await _bury(app, now, f"b1{mark}", tenant=tenant, task="special")
 
@@ -251,8 +251,8 @@ async def test_a_period_includes_its_first_instant_and_excludes_its_last(tmp_pat
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms() - 100_000
         for offset in range(4):
-            await _stored(app, now + offset, key=f"s{offset}")
-            await _reported(app, now + offset, f"r{offset}")
+            await _add_stored(app, now + offset, key=f"s{offset}")
+            await _add_reported(app, now + offset, f"r{offset}")
             await _bury(app, now + offset, f"b{offset}")
 
         page = await TenantFailures(app, None).page(FailureChoice(since=now + 1, until=now + 3))
@@ -264,8 +264,8 @@ async def test_a_period_includes_its_first_instant_and_excludes_its_last(tmp_pat
 async def test_hidden_failures_are_mentioned_and_not_shown(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await _stored(app, now, key="s0")
-        await _reported(app, now, "r0")
+        await _add_stored(app, now, key="s0")
+        await _add_reported(app, now, "r0")
         await _bury(app, now, "b0")
 
         page = await TenantFailures(app, "acme", sources={"jobs", "failures"}).page(FailureChoice())
@@ -291,13 +291,13 @@ async def test_an_unreachable_source_does_not_affect_the_others(
 ) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await _stored(app, now, key="s0")
+        await _add_stored(app, now, key="s0")
         await _bury(app, now, "b0")
 
-        async def lost() -> LettersView:
+        async def lose_letters() -> LettersView:
             raise BrokerUnavailable("the broker is away")
 
-        no_broker = await TenantFailures(app, "acme", letters=lost).page(FailureChoice())
+        no_broker = await TenantFailures(app, "acme", letters=lose_letters).page(FailureChoice())
 
         def refuse(*_: Any, **__: Any) -> Any:
             raise StoreUnavailable("the store is away")
@@ -314,7 +314,7 @@ async def test_only_part_of_a_long_letter_queue_is_read_and_reported_as_such(tmp
         now = app.sessions.clock.now_ms()
         for number in range(4):
             await _bury(app, now - number, f"b{number}")
-        await _reported(app, now, "may be further on")
+        await _add_reported(app, now, "may be further on")
 
         async def look() -> LettersView:
             return await read_letters(app, depth=2)

@@ -35,7 +35,7 @@ class Office:
     def at(self) -> datetime:
         return datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
 
-    def listed(self, *, limit: int = 50, **which: Unpack[WorkflowFilter]) -> list[WorkflowLine]:
+    def list_lines(self, *, limit: int = 50, **which: Unpack[WorkflowFilter]) -> list[WorkflowLine]:
         found: list[WorkflowLine] = []
         after: str | None = None
         while True:
@@ -58,7 +58,7 @@ def test_workflows_are_listed_newest_first_with_their_names_and_progress(office:
     office.send("two", name="copies")
     office.app.flow("two").cancel("not needed")
 
-    second, first = office.listed()
+    second, first = office.list_lines()
 
     assert first == WorkflowLine(
         id="one", name="office.copy", state="running", cancelled=None, started=sent, nodes=2, unfinished=2
@@ -82,7 +82,7 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     office.app.flow("a").cancel("x")
 
     def ids(**which: Unpack[WorkflowFilter]) -> list[str]:
-        return [line.id for line in office.listed(limit=limit, **which)]
+        return [line.id for line in office.list_lines(limit=limit, **which)]
 
     assert ids() == ["d", "@acme:c", "@acme:b", "a"]
     assert ids(name="* close") == ["d", "a"]

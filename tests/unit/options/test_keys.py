@@ -164,10 +164,10 @@ def test_a_provided_value_is_not_an_argument() -> None:
     def region() -> str:
         return "north"
 
-    def provided(order: str, where: Annotated[str, Depends(region)]) -> None: ...
+    def take_provided(order: str, where: Annotated[str, Depends(region)]) -> None: ...
 
-    signature = Signature(provided, owner="pay", injected=Context, is_provided=is_dependency)
-    key = ArgumentKey("order", provided, signature, owner="pay", option="unique")
+    signature = Signature(take_provided, owner="pay", injected=Context, is_provided=is_dependency)
+    key = ArgumentKey("order", take_provided, signature, owner="pay", option="unique")
     assert key.of(("7",), {}) == "7"
 
 

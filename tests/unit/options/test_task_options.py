@@ -16,16 +16,16 @@ _UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 _NOON = int(_UTC_NOON.timestamp() * 1000)
 
 
-def planned(is_async: bool = False, /, **options: Any) -> TaskPlan:
+def build_task_plan(is_async: bool = False, /, **options: Any) -> TaskPlan:
     return plan_task(options, function="shop.sell", default_name="shop.sell", is_async=is_async)
 
 
-def called(base: CallPlan | None = None, /, **options: Any) -> CallPlan:
+def build_call_plan(base: CallPlan | None = None, /, **options: Any) -> CallPlan:
     return plan_call(base or CallPlan(), options, task="shop.sell")
 
 
 def test_a_task_without_options_has_the_documented_defaults() -> None:
-    plan = planned()
+    plan = build_task_plan()
 
     assert plan == TaskPlan(
         name="shop.sell",
@@ -40,17 +40,17 @@ def test_a_task_without_options_has_the_documented_defaults() -> None:
 
 
 def test_a_soft_timeout_comes_before_the_hard_one() -> None:
-    assert planned(soft_timeout="10s", timeout="20s").soft_timeout == 10
-    assert planned(soft_timeout=1.5).soft_timeout == 1.5
-    assert planned(soft_timeout=None, timeout=5).soft_timeout is None
+    assert build_task_plan(soft_timeout="10s", timeout="20s").soft_timeout == 10
+    assert build_task_plan(soft_timeout=1.5).soft_timeout == 1.5
+    assert build_task_plan(soft_timeout=None, timeout=5).soft_timeout is None
     with pytest.raises(InvalidOption, match=r"task shop\.sell: soft_timeout='20s': less than timeout=20"):
-        planned(soft_timeout="20s", timeout=20)
+        build_task_plan(soft_timeout="20s", timeout=20)
 
 
 def test_every_option_ends_up_in_the_plan() -> None:
     retry = RetryPolicy(max_attempts=2)
 
-    plan = planned(
+    plan = build_task_plan(
         name="sell",
         queue="sales",
         priority=9,
@@ -79,25 +79,25 @@ def test_every_option_ends_up_in_the_plan() -> None:
 
 
 def test_a_task_with_limited_concurrency_needs_one_of_its_permits() -> None:
-    plan = planned(name="sell", worker_concurrency=3, resources={"gpu": 1})
+    plan = build_task_plan(name="sell", worker_concurrency=3, resources={"gpu": 1})
 
     assert (plan.worker_concurrency, plan.needs) == (3, {"gpu": 1, plan.one_of: 1})
     assert plan.resources == {"gpu": 1}
 
 
 def test_retries_and_timeout_can_be_disabled() -> None:
-    plan = planned(retry=None, timeout=None)
+    plan = build_task_plan(retry=None, timeout=None)
 
     assert (plan.retry, plan.timeout) == (None, None)
 
 
 def test_ack_early_means_at_most_once() -> None:
-    assert planned(ack="early").retry is None
-    assert planned(ack="early", retry=None).ack == "early"
+    assert build_task_plan(ack="early").retry is None
+    assert build_task_plan(ack="early", retry=None).ack == "early"
     with pytest.raises(InvalidOption, match=r"ack='early' runs at most once: it cannot be combined with retry"):
-        planned(ack="early", retry=RetryPolicy())
+        build_task_plan(ack="early", retry=RetryPolicy())
     with pytest.raises(InvalidOption, match=r"runs at most once: it cannot be combined with preemptible"):
-        planned(ack="early", preemptible=True)
+        build_task_plan(ack="early", preemptible=True)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_ack_early_means_at_most_once() -> None:
     ],
 )
 def test_the_executor_is_derived_from_the_kind_of_function(*, is_async: bool, asked: str, resolved: str) -> None:
-    assert planned(is_async, executor=asked).executor == resolved
+    assert build_task_plan(is_async, executor=asked).executor == resolved
 
 
 @pytest.mark.parametrize(("is_async", "asked"), [(True, "thread"), (True, "process"), (False, "async")])
 def test_an_executor_that_cannot_run_the_function_is_refused(*, is_async: bool, asked: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: executor='{asked}' needs"):
-        planned(is_async, executor=asked)
+        build_task_plan(is_async, executor=asked)
 
 
 @pytest.mark.parametrize(
@@ -128,30 +128,30 @@ def test_a_misspelt_option_is_refused_with_a_suggestion(misspelt: str, meant: st
     with pytest.raises(
         InvalidOption, match=rf"^task shop.sell: unknown option '{misspelt}'; did you mean '{meant}'\?$"
     ):
-        planned(**{misspelt: 1})
+        build_task_plan(**{misspelt: 1})
 
 
 def test_an_unknown_option_is_refused_with_all_valid_ones() -> None:
     with pytest.raises(
         InvalidOption, match=rf"unknown option 'zzzz'; known: {', '.join(TaskOptions.__annotations__)}"
     ):
-        planned(zzzz=1)
+        build_task_plan(zzzz=1)
     with pytest.raises(
         InvalidOption, match=rf"unknown option 'zzzz'; known: {', '.join(CallOptions.__annotations__)}"
     ):
-        called(zzzz=1)
+        build_call_plan(zzzz=1)
 
 
 @pytest.mark.parametrize("option", ["eta", "job_id", "headers"])
 def test_a_call_option_is_not_a_task_option(option: str) -> None:
     with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
-        planned(**{option: "x"})
+        build_task_plan(**{option: "x"})
 
 
 @pytest.mark.parametrize("option", ["name", "retry", "timeout", "ack", "executor", "result"])
 def test_a_task_option_is_not_a_call_option(option: str) -> None:
     with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
-        called(**{option: None})
+        build_call_plan(**{option: None})
 
 
 _LONG = timedelta(days=365_001)
@@ -236,7 +236,7 @@ def test_an_invalid_value_is_refused_at_definition_with_function_and_option(opti
     (option,) = options
 
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
-        planned(**options)
+        build_task_plan(**options)
 
 
 @pytest.mark.parametrize("options", [*_NOT_FOR_EITHER, *_NOT_FOR_CALLS], ids=repr)
@@ -244,7 +244,7 @@ def test_an_invalid_value_of_a_call_is_refused_with_task_and_option(options: dic
     (option,) = options
 
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
-        called(**options)
+        build_call_plan(**options)
 
 
 @given(
@@ -266,8 +266,8 @@ def test_an_invalid_value_of_a_call_is_refused_with_task_and_option(options: dic
 )
 def test_any_value_is_accepted_or_refused_as_an_invalid_option(option: str, value: object, is_async: bool) -> None:
     attempts: list[Callable[[], object]] = [
-        lambda: planned(is_async, **{option: value}),
-        lambda: called(**{option: value}),
+        lambda: build_task_plan(is_async, **{option: value}),
+        lambda: build_call_plan(**{option: value}),
     ]
     for attempt in attempts:
         try:
@@ -277,35 +277,37 @@ def test_any_value_is_accepted_or_refused_as_an_invalid_option(option: str, valu
 
 
 def test_options_of_a_call_override_those_of_the_task() -> None:
-    base = planned(queue="sales", priority=1, delay=5, expires=60, tenant="acme").call
+    base = build_task_plan(queue="sales", priority=1, delay=5, expires=60, tenant="acme").call
 
-    plan = called(base, queue="urgent", priority=9, delay="10m", expires="1h", tenant="zen", job_id="7")
+    plan = build_call_plan(base, queue="urgent", priority=9, delay="10m", expires="1h", tenant="zen", job_id="7")
 
     assert plan == CallPlan(queue="urgent", priority=9, delay=600_000, expires=3_600_000, tenant="zen", job_id="7")
 
 
 def test_omitted_options_of_a_call_come_from_the_task() -> None:
-    base = planned(queue="sales", priority=1, delay=5, meta={"a": "b"}).call
+    base = build_task_plan(queue="sales", priority=1, delay=5, meta={"a": "b"}).call
 
-    assert called(base) == base
-    assert called(base, job_id="7") == CallPlan(queue="sales", priority=1, delay=5000, meta={"a": "b"}, job_id="7")
+    assert build_call_plan(base) == base
+    assert build_call_plan(base, job_id="7") == CallPlan(
+        queue="sales", priority=1, delay=5000, meta={"a": "b"}, job_id="7"
+    )
 
 
 def test_a_call_may_remove_the_priority_of_the_task() -> None:
-    assert called(planned(priority=9).call, priority=None).priority is None
+    assert build_call_plan(build_task_plan(priority=9).call, priority=None).priority is None
 
 
 def test_an_eta_overrides_the_delay_of_the_task_and_a_delay_its_eta() -> None:
-    by_instant = called(planned(delay=5).call, eta=_UTC_NOON)
-    by_delay = called(by_instant, delay=3)
+    by_instant = build_call_plan(build_task_plan(delay=5).call, eta=_UTC_NOON)
+    by_delay = build_call_plan(by_instant, delay=3)
 
     assert (by_instant.eta, by_instant.delay) == (_NOON, None)
     assert (by_delay.eta, by_delay.delay) == (None, 3000)
 
 
 def test_an_expiry_instant_overrides_a_duration_and_vice_versa() -> None:
-    by_instant = called(planned(expires=5).call, expires=_UTC_NOON)
-    by_duration = called(by_instant, expires=3)
+    by_instant = build_call_plan(build_task_plan(expires=5).call, expires=_UTC_NOON)
+    by_duration = build_call_plan(by_instant, expires=3)
 
     assert (by_instant.expires_at, by_instant.expires) == (_NOON, None)
     assert (by_duration.expires_at, by_duration.expires) == (None, 3000)
@@ -313,23 +315,23 @@ def test_an_expiry_instant_overrides_a_duration_and_vice_versa() -> None:
 
 def test_delay_and_eta_exclude_each_other() -> None:
     with pytest.raises(InvalidOption, match=r"^task shop.sell: delay and eta exclude each other$"):
-        called(delay=1, eta=_UTC_NOON)
+        build_call_plan(delay=1, eta=_UTC_NOON)
 
 
 def test_an_instant_keeps_its_own_zone() -> None:
     paris = _UTC_NOON.astimezone(timezone(timedelta(hours=2)))
 
-    assert called(eta=paris).eta == _NOON
+    assert build_call_plan(eta=paris).eta == _NOON
 
 
 def test_an_instant_between_two_milliseconds_is_rounded_up() -> None:
-    assert called(eta=_UTC_NOON + timedelta(microseconds=1)).eta == _NOON + 1
+    assert build_call_plan(eta=_UTC_NOON + timedelta(microseconds=1)).eta == _NOON + 1
 
 
 def test_meta_and_headers_are_merged() -> None:
-    base = called(planned(meta={"a": "1", "b": "1"}).call, headers={"x": 1, "y": "z"})
+    base = build_call_plan(build_task_plan(meta={"a": "1", "b": "1"}).call, headers={"x": 1, "y": "z"})
 
-    plan = called(base, meta={"b": "2", "c": "2"}, headers={"y": 3})
+    plan = build_call_plan(base, meta={"b": "2", "c": "2"}, headers={"y": 3})
 
     assert plan.meta == {"a": "1", "b": "2", "c": "2"}
     assert plan.headers == {"x": 1, "y": 3}
@@ -342,7 +344,7 @@ def test_meta_and_headers_are_merged() -> None:
 )
 def test_an_accepted_instant_is_readable_by_the_worker(instant: datetime) -> None:
     try:
-        plan = called(eta=instant, expires=instant)
+        plan = build_call_plan(eta=instant, expires=instant)
     except InvalidOption:
         return
 
@@ -361,8 +363,8 @@ def test_an_accepted_instant_is_readable_by_the_worker(instant: datetime) -> Non
 )
 def test_an_impossible_result_lifetime_is_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOption, match=why):
-        planned(**options)
+        build_task_plan(**options)
 
 
 def test_a_result_is_kept_for_as_long_as_the_task_says() -> None:
-    assert planned(result_ttl="1m").result_ttl == 60.0
+    assert build_task_plan(result_ttl="1m").result_ttl == 60.0

@@ -21,24 +21,24 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 app = TaskMQ("memory://otel", state="memory://otel", middleware=[Tracing(provider)])
 
 
-def _seen() -> dict[str, Any]:
+def _current_trace() -> dict[str, Any]:
     context = trace.get_current_span().get_span_context()
     return {"trace": context.trace_id, "span": context.span_id, "customer": str(baggage.get_baggage("customer"))}
 
 
 @app.task(name="on_loop", result=True)
 async def on_loop() -> dict[str, Any]:
-    return _seen()
+    return _current_trace()
 
 
 @app.task(name="in_thread", result=True)
 def in_thread() -> dict[str, Any]:
-    return _seen()
+    return _current_trace()
 
 
 @app.task(name="in_process", executor="process", result=True)
 def in_process() -> dict[str, Any]:
-    return _seen()
+    return _current_trace()
 
 
 @app.task(name="fails", retry=None, result=True)

@@ -44,7 +44,7 @@ def _shop(folder: Path, sent: _Sent) -> TaskMQ:
     return app
 
 
-def _ended(name: str, *, at: int = 1) -> RecordedEvent:
+def _end_event(name: str, *, at: int = 1) -> RecordedEvent:
     return RecordedEvent(
         name, JobEnded(job_id=name, task="load", state="succeeded", finished=datetime(2027, 1, at, tzinfo=UTC))
     )
@@ -56,9 +56,9 @@ async def test_a_call_of_a_task_of_the_store_is_one_job_there(tmp_path: Path) ->
     reaction, name = app.reactions["stored"], reaction_job_id("shop", "stored", "j1")
     async with app:
         delivery = ReactionDelivery("shop", app.producer)
-        await delivery.deliver(reaction, 0, _ended("j1"), cause=Cause("j1", "root"))
+        await delivery.deliver(reaction, 0, _end_event("j1"), cause=Cause("j1", "root"))
         # The delivery was repeated, and the job ended again.
-        await delivery.deliver(reaction, 0, _ended("j1", at=2), cause=Cause("j1", "root"))
+        await delivery.deliver(reaction, 0, _end_event("j1", at=2), cause=Cause("j1", "root"))
 
         (listed,) = (await app.jobs.alist()).jobs
         record = await app.jobs.aget(f"@acme:{name}")
@@ -80,7 +80,7 @@ async def test_a_unique_call_is_dropped_while_another_job_has_its_key(tmp_path: 
     async with app:
         delivery = ReactionDelivery("shop", app.producer)
         for event in ("j1", "j2", "j3"):
-            await delivery.deliver(reaction, 0, _ended(event), cause=Cause(event, event))
+            await delivery.deliver(reaction, 0, _end_event(event), cause=Cause(event, event))
         (stats,) = await app.sessions.current().broker.stats(["later"])
 
     assert len(sent.sendings) == 3

@@ -24,7 +24,7 @@ def _record(message: str, *args: object, error: BaseException | None = None) -> 
     return logging.LogRecord("shop", logging.WARNING, "shop.py", 1, message, args, kept)
 
 
-def _raised(message: str) -> BaseException:
+def _raise_error(message: str) -> BaseException:
     try:
         raise ValueError(message)
     except ValueError as error:
@@ -36,7 +36,7 @@ def test_a_message_is_one_line_whatever_its_arguments_contain() -> None:
 
 
 def test_a_traceback_keeps_its_lines_and_its_message_forges_none() -> None:
-    first, *rest = LineFormatter().format(_record("failed", error=_raised(_PWN))).split("\n")
+    first, *rest = LineFormatter().format(_record("failed", error=_raise_error(_PWN))).split("\n")
 
     assert first == "failed"
     assert rest[0] == "    Traceback (most recent call last):"
@@ -45,14 +45,14 @@ def test_a_traceback_keeps_its_lines_and_its_message_forges_none() -> None:
 
 
 def test_a_traceback_formatted_by_another_handler_is_indented_too() -> None:
-    record = _record("failed", error=_raised(_PWN))
+    record = _record("failed", error=_raise_error(_PWN))
     logging.Formatter().format(record)
 
     assert all(line.startswith("    ") for line in LineFormatter().format(record).split("\n")[1:])
 
 
 def test_other_handlers_get_the_traceback_unchanged() -> None:
-    record = _record("failed", error=_raised("no"))
+    record = _record("failed", error=_raise_error("no"))
     LineFormatter().format(record)
 
     assert "\nTraceback (most recent call last):\n" in logging.Formatter().format(record)
@@ -82,7 +82,7 @@ def test_the_name_of_a_logger_and_the_fields_of_a_job_are_escaped() -> None:
 
 @given(st.text(), st.text(), st.text())
 def test_a_record_of_any_text_starts_only_one_line(message: str, job: str, failure: str) -> None:
-    written = LineFormatter("at %(message)s").format(_record("%s%s", message, job, error=_raised(failure)))
+    written = LineFormatter("at %(message)s").format(_record("%s%s", message, job, error=_raise_error(failure)))
 
     first, *rest = written.splitlines()
     assert first.startswith("at ")
@@ -100,7 +100,7 @@ logging.getLogger("taskmq.worker").info("took a job")
 """
 
 
-def _logged(folder: Path, app: str = "", **env: str) -> str:
+def _run_and_log(folder: Path, app: str = "", **env: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", _SERVICE.format(app=app)],
         cwd=folder,
@@ -114,45 +114,47 @@ def _logged(folder: Path, app: str = "", **env: str) -> str:
 
 
 def test_the_log_goes_to_standard_error(tmp_path: Path) -> None:
-    assert re.fullmatch(r"[-\d]+ [:,\d]+ INFO    \d+ taskmq.worker: took a job\n", _logged(tmp_path))
+    assert re.fullmatch(r"[-\d]+ [:,\d]+ INFO    \d+ taskmq.worker: took a job\n", _run_and_log(tmp_path))
 
 
 def test_a_log_format_of_the_app_replaces_that_of_taskmq(tmp_path: Path) -> None:
-    assert _logged(tmp_path, "logging.basicConfig(format='mine %(message)s')") == "mine took a job\n"
+    assert _run_and_log(tmp_path, "logging.basicConfig(format='mine %(message)s')") == "mine took a job\n"
 
 
 def test_a_log_level_of_the_app_applies(tmp_path: Path) -> None:
-    assert _logged(tmp_path, "logging.basicConfig(level=logging.ERROR)") == ""
+    assert _run_and_log(tmp_path, "logging.basicConfig(level=logging.ERROR)") == ""
 
 
 def test_a_console_handler_of_the_app_duplicates_no_line(tmp_path: Path) -> None:
     app = "h = logging.StreamHandler(sys.stdout); h.setFormatter(logging.Formatter('json %(message)s')); "
     app += "logging.getLogger().addHandler(h)"
 
-    assert _logged(tmp_path, app) == "json took a job\n"
+    assert _run_and_log(tmp_path, app) == "json took a job\n"
 
 
 def test_a_rich_handler_duplicates_no_line(tmp_path: Path) -> None:
-    written = _logged(tmp_path, "from rich.logging import RichHandler; logging.getLogger().addHandler(RichHandler())")
+    written = _run_and_log(
+        tmp_path, "from rich.logging import RichHandler; logging.getLogger().addHandler(RichHandler())"
+    )
 
     assert written.count("took a job") == 1
 
 
 def test_a_handler_with_another_stream_leaves_the_console_unchanged(tmp_path: Path) -> None:
-    written = _logged(tmp_path, "logging.getLogger().addHandler(logging.FileHandler('app.log'))")
+    written = _run_and_log(tmp_path, "logging.getLogger().addHandler(logging.FileHandler('app.log'))")
 
     assert written.count("took a job") == 1
     assert "took a job" in (tmp_path / "app.log").read_text()
 
 
 def test_the_log_can_be_turned_off(tmp_path: Path) -> None:
-    assert _logged(tmp_path, TASKMQ_CONSOLE_LOG="off") == ""
+    assert _run_and_log(tmp_path, TASKMQ_CONSOLE_LOG="off") == ""
 
 
 def test_a_handler_without_a_file_stream_is_not_on_the_console() -> None:
     app = "import io; logging.getLogger().addHandler(logging.StreamHandler(io.StringIO()))"
 
-    assert _logged(Path(os.sep), app).count("took a job") == 1
+    assert _run_and_log(Path(os.sep), app).count("took a job") == 1
 
 
 def test_a_trailing_newline_of_a_message_is_dropped() -> None:

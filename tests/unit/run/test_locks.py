@@ -356,7 +356,7 @@ def test_an_interrupted_wait_ends() -> None:
     asyncio.run(leases.acquire(lock_key("name"), owner="another", seconds=3600))
     calls = list[Coroutine[Any, Any, Any]]()
 
-    def interrupted(call: Coroutine[Any, Any, Any]) -> Any:
+    def interrupt(call: Coroutine[Any, Any, Any]) -> Any:
         calls.append(call)
         if len(calls) > 1:
             return portal.call(lambda: call)
@@ -368,7 +368,7 @@ def test_an_interrupted_wait_ends() -> None:
 
     with (
         pytest.raises(KeyboardInterrupt),
-        Lock("name", leases=lambda: leases, call=interrupted, owner="me"),
+        Lock("name", leases=lambda: leases, call=interrupt, owner="me"),
     ):
         pytest.fail("the block has begun")
 
@@ -382,13 +382,13 @@ def test_a_lock_acquired_during_an_interrupt_is_released() -> None:
 
     with asyncio.Runner() as runner:
 
-        def interrupted(call: Coroutine[Any, Any, Any]) -> Any:
+        def interrupt(call: Coroutine[Any, Any, Any]) -> Any:
             runner.run(call)
             if not lock.token:
                 return
             raise KeyboardInterrupt
 
-        lock = Lock("name", leases=lambda: leases, call=interrupted, owner="me")
+        lock = Lock("name", leases=lambda: leases, call=interrupt, owner="me")
         with pytest.raises(KeyboardInterrupt), lock:
             pytest.fail("the block has begun")
 

@@ -96,10 +96,10 @@ def test_only_a_thread_with_the_copied_context_belongs_to_the_task() -> None:
     install_job_fields()
     book = Book(logging.Formatter("%(job_id)s"))
 
-    async def copied() -> None:
+    async def run_copy() -> None:
         await asyncio.to_thread(book.logger.info, "")
 
-    asyncio.run(copied())
+    asyncio.run(run_copy())
     thread = threading.Thread(target=book.logger.info, args=("",))
     thread.start()
     thread.join()

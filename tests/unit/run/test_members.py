@@ -180,7 +180,7 @@ async def test_the_last_seen_members_apply_while_the_state_is_unavailable() -> N
 
 
 def test_a_member_that_others_lost_is_reported() -> None:
-    async def until_told(seats: Seats, member: Member) -> None:
+    async def wait_for_notice(seats: Seats, member: Member) -> None:
         async with member:
             async for members in member.changes():
                 assert members == ["a"]
@@ -192,7 +192,7 @@ def test_a_member_that_others_lost_is_reported() -> None:
         seats = Seats()
         member, began = seats.member("a", lease=10), _now()
         with pytest.raises(LockLost):
-            await until_told(seats, member)
+            await wait_for_notice(seats, member)
         assert 10 <= _now() - began <= 12
 
     run(main())

@@ -301,7 +301,7 @@ class Stage:
     async def all_ended(self) -> None:
         await until(lambda: self.database.live == 0, within=600)
 
-    async def parked(self) -> list[tuple[str, Any]]:
+    async def parked_messages(self) -> list[tuple[str, Any]]:
         """Return reason and body of the parked messages."""
         async with self.broker.peek("taskmq.parking", limit=100) as found:
             return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]

@@ -51,7 +51,7 @@ class _World:
                 pass
             self.clock.advance("10s")
 
-    def heard(self) -> list[tuple[float, float]]:
+    def received_alerts(self) -> list[tuple[float, float]]:
         """Return begin and end of each received alert, in seconds from the start."""
         bodies = [msgspec.json.decode(body) for _, _, body in self._site.requests]
         self._site.requests.clear()
@@ -70,13 +70,13 @@ async def test_a_continuing_alert_is_repeated_each_minute_until_it_ends(site: Si
     await world.look(20)
 
     # Includes the notice of its beginning; each lasts beyond the next.
-    assert world.heard() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
+    assert world.received_alerts() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
 
     await world.look(20)
-    *before, end = world.heard()
+    *before, end = world.received_alerts()
     assert end[1] < min(until for _, until in before)
     await world.look(20)
-    assert world.heard() == []
+    assert world.received_alerts() == []
 
 
 @run_by(with_site)
@@ -85,12 +85,12 @@ async def test_a_silence_does_not_stop_repetitions_to_an_alertmanager(site: Site
     await world.alerts.put_rule(world.rule)
     await world.fail()
     await world.look()
-    world.heard()
+    world.received_alerts()
     await world.alerts.add_silence(Silence(id="1", begins=_START, ends=_START + 3_600_000))
 
     await world.look(12)
 
-    assert len(world.heard()) == 2
+    assert len(world.received_alerts()) == 2
 
 
 @pytest.mark.parametrize("fields", [{"channels": ("mailto:a@b.c",)}, {"is_enabled": False}])
@@ -100,13 +100,13 @@ async def test_other_channels_and_disabled_rules_are_not_repeated(site: Site, /,
     await world.alerts.put_rule(world.rule)
     await world.fail()
     await world.look()
-    world.heard()
+    world.received_alerts()
     await world.alerts.put_rule(replace(world.rule, **fields))
 
     await world.look(8)
 
     # The end of the disabled rule's alert is a notice.
-    assert all(until <= 80 for _, until in world.heard())
+    assert all(until <= 80 for _, until in world.received_alerts())
 
 
 def test_an_unavailable_alertmanager_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:

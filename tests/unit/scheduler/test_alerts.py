@@ -37,7 +37,7 @@ def _notices(stage: Stage) -> list[AlertNotice]:
     return at_once(stage.store.history.alerts.notices(limit=1000))
 
 
-def _told(stage: Stage) -> list[tuple[str, str]]:
+def _pending_notices(stage: Stage) -> list[tuple[str, str]]:
     """Return the pending notices of the first channel in order: kinds and subjects."""
     notices = sorted(_notices(stage), key=lambda notice: (notice.at, notice.rule.name))
     return [
@@ -55,11 +55,11 @@ async def test_an_alert_and_its_end_are_reported_within_half_a_minute(stage: Sta
     await stage.pass_by(5)
     await _fail(stage, 4)
     await stage.pass_by(30)
-    assert _told(stage) == [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t")]
 
     await stage.pass_by(420)
 
-    assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t"), ("resolved", "task:t")]
     assert len(_notices(stage)) == 4
 
 
@@ -72,7 +72,7 @@ async def test_simultaneous_changes_are_reported_together(stage: Stage, /) -> No
     await stage.pass_by(12)
 
     assert len(_notices(stage)) == 2
-    assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
+    assert _pending_notices(stage) == [("firing", "task:t"), ("firing", "task:u")]
 
 
 @run_by(play)
@@ -86,7 +86,7 @@ async def test_several_schedulers_report_each_change_once(stage: Stage, /) -> No
         if turn < 2:
             await stage.pass_by(400)
 
-    assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")] * 2 + [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t"), ("resolved", "task:t")] * 2 + [("firing", "task:t")]
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _dying(store: StagedStore, at: int, *, is_done: bool) -> Iterator[Callable[[
     alerts: Any = store.history.alerts
     calls = 0
 
-    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
+    def call_wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
         async def around(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             calls += 1
@@ -109,7 +109,7 @@ def _dying(store: StagedStore, at: int, *, is_done: bool) -> Iterator[Callable[[
         return around
 
     for name in ("rules", "alerts", "silences", "commit"):
-        setattr(alerts, name, wrapped(getattr(alerts, name)))
+        setattr(alerts, name, call_wrapped(getattr(alerts, name)))
     yield lambda: calls >= at
 
 
@@ -140,7 +140,7 @@ async def test_a_scheduler_that_dies_at_any_point_has_notified_no_change_twice(
     await watch(store, "b").look()
     await watch(store, "c").look()
 
-    assert sorted(_told(stage)) == [("firing", "task:t")] * 2
+    assert sorted(_pending_notices(stage)) == [("firing", "task:t")] * 2
     assert len(_notices(stage)) == 4
     assert {alert.number for alert in await store.history.alerts.alerts()} == {2}
 
@@ -159,7 +159,7 @@ async def test_two_simultaneous_evaluations_notify_once(stage: Stage, /) -> None
         )
     )
 
-    assert _told(stage) == [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t")]
 
 
 @run_by(play)
@@ -177,11 +177,11 @@ async def test_a_silence_or_a_suppressing_rule_prevents_notifications(stage: Sta
         ("fails", AlertState.FIRING),
         ("all", AlertState.FIRING),
     }
-    assert _told(stage) == []
+    assert _pending_notices(stage) == []
 
     await stage.pass_by(30)
 
-    assert _told(stage) == [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t")]
 
 
 @run_by(play)
@@ -192,12 +192,12 @@ async def test_no_evaluation_runs_or_is_lost_while_the_store_is_unavailable(stag
     process.store.is_reachable = False
     await _fail(stage, 4)
     await stage.pass_by(60)
-    assert _told(stage) == []
+    assert _pending_notices(stage) == []
 
     process.store.is_reachable = True
     await stage.pass_by(60)
 
-    assert _told(stage) == [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t")]
 
 
 def _define(app: TaskMQ) -> None:
@@ -219,7 +219,7 @@ async def test_figures_of_queues_are_evaluated_as_they_are_now(
     stage.start(alerts=AlertSettings())
     stage.worker_says()
     await stage.pass_by(15)
-    assert _told(stage) == []
+    assert _pending_notices(stage) == []
 
     for queue in ("work", "work", "work", dead_letter_queue("work")):
         await stage.broker.publish(
@@ -229,7 +229,7 @@ async def test_figures_of_queues_are_evaluated_as_they_are_now(
     await stage.submit(200)
     await stage.pass_by(90)
 
-    assert _told(stage) == [("firing", "queue:work")]
+    assert _pending_notices(stage) == [("firing", "queue:work")]
 
 
 @run_by(play, _define)
@@ -287,7 +287,7 @@ async def test_a_recreated_rule_is_reported_again(stage: Stage, /) -> None:
     await alerts.put_rule(RULE)
     await stage.pass_by(15)
 
-    assert _told(stage) == [("firing", "task:t")] * 2
+    assert _pending_notices(stage) == [("firing", "task:t")] * 2
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
@@ -299,7 +299,7 @@ async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: S
     await _fail(stage, 4)
     stage.start(alerts=AlertSettings())
     await stage.pass_by(15)
-    assert _told(stage) == [("firing", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t")]
 
     if is_removed:
         # The state left by an earlier evaluation.
@@ -312,7 +312,7 @@ async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: S
         "fails": AlertState.RESOLVED,
         "all": AlertState.FIRING,
     }
-    assert _told(stage)[1:] == [("firing", ""), *([] if is_removed else [("resolved", "task:t")])]
+    assert _pending_notices(stage)[1:] == [("firing", ""), *([] if is_removed else [("resolved", "task:t")])]
 
 
 @run_by(play)
@@ -324,7 +324,7 @@ async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage,
     await stage.store.history.alerts.put_rule(replace(RULE, is_enabled=False))
     await stage.pass_by(15)
 
-    assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
+    assert _pending_notices(stage) == [("firing", "task:t"), ("resolved", "task:t")]
 
 
 @pytest.mark.parametrize("tenant", ["", "acme"])
@@ -350,7 +350,7 @@ async def test_a_window_of_quarters_of_an_hour_contains_exactly_its_minutes(stag
 
 @run_by(play)
 async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
-    """They dispatch jobs on it, so a window of many figures must not block them."""
+    """Schedulers dispatch jobs on the loop, so a window of many figures must not block it."""
 
     turns = 0
 

@@ -19,7 +19,7 @@ async def _add(stage: Stage, count: int = 1) -> None:
     await stage.store.identity.audit.add([Actor(user="ann").entry("queue.purge")] * count)
 
 
-def _sealed(stage: Stage) -> int:
+def _sealed_number(stage: Stage) -> int:
     return int(stage.database.ask("SELECT count(*) FROM audit_seal")[0][0])
 
 
@@ -31,7 +31,7 @@ async def test_a_scheduler_seals_new_entries_each_second(stage: Stage, /) -> Non
     for turn in range(1, 40):
         await _add(stage)
         await stage.pass_by(1.01)
-        assert _sealed(stage) == turn
+        assert _sealed_number(stage) == turn
 
     assert broken_link(ChainLink(), await stage.store.identity.audit.chain()) == ""
 
@@ -43,7 +43,7 @@ async def test_a_backlog_of_entries_is_sealed_without_a_pause(stage: Stage, /) -
 
     await stage.pass_by(0.5)
 
-    assert _sealed(stage) == 1200
+    assert _sealed_number(stage) == 1200
 
 
 @run_by(play)
@@ -52,13 +52,13 @@ async def test_the_next_scheduler_seals_after_the_first_died(stage: Stage, /) ->
     await stage.pass_by(1)
     await _add(stage)
     await stage.pass_by(1.01)
-    assert _sealed(stage) == 1
+    assert _sealed_number(stage) == 1
 
     await first.kill()
     await _add(stage)
     await stage.pass_by(32)
 
-    assert _sealed(stage) == 2
+    assert _sealed_number(stage) == 2
 
 
 @run_by(play)
@@ -69,10 +69,10 @@ async def test_an_unavailable_store_is_tried_again(stage: Stage, /) -> None:
     async with ServiceGroup() as group:
         await group.start(AuditSeal(store, me="a"), "seals")
         await stage.pass_by(3)
-        assert _sealed(stage) == 0
+        assert _sealed_number(stage) == 0
         store.is_reachable = True
         await stage.pass_by(1.01)
-        assert _sealed(stage) == 1
+        assert _sealed_number(stage) == 1
 
 
 class _SetClock(FakeClock):

@@ -38,18 +38,18 @@ class _Partition:
     def late(self) -> list[float]:
         return [at - due for at, dues in self.fired for due in dues]
 
-    def _passed(self) -> float:
+    def _passed_time(self) -> float:
         return (asyncio.get_running_loop().time() - self._began) * 1000
 
     async def _now_ms(self) -> int:
-        return _START + int(self._passed())
+        return _START + int(self._passed_time())
 
     async def _due(self, until: int, limit: int) -> list[_Row]:
         self.looks += 1
         return [row for row in self._rows if row.due <= until][:limit]
 
     async def _fire(self, batch: Sequence[_Row]) -> None:
-        self.fired.append((self._passed(), [row.due - _START for row in batch]))
+        self.fired.append((self._passed_time(), [row.due - _START for row in batch]))
         self._rows = [row for row in self._rows if row not in batch]
         await asyncio.sleep(_FIRING)
 

@@ -38,7 +38,7 @@ def _define(app: TaskMQ, how: str) -> None:
     app.producer.use_middleware([_Refusing(how)])
 
 
-async def _begun(stage: Stage) -> Process:
+async def _start_scheduler(stage: Stage) -> Process:
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     await process.app.schedules.aadd("fine", process.app.tasks["fine"], every("1s"))
@@ -64,7 +64,7 @@ def _check_fired_each_second(stage: Stage, process: Process) -> None:
 @pytest.mark.parametrize("how", FAILURES)
 def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         await process.app.schedules.aadd("refused", process.app.tasks["refused"], every("1s"))
         await stage.pass_by(20)
         _check_fired_each_second(stage, process)
@@ -77,7 +77,7 @@ def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytes
 @pytest.mark.parametrize("how", FAILURES)
 def test_a_workflow_with_raising_middleware_is_started_later(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         refused = process.app.tasks["refused"]
         flow: Any = chain(refused.s("a"), refused.s("b"))
         await process.app.schedules.aadd("flow", flow, every("5s"))

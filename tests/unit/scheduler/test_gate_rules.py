@@ -89,7 +89,7 @@ class _History:
         self.ready = [job for job in rest if job.id not in gone]
         # Sometimes an operator was faster.
         taken = [job for job in taken if self.dice.random() < 0.9]
-        self.gates.taken([_dispatched(job) for job in taken], now=self.now)
+        self.gates.taken([_dispatch_job(job) for job in taken], now=self.now)
         self.flying |= {job.id: job for job in taken}
         self.began += [self.now for job in taken if job.task == "paced"]
 
@@ -143,7 +143,7 @@ class _History:
             assert self.now < until, (self.behind, self.away)
 
 
-def _dispatched(job: ReadyJob) -> DispatchedJob:
+def _dispatch_job(job: ReadyJob) -> DispatchedJob:
     return DispatchedJob(
         id=job.id,
         key=None,
@@ -180,7 +180,7 @@ def test_a_gate_of_two_queues_opens_if_one_of_them_has_room() -> None:
         for number, lane in enumerate((_LANES[0], _LANES[0], _LANES[2]))
     ]
     gates.sort(jobs, dict.fromkeys(_LANES, 1), now=0.0)
-    gates.taken([_dispatched(jobs[0])], now=0.0)
+    gates.taken([_dispatch_job(jobs[0])], now=0.0)
     assert gates.due(lambda _: True, now=0.5) == {}
 
     gates.left(jobs[0].id)
@@ -199,7 +199,7 @@ def test_the_memory_of_rates_does_not_grow_with_their_keys() -> None:
     for number in range(30_000):
         body = encode_envelope(Envelope(id="j", task="keyed", args=msgspec.Raw(b"[%d]" % number)))
         job = ReadyJob(id=str(number), lane=_LANES[0], task="keyed", body=body)
-        gates.taken([_dispatched(job)], now=float(number))
+        gates.taken([_dispatch_job(job)], now=float(number))
         gates.left(job.id)
 
     assert len(vars(gates)["_paces"]) <= 10_001

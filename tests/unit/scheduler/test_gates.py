@@ -260,11 +260,11 @@ async def test_jobs_are_not_read_again_if_the_last_limited_one_was_long_ago(stag
     store, looked = stage.store, list[str]()
     look = store.dispatching.look
 
-    async def noted(picks: Sequence[Pick]) -> list[ReadyJob]:
+    async def note_picks(picks: Sequence[Pick]) -> list[ReadyJob]:
         looked.extend(pick.lane.queue for pick in picks)
         return await look(picks)
 
-    vars(store.dispatching)["look"] = noted
+    vars(store.dispatching)["look"] = note_picks
     stage.start(store=store)
     player = await stage.player_of_declared("elsewhere")
     await _submit(stage, "one", "acme", count=2, queue="elsewhere")

@@ -51,7 +51,7 @@ def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
     return AlertNotice(channel=channel, **given)
 
 
-async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float = 45.0) -> AlertNotice:
+async def _send_once(notice: AlertNotice, settings: AlertSettings, *, longest: float = 45.0) -> AlertNotice:
     """Return the notice after one attempt to send it."""
     store = StagedStore(clock=FakeClock(10_000))
     await store.history.alerts.commit([], [notice])
@@ -66,7 +66,7 @@ _PRIVATE = AlertSettings(allows_private=True, secret="s3cret")
 
 def test_a_webhook_is_sent_as_signed_json() -> None:
     async def test(site: Site) -> None:
-        assert (await _sent(_notice(f"{site.url}/hook?x=1"), _PRIVATE)).next is None
+        assert (await _send_once(_notice(f"{site.url}/hook?x=1"), _PRIVATE)).next is None
 
     ((line, headers, body),) = with_site(test).requests
 
@@ -89,7 +89,7 @@ def test_a_webhook_is_sent_as_signed_json() -> None:
 
 def test_a_webhook_without_a_secret_is_not_signed() -> None:
     async def test(site: Site) -> None:
-        await _sent(_notice(site.url), AlertSettings(allows_private=True))
+        await _send_once(_notice(site.url), AlertSettings(allows_private=True))
 
     ((_, headers, _),) = with_site(test).requests
 
@@ -99,7 +99,7 @@ def test_a_webhook_without_a_secret_is_not_signed() -> None:
 def test_an_alertmanager_gets_its_own_format() -> None:
     async def test(site: Site) -> None:
         for kind in ("firing", "resolved"):
-            await _sent(_notice(f"alertmanager+{site.url}/", kind), _PRIVATE)
+            await _send_once(_notice(f"alertmanager+{site.url}/", kind), _PRIVATE)
 
     firing, resolved = with_site(test).requests
 
@@ -119,8 +119,8 @@ def test_an_alertmanager_gets_only_ends_late() -> None:
     async def test(site: Site) -> None:
         changes = [AlertChange(kind=kind, alert=replace(ALERT, subject=kind)) for kind in ("firing", "resolved")]
         channel = f"alertmanager+{site.url}"
-        assert (await _sent(_notice(channel, at=5_000 - 300_000, changes=changes), _PRIVATE)).next is None
-        assert (await _sent(_notice(channel, at=5_000 - 300_000), _PRIVATE)).next is None
+        assert (await _send_once(_notice(channel, at=5_000 - 300_000, changes=changes), _PRIVATE)).next is None
+        assert (await _send_once(_notice(channel, at=5_000 - 300_000), _PRIVATE)).next is None
 
     ((_, _, body),) = with_site(test).requests
 
@@ -128,12 +128,12 @@ def test_an_alertmanager_gets_only_ends_late() -> None:
     assert [alert["labels"]["subject"] for alert in msgspec.json.decode(body)] == ["resolved"]
 
 
-def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, Any]]:
+def _notify_site(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, Any]]:
     """Return paths and bodies of the requests to a channel of the site; `URL` stands for it."""
 
     async def test(site: Site) -> None:
         settings = AlertSettings(allows_private=True, secret="s3cret")
-        assert (await _sent(_notice(channel.replace("URL", site.url), kind, **fields), settings)).next is None
+        assert (await _send_once(_notice(channel.replace("URL", site.url), kind, **fields), settings)).next is None
 
     site = with_site(test)
     # Only channels without another proof of origin are signed.
@@ -150,14 +150,16 @@ _LINE = (
 def test_slack_gets_a_text_without_mentions() -> None:
     rule = replace(RULE, note="ask <!channel> & ann")
 
-    ((path, body),) = _told("slack+URL/services/T/B/x#critical", rule=rule)
+    ((path, body),) = _notify_site("slack+URL/services/T/B/x#critical", rule=rule)
 
     assert path == "/services/T/B/x"
     assert body == {"text": f"*[FIRING] fails: task:mail.send*\n{_LINE}\nask &lt;!channel&gt; &amp; ann"}
 
 
 def test_teams_gets_an_adaptive_card() -> None:
-    ((path, body),) = _told("teams+URL/workflows/1/invoke?sig=x", rule=replace(RULE, note="[ann](https://evil)"))
+    ((path, body),) = _notify_site(
+        "teams+URL/workflows/1/invoke?sig=x", rule=replace(RULE, note="[ann](https://evil)")
+    )
 
     assert path == "/workflows/1/invoke?sig=x"
     assert body["type"] == "message"
@@ -176,7 +178,7 @@ def _card_lines(body: Any) -> list[str]:
 
 def test_a_pagerduty_incident_is_opened_and_closed_by_its_key() -> None:
     ((path, opened),), ((_, closed),) = (
-        _told("pagerduty+URL/v2/enqueue?routing_key=R0", kind) for kind in ("firing", "resolved")
+        _notify_site("pagerduty+URL/v2/enqueue?routing_key=R0", kind) for kind in ("firing", "resolved")
     )
 
     assert path == "/v2/enqueue"
@@ -188,13 +190,13 @@ def test_a_pagerduty_incident_is_opened_and_closed_by_its_key() -> None:
 
 
 def test_a_pagerduty_test_is_a_resolved_incident() -> None:
-    told = _told("pagerduty+URL/v2/enqueue?routing_key=R0", "test")
+    told = _notify_site("pagerduty+URL/v2/enqueue?routing_key=R0", "test")
 
     assert [body["event_action"] for _, body in told] == ["trigger", "resolve"]
 
 
 def test_a_telegram_chat_is_notified_by_its_bot() -> None:
-    ((path, body),) = _told("telegram+URL/bot12:abc?chat_id=-100")
+    ((path, body),) = _notify_site("telegram+URL/bot12:abc?chat_id=-100")
 
     assert path == "/bot12:abc/sendMessage"
     assert body["chat_id"] == "-100"
@@ -205,7 +207,7 @@ def test_a_telegram_chat_is_notified_by_its_bot() -> None:
 def test_a_chat_gets_the_first_of_many_alerts_and_their_number() -> None:
     changes = [AlertChange(kind="firing", alert=replace(ALERT, subject=f"task:t{number}")) for number in range(25)]
 
-    ((_, body),) = _told("slack+URL/x", changes=changes, rule=replace(RULE, note=""))
+    ((_, body),) = _notify_site("slack+URL/x", changes=changes, rule=replace(RULE, note=""))
 
     assert body["text"].endswith("and 5 more")
     assert body["text"].count("failure_rate") == 20
@@ -252,14 +254,14 @@ def test_a_teams_card_is_within_its_limit() -> None:
 def test_a_name_mentions_no_user_in_chats_that_accept_slack_messages() -> None:
     changes = [AlertChange(kind="firing", alert=replace(ALERT, subject="task:@everyone"))]
 
-    ((_, body),) = _told("slack+URL/x", changes=changes)
+    ((_, body),) = _notify_site("slack+URL/x", changes=changes)
 
     assert "@everyone" not in body["text"]
     assert "@\u200beveryone" in body["text"]
 
 
 def test_a_test_for_an_alertmanager_is_an_alert_that_ends_soon() -> None:
-    ((_, (alert,)),) = _told("alertmanager+URL", "test")
+    ((_, (alert,)),) = _notify_site("alertmanager+URL", "test")
 
     # An alert that ended before it was known is not notified.
     assert alert["endsAt"] == "1970-01-01T00:05:05.000Z"
@@ -269,7 +271,7 @@ def test_a_test_for_an_alertmanager_is_an_alert_that_ends_soon() -> None:
 def test_the_path_of_a_channel_url_is_not_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(site: Site) -> None:
         channel = f"{kind}{site.url}/sesame?routing_key=sesame&chat_id=sesame"
-        assert (await _sent(_notice(channel), _PRIVATE)).next is None
+        assert (await _send_once(_notice(channel), _PRIVATE)).next is None
 
     with_site(test, b"403 no")
 
@@ -283,7 +285,7 @@ def test_the_path_of_a_channel_url_is_not_logged(kind: str, caplog: pytest.LogCa
 )
 def test_a_refused_notice_is_retried_if_that_can_help(answer: bytes, is_tried_again: bool) -> None:
     async def test(site: Site) -> None:
-        after = await _sent(_notice(site.url), _PRIVATE)
+        after = await _send_once(_notice(site.url), _PRIVATE)
 
         assert (after.tries, after.next) == (1, 15_000 if is_tried_again else None)
 
@@ -403,7 +405,7 @@ def _with_mail(
 def test_a_mail_describes_the_event_and_the_remedy() -> None:
     async def test(server: MailServer) -> None:
         settings = AlertSettings(mail=server, sender="taskmq@example.com")
-        assert (await _sent(_notice("mailto:ops@example.com"), settings)).next is None
+        assert (await _send_once(_notice("mailto:ops@example.com"), settings)).next is None
 
     (mail,) = _with_mail(test).mails
 
@@ -420,9 +422,9 @@ def test_a_mail_describes_the_event_and_the_remedy() -> None:
 def test_the_mail_server_gets_the_name_of_the_client() -> None:
     async def test(server: MailServer) -> None:
         user = replace(server, user="taskmq", password="s3cret")
-        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=user))).next is None
+        assert (await _send_once(_notice("mailto:a@b.c"), AlertSettings(mail=user))).next is None
         wrong = replace(user, password="wrong")
-        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
+        assert (await _send_once(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
 
     assert len(_with_mail(test, password="s3cret").mails) == 1
 
@@ -430,7 +432,7 @@ def test_the_mail_server_gets_the_name_of_the_client() -> None:
 @pytest.mark.parametrize(("refuses", "is_final"), [("550 nobody", True), ("450 later", False)])
 def test_a_permanently_refused_address_is_given_up(refuses: str, is_final: bool) -> None:
     async def test(server: MailServer) -> None:
-        after = await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))
+        after = await _send_once(_notice("mailto:a@b.c"), AlertSettings(mail=server))
         assert (after.next is None) is is_final
 
     assert _with_mail(test, refuses=refuses).mails == []
@@ -440,7 +442,7 @@ def test_an_unreachable_mail_server_is_retried() -> None:
     server = MailServer(host="127.0.0.1", port=1, security="smtp")
 
     async def test() -> None:
-        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))).next == 15_000
+        assert (await _send_once(_notice("mailto:a@b.c"), AlertSettings(mail=server))).next == 15_000
 
     asyncio.run(test())
     with pytest.raises(DeliveryFailed):
@@ -455,13 +457,13 @@ def test_an_unreachable_mail_server_is_retried() -> None:
     ],
 )
 async def test_a_notice_that_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
-    assert (await _sent(_notice(channel), settings)).next is None
+    assert (await _send_once(_notice(channel), settings)).next is None
 
 
 def test_an_unusable_password_may_be_corrected_for_a_day() -> None:
     async def test(server: MailServer) -> None:
         wrong = replace(server, user="taskmq", password="gehéim")
-        assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
+        assert (await _send_once(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
 
     assert _with_mail(test, password="s3cret").mails == []
 
@@ -470,7 +472,7 @@ async def test_an_unexpected_error_is_retried() -> None:
     alert = replace(ALERT, since=10**30)
 
     notice = replace(_notice("https://h.example.com"), changes=[AlertChange(kind="firing", alert=alert)])
-    assert (await _sent(notice, AlertSettings())).next == 15_000
+    assert (await _send_once(notice, AlertSettings())).next == 15_000
 
 
 def test_a_newline_in_a_name_starts_no_line_in_a_mail() -> None:
@@ -478,7 +480,7 @@ def test_a_newline_in_a_name_starts_no_line_in_a_mail() -> None:
 
     async def test(server: MailServer) -> None:
         notice = replace(_notice("mailto:a@b.c"), changes=[AlertChange(kind="firing", alert=alert)])
-        assert (await _sent(notice, AlertSettings(mail=server))).next is None
+        assert (await _send_once(notice, AlertSettings(mail=server))).next is None
 
     (mail,) = _with_mail(test).mails
 
@@ -497,7 +499,7 @@ def test_a_slow_mail_is_retried() -> None:
     async def test(server: MailServer) -> None:
         try:
             settings = AlertSettings(mail=server)
-            assert (await _sent(_notice("mailto:a@b.c"), settings, longest=0.05)).next == 15_000
+            assert (await _send_once(_notice("mailto:a@b.c"), settings, longest=0.05)).next == 15_000
         finally:
             goes_on.set()
             await asyncio.get_running_loop().shutdown_default_executor()
@@ -554,17 +556,17 @@ def test_many_mails_of_one_tenant_do_not_block_those_of_others() -> None:
         await alerts.commit([], notices)
         sender = NoticeSender(alerts, AlertSettings(mail=server))
 
-        async def begun() -> list[str]:
+        async def started_sends() -> list[str]:
             return sorted(each.rule.tenant for each in await alerts.notices() if each.tries)
 
         async def have_three_begun() -> bool:
-            return len(await begun()) >= 3
+            return len(await started_sends()) >= 3
 
         async with asyncio.TaskGroup() as group:
             group.create_task(sender.run())
             await until(have_three_begun)
             # The mail server is not listening yet.
-            assert await begun() == ["many", "one", "other"]
+            assert await started_sends() == ["many", "one", "other"]
             sender.stop()
             goes_on.set()
 

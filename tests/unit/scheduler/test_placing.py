@@ -59,10 +59,10 @@ async def _teller(stage: Stage, name: str = "a", *, silent_after: float = inf, e
             await stage.pass_by(every)
 
     stage.tasks.append(asyncio.create_task(tell()))
-    await _known(stage, name)
+    await _report_node(stage, name)
 
 
-async def _known(stage: Stage, *names: str) -> None:
+async def _report_node(stage: Stage, *names: str) -> None:
     async def are_known() -> bool:
         return {node.name for node in await stage.store.nodes.nodes()} >= set(names)
 
@@ -471,7 +471,7 @@ async def test_a_job_behind_many_that_wait_for_a_busy_gpu_gets_its_turn(stage: S
             await stage.pass_by(1)
 
     stage.tasks.append(asyncio.create_task(tell()))
-    await _known(stage, "a")
+    await _report_node(stage, "a")
     player = await stage.player_of_declared(node_queue("a"))
     needs = JobDetail(needs=JobNeeds(resources={"cpu": 1.0, "gpu": 1.0}))
     (running,) = await stage.submit(queue="train", detail=needs)

@@ -246,11 +246,11 @@ async def test_the_store_is_queried_once_for_the_jobs_of_all_owed_lanes(stage: S
     store, asked = stage.store, list[int]()
     waiting = store.nodes.waiting
 
-    async def noted(picks: Sequence[Pick], **options: Any) -> list[UnplacedJob]:
+    async def note_jobs(picks: Sequence[Pick], **options: Any) -> list[UnplacedJob]:
         asked.append(len(picks))
         return await waiting(picks, **options)
 
-    vars(store.nodes)["waiting"] = noted
+    vars(store.nodes)["waiting"] = note_jobs
     player, told = await _stage(stage, policy=QueuePolicy(), store=store)
     runs = await stage.submit(2, task="gives", priority=1)
     await player.has(2)

@@ -86,14 +86,14 @@ async def test_answers_of_many_workers_are_written_once_in_five_minutes(stage: S
     assert first in await _forms(stage, "mail.send")
     await stage.pass_by(300)
     _tell(stage, _TASK, worker="w3")
-    await until(lambda: _is_told_by(stage, "w3"))
+    await until(lambda: _is_registered_by(stage, "w3"))
 
 
 async def _has_forms(stage: Stage, count: int) -> bool:
     return len(await _forms(stage, "mail.send")) == count
 
 
-async def _is_told_by(stage: Stage, worker: str) -> bool:
+async def _is_registered_by(stage: Stage, worker: str) -> bool:
     return worker in {form.worker for form in await _forms(stage, "mail.send")}
 
 

@@ -43,7 +43,7 @@ async def test_an_unreadable_message_is_parked_and_those_behind_it_count(stage: 
 
     await stage.all_ended()
 
-    ((reason, body),) = await stage.parked()
+    ((reason, body),) = await stage.parked_messages()
     assert "no reports" in reason
     assert body == b"\xff{"
     assert process.scheduler.status().reports == {"malformed": 1, "accepted": 1}
@@ -61,7 +61,7 @@ async def test_only_the_report_of_an_unknown_job_is_parked(stage: Stage, /) -> N
 
     await stage.all_ended()
 
-    assert await stage.parked() == [("the store has no such job", next(encode_reports([unknown])))]
+    assert await stage.parked_messages() == [("the store has no such job", next(encode_reports([unknown])))]
     assert process.scheduler.status().reports == {"unknown": 1, "accepted": 1}
 
 
@@ -98,7 +98,7 @@ def test_an_inapplicable_report_stops_no_other_and_fails_its_job(kind: ReportKin
 
         await until(lambda: stage.states() == {JobState.SUCCEEDED: 39, JobState.FAILED: 1})
 
-        ((reason, _),) = await stage.parked()
+        ((reason, _),) = await stage.parked_messages()
         assert "odd" in reason
         (failed,) = [job for job in stage.database.jobs.values() if job.state is JobState.FAILED]
         assert failed.error is not None
@@ -145,7 +145,7 @@ def test_a_job_that_continues_or_cannot_even_fail_is_unchanged(
         await player.report(second)
 
         await until(lambda: stage.states() == {JobState.DISPATCHED: 1, JobState.SUCCEEDED: 1})
-        assert len(await stage.parked()) == 1
+        assert len(await stage.parked_messages()) == 1
 
     with caplog.at_level(logging.ERROR, "taskmq.scheduler"):
         play(test)
@@ -157,11 +157,11 @@ async def test_few_reports_share_a_transaction_and_the_first_does_not_wait(stage
     store = stage.start().store
     apply, sizes = store.dispatching.apply, list[int]()
 
-    async def counted(reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+    async def count_reports(reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         sizes.append(len(reports))
         return list(await apply(reports, came_by=came_by))
 
-    vars(store.dispatching)["apply"] = counted
+    vars(store.dispatching)["apply"] = count_reports
     player = await _in_hand(stage, 6)
     first, *others = player.envelopes
     began = stage.clock.monotonic()

@@ -80,7 +80,7 @@ async def test_a_message_without_log_lines_is_dropped_and_counted(stage: Stage, 
     await until(lambda: stage.job(job_id).state.is_final)
 
     assert process.scheduler.status().reports["malformed"] == 1
-    assert await stage.parked() == []
+    assert await stage.parked_messages() == []
 
 
 def _tell(stage: Stage, *names: str, worker: str = "w", **fields: Any) -> None:
@@ -95,7 +95,7 @@ def _history(stage: Stage, me: str) -> RunHistory:
     return RunHistory(stage.broker, store, store.history.rollups, me=me)
 
 
-async def _counted(stage: Stage) -> dict[str, int]:
+async def _count_events(stage: Stage) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in await stage.store.history.rollups.rollups(RollupFilter(since=0, until=START * 2)):
         for name, count in one.outcomes.items():
@@ -111,7 +111,7 @@ async def test_worker_events_are_counted_and_failures_of_plain_jobs_are_kept(sta
         _tell(stage, "dead", is_stored=True)
         await stage.pass_by(5)
 
-        assert await _counted(stage) == {"started": 1, "succeeded": 1, "dead": 2}
+        assert await _count_events(stage) == {"started": 1, "succeeded": 1, "dead": 2}
         (failure,) = (await stage.store.history.rollups.failures(FailureFilter())).failures
         assert (failure.job, failure.tenant, failure.worker) == ("j-dead", "acme", "w")
 
@@ -146,7 +146,7 @@ async def test_a_failure_is_kept_once_with_its_error_message(stage: Stage, /) ->
             ("j-2", "OSError", "no answer", "Traceback ...: no answer"),
             ("j-1", "OSError", "no route", "Traceback ...: no route"),
         ]
-        assert await _counted(stage) == {"dead": 2}
+        assert await _count_events(stage) == {"dead": 2}
 
 
 @run_by(play)
@@ -177,12 +177,12 @@ async def test_one_of_several_schedulers_counts_and_the_next_one_after_its_death
             await stage.pass_by(6)
             _tell(stage, "succeeded")
             await stage.pass_by(6)
-            assert await _counted(stage) == {"succeeded": 1}
+            assert await _count_events(stage) == {"succeeded": 1}
         await stage.pass_by(45)
         _tell(stage, "succeeded")
         await stage.pass_by(6)
 
-        assert await _counted(stage) == {"succeeded": 2}
+        assert await _count_events(stage) == {"succeeded": 2}
 
 
 @run_by(play)
@@ -198,7 +198,7 @@ async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(
     await until(lambda: stage.states() == {JobState.EXPIRED: 2})
     await stage.submit(1, expires=over)
     await stage.pass_by(20)
-    assert await _counted(stage) == {"expired": 3}
+    assert await _count_events(stage) == {"expired": 3}
     assert await stage.store.history.alerts.alerts() == []
 
     process.store.is_reachable = False
@@ -210,7 +210,7 @@ async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(
     await until(lambda: stage.job(held).state is JobState.EXPIRED)
     await stage.pass_by(20)
 
-    assert await _counted(stage) == {"expired": 4}
+    assert await _count_events(stage) == {"expired": 4}
     (alert,) = await stage.store.history.alerts.alerts()
     assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
 
@@ -226,7 +226,7 @@ async def test_jobs_expired_before_a_scheduler_counts_are_not_counted_again_by_i
     stage.start(counts_runs=True)
     await stage.pass_by(30)
 
-    assert await _counted(stage) == {"expired": 2}
+    assert await _count_events(stage) == {"expired": 2}
 
 
 @run_by(play)
@@ -236,7 +236,7 @@ async def test_counts_are_written_when_the_scheduler_stops(stage: Stage, /) -> N
         _tell(stage, "succeeded")
         await stage.pass_by(0.1)
 
-    assert await _counted(stage) == {"succeeded": 1}
+    assert await _count_events(stage) == {"succeeded": 1}
     assert await stage.store.dispatching.leases.find("history") is None
 
 
@@ -247,7 +247,7 @@ async def test_counting_can_be_configured_per_scheduler(stage: Stage, /) -> None
     _tell(stage, "succeeded")
     await stage.pass_by(6)
 
-    assert await _counted(stage) == {"succeeded": 1}
+    assert await _count_events(stage) == {"succeeded": 1}
 
 
 @run_by(play)
@@ -273,4 +273,4 @@ async def test_expired_rollups_are_deleted(stage: Stage, /) -> None:
     assert sorted(await _messages(stage)) == [
         "10 0", "20 0", "20 2", "30 0", "30 2", "30 20", "40 0", "40 2", "40 20", "50 0", "50 2", "50 20",
     ]  # fmt: skip
-    assert await _counted(stage) == {"succeeded": 2}
+    assert await _count_events(stage) == {"succeeded": 2}

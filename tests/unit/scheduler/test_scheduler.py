@@ -172,7 +172,7 @@ async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage:
     for here, own in zip((stage, other), ids, strict=True):
         assert set(here.database.jobs) == set(own)
         assert here.states() == {JobState.SUCCEEDED: len(own)}
-    assert await stage.parked() == []
+    assert await stage.parked_messages() == []
 
 
 @run_by(play)

@@ -53,7 +53,7 @@ async def _add(process: Process, name: str, trigger: Any, **options: Any) -> Non
     await process.app.schedules.aadd(name, process.app.tasks["tick"], trigger, **options)
 
 
-async def _begun(stage: Stage) -> Process:
+async def _start_scheduler(stage: Stage) -> Process:
     process = stage.start()
     await until(lambda: process.scheduler.not_ready() is None and len(process.scheduler.status().partitions) == 8)
     return process
@@ -65,7 +65,7 @@ def test_a_schedule_in_code_fires_at_its_instants_and_never_before() -> None:
         app.every("1s")(app.tasks["tick"])
 
     async def test(stage: Stage) -> None:
-        await _begun(stage)
+        await _start_scheduler(stage)
         await stage.pass_by(9.5)
 
         instants = _instants(stage)
@@ -79,7 +79,7 @@ def test_a_schedule_in_code_fires_at_its_instants_and_never_before() -> None:
 
 @run_by(play, _tasks)
 async def test_an_occurrence_has_the_id_that_a_beat_would_use_and_needs_no_state(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
     await stage.pass_by(6)
 
@@ -94,7 +94,7 @@ async def test_an_occurrence_has_the_id_that_a_beat_would_use_and_needs_no_state
 
 @run_by(play, _tasks)
 async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     at = once(datetime.fromtimestamp(START / 1000 + 5, UTC))
     for number, tenant in enumerate(("acme", "other")):
         await _add(process, f"@{tenant}:mine", at, args=(number,))
@@ -119,7 +119,7 @@ async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: S
 @pytest.mark.parametrize("name", ["@acme:", "@a%:x", "@a%2:x", "", "two\nlines"])
 @run_by(play, _tasks)
 async def test_an_invalid_schedule_name_is_refused(stage: Stage, /, name: str) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     with pytest.raises(InvalidOption):
         await _add(process, name, every("1m"))
 
@@ -141,14 +141,14 @@ def test_a_schedule_removed_from_code_stops_with_a_log_line(caplog: pytest.LogCa
     stopped: list[bool] = []
 
     async def test(stage: Stage) -> None:
-        first = await _begun(stage)
+        first = await _start_scheduler(stage)
         await _add(first, "by hand", every("1h"))
         await stage.pass_by(3)
         await first.stop()
         stopped.append(True)
         count = len(stage.database.jobs)
 
-        await _begun(stage)
+        await _start_scheduler(stage)
         await stage.pass_by(5)
 
         assert len(stage.database.jobs) == count
@@ -175,7 +175,7 @@ async def _values_of_alert(process: Process) -> list[float]:
 async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     app = process.app
     taken, same = (scheduled_job_id(app.name, "s", START + at) for at in (2_000, 3_000))
     await app.jobs.keep_named("tick", (8,), {}, {}, derived_id=taken)
@@ -214,7 +214,7 @@ def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limi
     schedules = int(os.environ.get("TASKMQ_TEST_MISSED_SCHEDULES", "20"))
 
     async def test(stage: Stage) -> None:
-        first = await _begun(stage)
+        first = await _start_scheduler(stage)
         for number in range(schedules):
             await _add(first, f"s{number}", every("1m"), **options)
         # Late enough to count as missed and not as late.
@@ -223,7 +223,7 @@ def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limi
         before = Counter(_schedule(job) for job in stage.database.jobs.values())
         await stage.pass_by(7_200)
 
-        again = await _begun(stage)
+        again = await _start_scheduler(stage)
         # Before the next instant; ten a second are caught up.
         await stage.pass_by(15)
 
@@ -242,7 +242,7 @@ def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limi
 async def test_time_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage, /) -> None:
     # A minute and 40 s before Wednesday begins in Berlin.
     await stage.pass_by(2_700)
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add(process, "berlin", cron("* * * * *", tz="Europe/Berlin", exclude=["wed"]), jitter="20s")
     await _add(process, "utc", cron("* * * * *", exclude=["wed"]))
     await stage.pass_by(240)
@@ -263,7 +263,7 @@ def _schedule(job: JobRecord) -> str:
 
 @run_by(play, _tasks)
 async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     schedules = process.app.schedules
     await _add(process, "s", every("1s"), on_resume="skip")
     await stage.pass_by(3)
@@ -285,7 +285,7 @@ async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage,
 
 @run_by(play, _tasks)
 async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     schedules = process.app.schedules
     await _add(process, "s", every("1s"))
     await stage.pass_by(3)
@@ -305,7 +305,7 @@ async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) 
 
 @run_by(play, _tasks)
 async def test_a_manual_run_is_a_separate_job_and_in_the_history(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add(process, "s", every("1s"))
     await stage.pass_by(3)
 
@@ -320,7 +320,7 @@ async def test_a_manual_run_is_a_separate_job_and_in_the_history(stage: Stage, /
 
 @run_by(play, _tasks)
 async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_history(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add(process, "s", every("1s"))
     await stage.pass_by(3)
     schedules = process.app.schedules
@@ -331,12 +331,15 @@ async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_histo
 
     history = [one for one in await schedules.ahistory("s") if one.scheduled_for == due.scheduled_for]
     # The last emitted one is the first, as with beats.
-    assert [(one.kind, one.emitted) for one in history] == [("run", due.emitted), ("due", due.emitted)]
+    assert [(one.kind, one.emitted) for one in history] == [
+        ("run", due.emitted),
+        ("due", due.emitted),
+    ]
 
 
 @run_by(play, _tasks)
 async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add(process, "s", every("1m"))
     begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(hours=1)
 
@@ -351,7 +354,7 @@ async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) 
 
 @run_by(play, _tasks)
 async def test_endless_backfills_make_a_hundred_jobs_a_second_and_others_continue(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(days=3650)
     for number in range(3):
         name = f"@greedy:s{number}"
@@ -372,7 +375,7 @@ async def test_endless_backfills_make_a_hundred_jobs_a_second_and_others_continu
 @pytest.mark.parametrize("most", [1, 2])
 @run_by(play, _tasks)
 async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, overlap: Any, most: int) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
     worst = 0
@@ -381,7 +384,7 @@ async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, o
         if turn == 20:
             # The next holder knows running jobs.
             await process.kill()
-            process = await _begun(stage)
+            process = await _start_scheduler(stage)
         living = [job for job in stage.database.jobs.values() if not job.state.is_final]
         worst = max(worst, len(living))
         if turn % 7 == 6:
@@ -427,7 +430,7 @@ async def _crashing(player: Player, turn: int, now: int) -> None:
 async def test_the_history_never_exceeds_the_limit(
     stage: Stage, /, overlap: Any, most: int, runs: "Callable[[Player, int, int], Coroutine[Any, Any, None]]"
 ) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
     for turn in range(60):
@@ -435,7 +438,7 @@ async def test_the_history_never_exceeds_the_limit(
         await runs(player, turn, stage.clock.now_ms())
         if turn in (15, 37):
             await process.kill()
-            process = await _begun(stage)
+            process = await _start_scheduler(stage)
     await process.app.schedules.apause("s")
     while stage.database.live:
         await stage.pass_by(0.5)
@@ -454,7 +457,7 @@ async def test_the_history_never_exceeds_the_limit(
 
 @run_by(play, _tasks)
 async def test_a_buffered_occurrence_starts_once_there_is_room(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("10m"), overlap="buffer_one")
     await stage.pass_by(600)
@@ -472,7 +475,7 @@ async def test_a_buffered_occurrence_starts_once_there_is_room(stage: Stage, /) 
 
 @run_by(play, _tasks)
 async def test_a_paused_schedule_keeps_its_buffer_until_it_is_resumed(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("10m"), overlap="buffer_one")
     await stage.pass_by(1200)
@@ -491,7 +494,7 @@ async def test_a_paused_schedule_keeps_its_buffer_until_it_is_resumed(stage: Sta
 
 @run_by(play, _tasks)
 async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: Stage, /) -> None:
-    first = await _begun(stage)
+    first = await _start_scheduler(stage)
     second = stage.start()
     await until(lambda: len(second.scheduler.status().partitions) == 4)
     for number in range(40):
@@ -511,7 +514,7 @@ async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: S
 
 def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         await _add(process, "good", every("1s"))
         await _add(process, "bad", every("1s"))
         (row,) = await stage.store.schedules.find("shop", ["bad"])
@@ -539,12 +542,12 @@ class HeldBack(StagedStore):
         self.answers: list[set[int] | None] = []
         fire = self.schedules.fire
 
-        async def held(partition: int, epoch: int, firings: Any) -> set[int] | None:
+        async def hold_firings(partition: int, epoch: int, firings: Any) -> set[int] | None:
             await self.may_fire.wait()
             self.answers.append(await fire(partition, epoch, firings))
             return self.answers[-1]
 
-        self.schedules.fire = held  # type: ignore[method-assign]
+        self.schedules.fire = hold_firings  # type: ignore[method-assign]
 
 
 @run_by(play, _tasks)
@@ -583,7 +586,7 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
             return text.upper()
 
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         load, shout = (process.app.tasks[name] for name in ("load", "shout"))
         flow: Any = chain(load.s("a"), shout.s())
         await process.app.schedules.aadd("flow", flow, every("10s"))
@@ -617,7 +620,7 @@ async def _add_flow(process: Process, trigger: Any) -> None:
 
 @run_by(play, _flow_tasks)
 async def test_a_broker_that_blocks_publishing_delays_workflows_and_no_jobs(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     await _add_flow(process, every("3s"))
     # Enough that some are in the partition of the workflow.
     for number in range(40):
@@ -650,7 +653,7 @@ def test_middleware_that_refuses_a_workflow_delays_no_jobs(caplog: pytest.LogCap
         app.producer.use_middleware([_Refusing()])
 
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         await _add_flow(process, every("5s"))
         for number in range(40):
             await _add(process, f"s{number}", every("1s"))
@@ -672,7 +675,7 @@ def test_an_unstorable_schedule_is_refused_at_definition() -> None:
         async def single() -> None: ...
 
     async def test(stage: Stage) -> None:
-        process = await _begun(stage)
+        process = await _start_scheduler(stage)
         with pytest.raises(InvalidOption, match="unique="):
             await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
 
@@ -681,14 +684,14 @@ def test_an_unstorable_schedule_is_refused_at_definition() -> None:
 
 @run_by(play, _tasks)
 async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> None:
-    knowing = await _begun(stage)
+    knowing = await _start_scheduler(stage)
     await until(lambda: bool(stage.database.ask("SELECT 1 FROM task_registration WHERE task = 'tick'")))
     await knowing.app.definitions.aput("monthly", knowing.app.tasks["tick"], args=[4])
     await knowing.stop()
     stage.processes.clear()
     stage.define = lambda _: None
 
-    app = (await _begun(stage)).app
+    app = (await _start_scheduler(stage)).app
     assert "tick" not in app.tasks
     await app.schedules.aadd("task", "tick", every("1s"), args=(3,))
     await app.schedules.aadd("definition", "monthly", every("1s"))
@@ -718,7 +721,7 @@ async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> 
 def test_pages_list_schedules_of_code_and_runtime_in_one_order() -> None:
     async def test(stage: Stage) -> None:
         # The scheduler stores the schedules of the code there.
-        app = (await _begun(stage)).app
+        app = (await _start_scheduler(stage)).app
         tick = app.tasks["tick"]
         for name in ("b", "@acme:b", "z", "n"):
             await app.schedules.aadd(name, tick, every("1h"), args=(1,))
@@ -755,7 +758,7 @@ def test_pages_list_schedules_of_code_and_runtime_in_one_order() -> None:
 
 @run_by(play, _tasks)
 async def test_a_schedule_starts_a_definition_in_its_stored_version(stage: Stage, /) -> None:
-    process = await _begun(stage)
+    process = await _start_scheduler(stage)
     app = process.app
     await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
     await app.schedules.aadd("s", "monthly", every("1s"))

@@ -67,7 +67,7 @@ def test_a_host_is_not_slow_forever() -> None:
 
 
 @pytest.mark.parametrize("count", [200, 500])
-def test_of_very_many_slow_hosts_the_latest_are_known(count: int) -> None:
+def test_the_latest_of_very_many_slow_hosts_are_known(count: int) -> None:
     turns = NoticeTurns()
     for number in range(count):
         turns.begin(_notice("acme", f"h{number}"), 0)

@@ -35,7 +35,7 @@ def _define(app: TaskMQ) -> None:
     def alone() -> None: ...
 
 
-async def _started(stage: Stage, store: StagedStore | None = None) -> Process:
+async def _start_scheduler(stage: Stage, store: StagedStore | None = None) -> Process:
     process = stage.start(store=store)
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     return process
@@ -53,7 +53,7 @@ def _tokens(player: Player) -> list[int]:
     return [each.store.token for each in player.envelopes if each.store]
 
 
-async def _undispatched(stage: Stage, job_id: str) -> int:
+async def _count_undispatched(stage: Stage, job_id: str) -> int:
     return sum(event.kind == "undispatched" for event in await stage.store.events(job_id))
 
 
@@ -74,7 +74,7 @@ def _starts_before(stage: Stage, store: StagedStore, name: str) -> list[str]:
 
 @run_by(play)
 async def test_a_running_job_is_not_published_again_and_not_withdrawn(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
     process.broker.fail_publishes(1, Unroutable("work"))
@@ -95,7 +95,7 @@ async def test_a_running_job_is_not_published_again_and_not_withdrawn(stage: Sta
 
 @run_by(play)
 async def test_an_ended_job_is_not_published_again(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
     await stage.submit(announced=True)
@@ -115,7 +115,7 @@ async def test_an_ended_job_is_not_published_again(stage: Stage, /) -> None:
 async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     stage: Stage, /, error: Unroutable | PublishRejected
 ) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
     process.broker.fail_publishes(3, error)
@@ -129,7 +129,7 @@ async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     await stage.pass_by(30)
 
     assert set(_tokens(player)) == {stage.job(job_id).token}
-    assert await _undispatched(stage, job_id) == 0
+    assert await _count_undispatched(stage, job_id) == 0
     await player.finish()
     await stage.all_ended()
     assert stage.job(job_id).token >> 32 == 1
@@ -138,7 +138,7 @@ async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
 
 @run_by(play, _define)
 async def test_a_job_whose_start_only_the_store_knows_continues_and_keeps_its_permit(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     process.broker.fail_publishes(1, BrokerUnavailable("no broker"))
     process.broker.fail_publishes(1, Unroutable("work"))
@@ -166,7 +166,7 @@ async def test_a_job_whose_start_only_the_store_knows_continues_and_keeps_its_pe
 async def test_a_job_that_must_not_run_twice_continues_if_a_worker_has_started_it(stage: Stage, /) -> None:
     store = stage.store
     seen = _starts_before(stage, store, "fail")
-    process = await _started(stage, store)
+    process = await _start_scheduler(stage, store)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
     (job_id,) = await stage.submit(task="once", announced=True)
@@ -185,7 +185,7 @@ async def test_a_job_that_must_not_run_twice_continues_if_a_worker_has_started_i
 @pytest.mark.parametrize("task", ["t", "once"])
 @run_by(play, _define)
 async def test_the_next_holder_leaves_runs_to_their_worker_even_without_a_confirm(stage: Stage, /, task: str) -> None:
-    first = await _started(stage)
+    first = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     if task == "t":
         first.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -210,7 +210,7 @@ async def test_the_next_holder_leaves_runs_to_their_worker_even_without_a_confir
 
 @run_by(play)
 async def test_jobs_possibly_published_by_an_earlier_holder_are_not_withdrawn(stage: Stage, /) -> None:
-    first = await _started(stage)
+    first = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     first.broker.lose_confirms(1, PublishUnknown("no confirm"))
     (job_id,) = await stage.submit(announced=True)
@@ -223,7 +223,7 @@ async def test_jobs_possibly_published_by_an_earlier_holder_are_not_withdrawn(st
     await player.has(2)
 
     assert set(_tokens(player)) == {stage.job(job_id).token}
-    assert await _undispatched(stage, job_id) == 0
+    assert await _count_undispatched(stage, job_id) == 0
     await player.finish()
     await stage.all_ended()
 
@@ -239,7 +239,7 @@ async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_ho
         return await asyncio.Future()
 
     vars(store.dispatching)["undispatch"] = freeze
-    first = await _started(stage, store)
+    first = await _start_scheduler(stage, store)
     player = await stage.player_of_declared()
     first.broker.fail_publishes(1, Unroutable("work"))
     (job_id,) = await stage.submit(announced=True)
@@ -282,7 +282,7 @@ async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
 
     vars(store.dispatching)[call] = is_away
     vars(store.dispatching.leases)["renew"] = renew
-    process = await _started(stage, store)
+    process = await _start_scheduler(stage, store)
     player = await stage.player_of_declared()
     if task == "once":
         process.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -303,7 +303,7 @@ async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
 
 @run_by(play)
 async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     process.broker.fail_publishes(10_000, BrokerBlocked("short of memory"))
     (job_id,) = await stage.submit(announced=True)
@@ -322,7 +322,7 @@ async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stag
 
 @run_by(play)
 async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     await stage.broker.declare([])
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
     process.broker.fail_publishes(10_000, PublishRejected("queue 'work' is full"))
@@ -346,7 +346,7 @@ async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_
 @run_by(play, _define)
 async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, task: str, call: str) -> None:
     store = stage.store
-    process = await _started(stage, store)
+    process = await _start_scheduler(stage, store)
     (job_id,) = await stage.submit(task=task, announced=True)
     await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
     await stage.pass_by(1)
@@ -363,7 +363,7 @@ async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, ta
 
 @run_by(play, _define)
 async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(stage: Stage, /) -> None:
-    first = await _started(stage)
+    first = await _start_scheduler(stage)
     first.broker.hang_publishes()
     (limited,) = await stage.submit(task="alone", announced=True)
     await until(lambda: first.broker.hanging == 1)
@@ -402,7 +402,7 @@ async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(
 
 @run_by(play, _define)
 async def test_two_copies_of_a_message_are_two_starts_and_one_end(stage: Stage, /) -> None:
-    process = await _started(stage)
+    process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
     (job_id,) = await stage.submit(task="once", announced=True)
     await player.has(1)

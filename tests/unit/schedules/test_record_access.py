@@ -47,14 +47,14 @@ async def test_all_beats_together_emit_an_added_schedule_once_and_none_removes_i
     await _look(stage)
     await stage.advance(4)
     await stage.advance(5)
-    assert await stage.emitted() == [5, 10]
+    assert await stage.emitted_instants() == [5, 10]
     assert (await stage.app.messages("work"))[0].body.count(b'"hello"') == 1
     await schedules.aremove("hourly")
     await _look(stage)
     await stage.advance(9)
     await stage.advance(10)
 
-    assert await stage.emitted() == [5, 10]
+    assert await stage.emitted_instants() == [5, 10]
 
 
 @run_by(play, _define)
@@ -71,7 +71,7 @@ async def test_a_changed_schedule_follows_its_new_rule_and_catches_up_nothing(st
         await stage.advance(1)
 
     phase = START // 1000 % 7
-    assert await stage.emitted() == [5] + [s for s in range(7, 36) if (s + phase) % 7 == 1]
+    assert await stage.emitted_instants() == [5] + [s for s in range(7, 36) if (s + phase) % 7 == 1]
 
 
 @run_by(play, _define)
@@ -124,7 +124,7 @@ async def test_added_schedules_are_available_to_a_beat_that_starts_later(stage: 
     await stage.start()
     await stage.advance(5)
 
-    assert await stage.emitted() == [5]
+    assert await stage.emitted_instants() == [5]
     assert list(await schedules.aall()) == ["hourly", "tick"]
     assert (await schedules.aall())["hourly"].is_dynamic
 
@@ -141,12 +141,12 @@ def test_a_schedule_of_an_unknown_task_is_left_to_beats_that_know_it(
         await schedules.aadd("hourly", say, every("5s"))
         await stage.start(define=define_less)
         await stage.advance(5)
-        assert await stage.emitted() == []
+        assert await stage.emitted_instants() == []
 
         await stage.start()
         await stage.advance(5)
 
-        assert await stage.emitted() == [10]
+        assert await stage.emitted_instants() == [10]
 
     play(test, _define)
     assert "schedule hourly is not emitted by this beat: schedule 'hourly': this app has no task 'say'" in caplog.text
@@ -222,13 +222,13 @@ def test_a_paused_schedule_emits_nothing_and_a_resume_decides_on_the_pause(
         assert status.next is None
         for _ in range(35):
             await stage.advance(1)
-        assert await stage.emitted() == [10, 20]
+        assert await stage.emitted_instants() == [10, 20]
 
         await schedules.aresume("tick")
         for _ in range(5):
             await stage.advance(1)
 
-        assert await stage.emitted() == [10, 20, *made_up, 60]
+        assert await stage.emitted_instants() == [10, 20, *made_up, 60]
         status = await schedules.astatus("tick")
         assert (status.paused, status.missed) == (None, 3 - len(made_up))
 
@@ -256,21 +256,21 @@ async def test_a_backfill_emits_a_range_again_a_few_a_second_and_a_dry_run_nothi
     await _look(stage)
     for _ in range(10):
         await stage.advance(10)
-    before = await stage.emitted()
+    before = await stage.emitted_instants()
     assert before == list(range(10, 101, 10))
     span = _instant(-50), _instant(60)
 
     rehearsed = await schedules.abackfill("hourly", *span, dry_run=True)
     await _look(stage)
-    assert await stage.emitted("work.p.low") == []
+    assert await stage.emitted_instants("work.p.low") == []
     done = await schedules.abackfill("hourly", *span)
     assert done.instants == rehearsed.instants == [_instant(at) for at in range(-50, 61, 10)]
     sizes = list[int]()
     for _ in range(4):
         await _look(stage)
-        sizes.append(len(await stage.emitted("work.p.low")))
+        sizes.append(len(await stage.emitted_instants("work.p.low")))
 
-    assert await stage.emitted("work.p.low") == list(range(-50, 61, 10))
+    assert await stage.emitted_instants("work.p.low") == list(range(-50, 61, 10))
     assert sizes == [4, 8, 12, 12]
     ids = [message.message_id for queue in ("work", "work.p.low") for message in await stage.app.messages(queue)]
     assert len(set(ids)) == len(ids)
@@ -311,10 +311,10 @@ def test_jitter_moves_the_sending_and_not_the_instant() -> None:
         sizes = list[int]()
         for _ in range(11):
             await stage.advance(1) if sizes else await stage.advance(100)
-            sizes.append(len(await stage.emitted()))
+            sizes.append(len(await stage.emitted_instants()))
 
         assert sizes[0] < sizes[5] < sizes[10] == 20
-        assert set(await stage.emitted()) == {100}
+        assert set(await stage.emitted_instants()) == {100}
         assert (await stage.apps[0].schedules.astatus("tick-3")).late == 0
 
     play(test, define)

@@ -37,7 +37,7 @@ from taskmq.server.live.stream import EventFilter
 from taskmq.testing.job_store_suite.driver import JobDriver, error
 from tests.servers import eventually
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site, define, served
+from tests.unit.server.kit import Site, build_served, define
 
 __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 
@@ -73,7 +73,7 @@ def _request(
     return names.flatmap(lambda name: st.tuples(st.just(method), st.just(path.format(name)), body))
 
 
-def _asked(*paths: str) -> list[st.SearchStrategy[Step]]:
+def _all_steps(*paths: str) -> list[st.SearchStrategy[Step]]:
     return [st.just(("GET", path, None)) for path in paths]
 
 
@@ -93,7 +93,7 @@ _JOBS = st.one_of(
         ("GET", "/explain"),
     )),
     _request("POST", "/jobs/{}/clone", _NAMES, job_id=st.just("copy")),
-    *_asked(
+    *_all_steps(
         "/jobs", "/jobs/count", "/jobs?filter=status:cancelled", "/jobs?filter=id:one,two", "/jobs?limit=200",
         "/jobs?filter=key:one", "/jobs?filter=-task:single", "/jobs?tenant=OTHER", "/jobs?filter=tenant:OTHER",
         "/jobs/count?filter=id:THEIR-JOB", "/jobs/counts?filter=status:failed&filter=task:data_*&max_age=60",
@@ -116,7 +116,7 @@ _BULKS = st.one_of(
         )
         for method in ("POST", "KEYED")
     ),
-    *_asked("/bulk/operations", "/bulk/operations/OWN-BULK", "/bulk/operations/THEIR-BULK"),
+    *_all_steps("/bulk/operations", "/bulk/operations/OWN-BULK", "/bulk/operations/THEIR-BULK"),
     st.sampled_from([("DELETE", f"/bulk/operations/{whose}-BULK", None) for whose in ("OWN", "THEIR")]),
 )
 _OTHERS = st.one_of(
@@ -137,11 +137,12 @@ _OTHERS = st.one_of(
     )),
     st.tuples(st.just("flow"), _IDS, _KEYS),
     *[st.tuples(st.just("letter"), _IDS, _KEYS)] * 2,
-    *_asked("/dead-letters", "/dead-letters/work", "/dead-letters/work/groups", "/dead-letters/work?tenant=OTHER"),
+    *_all_steps(
+        "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups", "/dead-letters/work?tenant=OTHER"),
     _request("POST", "/dead-letters/work/replay", job=_NAMES),
     _request("POST", "/dead-letters/work/purge", name=st.just("work"), job=_NAMES),
     st.tuples(st.just("event"), _IDS, st.sampled_from(["started", "dead"])),
-    *_asked("/workflows", "/workflows?name=*&states=running", "/workflows?tenant=OTHER"),
+    *_all_steps("/workflows", "/workflows?name=*&states=running", "/workflows?tenant=OTHER"),
     _request("GET", "/workflows/{}", _NAMES),
     _request("POST", "/workflows/{}/cancel", _NAMES, reason=_KEYS),
     *(_request("POST", f"/workflows/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),
@@ -150,7 +151,7 @@ _HISTORY = st.one_of(
     *[st.tuples(st.just("log"), st.sampled_from(["started", "failed", "succeeded"]), _KEYS)] * 3,
     st.tuples(st.just("preempt"), st.just(""), st.booleans()),
     *[st.tuples(st.just("count"), _KEYS, st.sampled_from(["succeeded", "dead"]))] * 3,
-    *_asked(
+    *_all_steps(
         "/jobs/OWN-JOB/explain", "/jobs/OWN-JOB/history", "/jobs/OWN-JOB?expand=logs",
         "/jobs/OWN-JOB/logs", "/jobs/THEIR-JOB/logs", "/jobs/OWN-JOB/logs/text", "/jobs/THEIR-JOB/logs/text", "/logs",
         "/logs?text=line", "/logs?job_id=THEIR-JOB", "/logs?level=error&task=data_processing", "/logs?tenant=OTHER",
@@ -181,7 +182,7 @@ _ALERTS = st.one_of(
     _request("POST", "/alerts/silences", seconds=st.just(3600), rule=st.sampled_from(["", "one"])),
     st.sampled_from([("DELETE", f"/alerts/silences/{whose}-SILENCE", None) for whose in ("OWN", "THEIR")]),
     *[st.just(("watch", "", None))] * 2,
-    *_asked(
+    *_all_steps(
         "/alerts", "/alerts?states=firing", "/alerts/rules", "/alerts/silences", "/alerts/notices",
         "/alerts?tenant=OTHER",
     ),
@@ -302,7 +303,7 @@ class Town:
         self._tenants: set[str] = set()
         self._do: dict[str, Callable[[str, str, Any], str]] = {
             "flow": self._flow, "event": self._event, "log": self._log, "count": self._count, "watch": self._watch,
-            "signed": self._signed, "quota": self._quota, "pool": self._pool, "preempt": self._preempt,
+            "signed": self._send_signed, "quota": self._quota, "pool": self._pool, "preempt": self._preempt,
             "letter": self._letter,
         }  # fmt: skip
         self._run(self._add_users)
@@ -342,7 +343,7 @@ class Town:
         Args:
             theirs: ids of the other tenant's objects, by kind; they may come from another town.
         """
-        method, path, body = json.loads(self._named(json.dumps(step), tenant, other, theirs))
+        method, path, body = json.loads(self._name_path(json.dumps(step), tenant, other, theirs))
         if (do := self._do.get(method)) is not None:
             return _plain(do(tenant, path, (body, other)), tenant, other)
         headers = {"Idempotency-Key": "k"} if method == "KEYED" else {}
@@ -361,7 +362,7 @@ class Town:
         """Return the ids of a tenant's latest objects, by kind."""
         return {kind: made for (whose, kind), made in self.made.items() if whose == tenant}
 
-    def _named(self, step: str, tenant: str, other: str, theirs: dict[str, str]) -> str:
+    def _name_path(self, step: str, tenant: str, other: str, theirs: dict[str, str]) -> str:
         for kind in ("BULK", "SILENCE", "JOB"):
             step = step.replace(f"OWN-{kind}", self.made.get((tenant, kind), "absent"))
             step = step.replace(f"THEIR-{kind}", theirs.get(kind, "absent"))
@@ -412,7 +413,7 @@ class Town:
             await driver.accepted(job, end, **more)  # type: ignore[arg-type]
             return f"{added} line"
 
-        return self._dispatched(tenant, log)
+        return self._dispatch_job(tenant, log)
 
     def _preempt(self, tenant: str, _: str, facts: Any) -> str:
         """Preempt a job of the tenant for one of the other's, or of a third one if there is no other."""
@@ -427,9 +428,9 @@ class Town:
                 await driver.accepted(job, "interrupted", error=why)
             return ""
 
-        return self._dispatched(tenant, preempt)
+        return self._dispatch_job(tenant, preempt)
 
-    def _dispatched(self, tenant: str, then: Callable[[JobDriver, DispatchedJob], Awaitable[str]]) -> str:
+    def _dispatch_job(self, tenant: str, then: Callable[[JobDriver, DispatchedJob], Awaitable[str]]) -> str:
         """Dispatch a job of the tenant for a later event."""
 
         async def dispatch() -> str:
@@ -481,7 +482,7 @@ class Town:
         self._run(look)
         return ""
 
-    def _signed(self, tenant: str, whose: str, facts: Any) -> str:
+    def _send_signed(self, tenant: str, whose: str, facts: Any) -> str:
         """Send an event of the tenant's shop, or one that claims another tenant."""
         key, other = facts
         source = other if whose == "theirs" else tenant
@@ -527,15 +528,15 @@ def event_of(tenant: str, name: str, kind: str) -> JobEvent:
 
 def _plain(value: Any, tenant: str, other: str) -> str:
     """Return an answer without generated values, times and tenant names; lists are sorted."""
-    return json.dumps(_masked(value, tenant, other), sort_keys=True)
+    return json.dumps(_mask_value(value, tenant, other), sort_keys=True)
 
 
-def _masked(value: Any, tenant: str, other: str) -> Any:
+def _mask_value(value: Any, tenant: str, other: str) -> Any:
     if isinstance(value, dict):
-        return {name: _masked(each, tenant, other) for name, each in value.items() if name not in _COUNTED}
+        return {name: _mask_value(each, tenant, other) for name, each in value.items() if name not in _COUNTED}
     if isinstance(value, list):
         kept = [each for each in value if not (isinstance(each, str) and _SHARED.fullmatch(each))]
-        found = [_masked(each, tenant, other) for each in kept]
+        found = [_mask_value(each, tenant, other) for each in kept]
         return sorted(found, key=lambda each: json.dumps(each, sort_keys=True))
     if isinstance(value, str):
         return _INSTANT.sub("-", _MADE_UP.sub("-", value.replace(tenant, "TENANT")))
@@ -560,7 +561,7 @@ def open_town(url: str) -> Iterator[Town]:
         return Identity(user_id=f"u-{name}", user=name, memberships=roles, via="session", credential=name)
 
     # Both towns are queried as fast as they answer.
-    edge = served(app, identify=identify, settings=ServerSettings(rate=0))
+    edge = build_served(app, identify=identify, settings=ServerSettings(rate=0))
     edge.litestar.state["identify"] = identify_signed(identify, edge.litestar.state["sources"])
     with TestClient(edge, raise_server_exceptions=False) as client:
         yield Town(Site(app, client, edge))

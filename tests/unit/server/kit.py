@@ -24,7 +24,7 @@ from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
 
-__all__ = ["CALLERS", "DOCUMENT", "Site", "define", "open_site", "served"]
+__all__ = ["CALLERS", "DOCUMENT", "Site", "build_served", "define", "open_site"]
 
 DOCUMENT: dict[str, Any] = {
     "job_id": "order-17",
@@ -174,12 +174,12 @@ def open_site(
             raise NotAuthenticated("sign in")
         return CALLERS[name]
 
-    edge = served(app, identify=identify, settings=settings, sources=sources)
+    edge = build_served(app, identify=identify, settings=settings, sources=sources)
     with TestClient(edge, raise_server_exceptions=False) as client:
         yield Site(app, client, edge)
 
 
-def served(
+def build_served(
     app: TaskMQ,
     *,
     identify: Identify = identify_by_store,

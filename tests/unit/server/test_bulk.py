@@ -1,4 +1,4 @@
-"""One operation on many jobs, page by page."""
+"""Operations on many jobs, page by page."""
 
 from typing import Any
 
@@ -164,19 +164,20 @@ def test_a_bulk_operation_shows_its_filter_and_its_change(site: Site) -> None:
 def test_the_same_bulk_operation_under_a_key_is_started_once(site: Site) -> None:
     site.submit()
 
-    def begun(body: dict[str, Any], key: str = "k1", by: str = "acme-admin") -> Any:
+    def begin_bulk(body: dict[str, Any], key: str = "k1", by: str = "acme-admin") -> Any:
         return site("POST", "/bulk/operations", body, by=by, headers={"Idempotency-Key": key})
 
     body = {"action": "change", "filter": "task:data_*", "delay": "1h", "note": "inventory"}
-    first, again = begun(body), begun(body)
-    others = [begun(body, key="k2"), begun(body, by="other-admin")]
+    first, again = begin_bulk(body), begin_bulk(body)
+    others = [begin_bulk(body, key="k2"), begin_bulk(body, by="other-admin")]
     conflicts = [
-        begun({**body, **more}) for more in ({"delay": "2h"}, {"filter": "task:data*"}, {"rate": 5}, {"note": ""})
+        begin_bulk({**body, **more})
+        for more in ({"delay": "2h"}, {"filter": "task:data*"}, {"rate": 5}, {"note": ""})
     ]
 
     assert (first.status_code, again.status_code) == (202, 202)
     assert again.json()["bulk_id"] == first.json()["bulk_id"]
     assert len({answer.json()["bulk_id"] for answer in (first, *others)}) == 3
     assert [(answer.status_code, answer.json()["code"]) for answer in conflicts] == [(409, "job_conflict")] * 4
-    assert begun(body, key="no key").json()["code"] == "invalid_field"
+    assert begin_bulk(body, key="no key").json()["code"] == "invalid_field"
     assert len(site("GET", "/audit?action=bulk.begin", by="all-admin").json()["items"]) == 3

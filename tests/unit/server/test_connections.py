@@ -27,7 +27,7 @@ from taskmq.server.process.connections import OpenConnections, descriptors
 from taskmq_embedded.work import Care
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import CALLERS, define, served
+from tests.unit.server.kit import CALLERS, build_served, define
 
 _PATIENCE = 60.0
 _LONG = timedelta(days=1)
@@ -77,7 +77,7 @@ class Served:
 
 
 class Connection:
-    """One connection to the server, controlled by the test."""
+    """A connection to the server, controlled by the test."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -104,7 +104,7 @@ class Connection:
         body = await self.reader.readexactly(int(headers.get("content-length", "0")))
         return int(first.split()[1]), headers, json.loads(body or b"null")
 
-    async def ended(self) -> bytes:
+    async def read_to_end(self) -> bytes:
         """Read until the server closes the connection."""
         try:
             return await self.reader.read()
@@ -128,7 +128,7 @@ def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: An
         app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db?synchronous=normal")
         define(app)
         chosen = ServerSettings(port=0, rate=0, **settings)
-        application = served(app, identify=identify, settings=chosen)
+        application = build_served(app, identify=identify, settings=chosen)
         process = ServerProcess(application, chosen)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         running = asyncio.create_task(process.run(on_ready=ready.set_result))
@@ -158,26 +158,26 @@ def test_a_slow_read_is_given_up_and_a_slow_write_is_not(tmp_path: Path) -> None
         holding = asyncio.create_task(store._reader.call(hold, care=Care.READ))
         await held.wait()
 
-        async def given_up(path: str, *, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
+        async def ask_until_abandoned(path: str, *, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
             asking = asyncio.create_task(served.ask(path, body=body))
             await served.pass_until(asking.done, "an answer", every=30.0)
             return asking.result()
 
-        status, headers, problem = await given_up("/api/v1/jobs/count")
+        status, headers, problem = await ask_until_abandoned("/api/v1/jobs/count")
         assert (status, problem["code"]) == (503, "query_too_slow")
         assert headers["content-type"] == "application/problem+json"
         trial = b'{"action": "hold", "filter": "status:held", "dry_run": true}'
-        status, _, problem = await given_up("/api/v1/bulk", body=trial)
+        status, _, problem = await ask_until_abandoned("/api/v1/bulk", body=trial)
         assert (status, problem["code"]) == (503, "query_too_slow")
         # A started answer continues.
         async with await served.connect() as stream:
             await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
             await stream.reader.readuntil(b"retry: 3000")
-            assert (await given_up("/api/v1/jobs/count"))[0] == 503
+            assert (await ask_until_abandoned("/api/v1/jobs/count"))[0] == 503
             assert not stream.reader.at_eof()
         async with await served.connect() as writing:
             await writing.send(_post("/api/v1/jobs", b'{"job_type": "data_processing"}'))
-            assert (await given_up("/api/v1/jobs/count"))[0] == 503
+            assert (await ask_until_abandoned("/api/v1/jobs/count"))[0] == 503
             free.set()
             assert (await writing.answer())[0] == 201
         await holding
@@ -207,7 +207,7 @@ def test_an_incomplete_request_times_out_and_affects_only_its_own_connection(tmp
 
             assert (await served.ask("/api/v1/jobs"))[0] == 200
             for connection in slow:
-                assert b" 200 " not in await connection.ended()
+                assert b" 200 " not in await connection.read_to_end()
             assert (await served.ask("/api/v1/jobs"))[2] == []
             # Between two requests a connection may be idle for longer.
             assert (await idle.ask("/api/v1/health/live"))[0] == 200
@@ -272,7 +272,7 @@ def test_idle_connections_are_closed_for_new_ones_with_the_quietest_first(tmp_pa
                 assert (await served.ask("/api/v1/health/ready"))[0] == 200
                 assert len(opened) <= 20
             for connection in silent:
-                assert await connection.ended() == b""
+                assert await connection.read_to_end() == b""
             for one in deaf:
                 one.close()
 
@@ -287,7 +287,7 @@ def test_a_server_with_only_busy_connections_accepts_no_more(tmp_path: Path) -> 
                 await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
                 await stream.reader.readuntil(b"retry: 3000")
             async with await served.connect() as refused:
-                assert await refused.ended() == b""
+                assert await refused.read_to_end() == b""
 
     _run(tmp_path, test, connections=3)
 
@@ -402,7 +402,7 @@ def test_a_request_that_is_not_http_is_refused_and_the_server_continues(tmp_path
             try:
                 await connection.send(data)
                 connection.writer.write_eof()
-                ended = asyncio.create_task(connection.ended())
+                ended = asyncio.create_task(connection.read_to_end())
                 await served.pass_until(ended.done, "the end of the connection", every=30.0)
                 said = ended.result()
             except ConnectionError:
@@ -424,7 +424,7 @@ def test_a_draining_server_says_so_and_serves_until_its_time_is_over(tmp_path: P
 
             assert (before[0], "connection" in before[1]) == (200, False)
             assert (status, headers["connection"], body["status"]) == (503, "close", "not ready")
-            assert await connection.ended() == b""
+            assert await connection.read_to_end() == b""
         # Others still connect and are served.
         assert (await served.ask("/api/v1/jobs"))[0] == 200
         assert served.application.not_ready() == "it is about to stop"

@@ -90,10 +90,10 @@ def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
     """Return a client of a development server at that address."""
     edge = build(app, settings=ServerSettings(development=True))
 
-    async def placed(scope: Scope, receive: Receive, send: Send) -> None:
+    async def call_from(scope: Scope, receive: Receive, send: Send) -> None:
         await edge(cast("Scope", {**scope, "client": (address, 50_000)}), receive, send)
 
-    return TestClient(placed, base_url="http://127.0.0.1:8787")
+    return TestClient(call_from, base_url="http://127.0.0.1:8787")
 
 
 @pytest.mark.parametrize(

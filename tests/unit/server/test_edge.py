@@ -158,7 +158,7 @@ def test_every_path_parameter_accepts_any_name(site: Site) -> None:
                 for method, name in product(route.methods - {"OPTIONS"}, _HOSTILE):
                     path = route.path
                     for one in names:
-                        path = path.replace(f"{{{one}}}", _quoted(name))
+                        path = path.replace(f"{{{one}}}", _quote_name(name))
                     answer = await client.request(method, path)
                     if answer.status_code in {405, 500} or NO_PATH in answer.text:
                         wrong.append(f"{method} {route.path} with {name!r}: {answer.status_code} {answer.text[:90]}")
@@ -168,5 +168,5 @@ def test_every_path_parameter_accepts_any_name(site: Site) -> None:
     assert wrong == []
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return name.replace(".", "%2E") if name == ".." else quote(name, safe="")

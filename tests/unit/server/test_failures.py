@@ -19,7 +19,7 @@ _AT = 1_790_000_000_000
 
 
 @pytest.fixture
-def failed(tmp_path: Path) -> Iterator[Site]:
+def failed_site(tmp_path: Path) -> Iterator[Site]:
     """Build a site where a stored job, a reported one and a dead letter of each of two tenants failed."""
     with open_site(tmp_path) as site:
         asyncio.run(_fail(site))
@@ -56,8 +56,8 @@ def _ids(site: Site, query: str = "", *, by: str = "acme-operator") -> list[str]
     return [one["job_id"] for one in site("GET", f"/failures{query}", by=by).json()["items"]]
 
 
-def test_an_operator_of_a_tenant_sees_all_failures_of_her_tenant(failed: Site) -> None:
-    answer = failed("GET", "/failures", by="acme-operator").json()
+def test_an_operator_of_a_tenant_sees_all_failures_of_her_tenant(failed_site: Site) -> None:
+    answer = failed_site("GET", "/failures", by="acme-operator").json()
 
     assert [(one["lane"], one["job_id"], one["tenant"]) for one in answer["items"]] == [
         ("broker", "letter-of-acme", "acme"),
@@ -73,15 +73,15 @@ def test_an_operator_of_a_tenant_sees_all_failures_of_her_tenant(failed: Site) -
     assert (answer["next"], answer["missing"]) == (None, [])
 
 
-def test_a_role_on_the_instance_sees_failures_of_all_tenants_or_of_one(failed: Site) -> None:
-    assert len(_ids(failed, by="all-operator")) == 6
-    assert _ids(failed, "?tenant=other", by="all-operator") == ["letter-of-other", "of-other", "stored"]
-    assert _ids(failed, "?tenant=", by="all-operator") == []
-    assert "@other:stored" in _ids(failed, by="all-operator")
+def test_a_role_on_the_instance_sees_failures_of_all_tenants_or_of_one(failed_site: Site) -> None:
+    assert len(_ids(failed_site, by="all-operator")) == 6
+    assert _ids(failed_site, "?tenant=other", by="all-operator") == ["letter-of-other", "of-other", "stored"]
+    assert _ids(failed_site, "?tenant=", by="all-operator") == []
+    assert "@other:stored" in _ids(failed_site, by="all-operator")
 
 
-def test_a_viewer_without_access_to_dead_letters_is_told_so_and_sees_the_rest(failed: Site) -> None:
-    answer = failed("GET", "/failures", by="acme-viewer").json()
+def test_a_viewer_without_access_to_dead_letters_is_told_so_and_sees_the_rest(failed_site: Site) -> None:
+    answer = failed_site("GET", "/failures", by="acme-viewer").json()
 
     assert [one["job_id"] for one in answer["items"]] == ["of-acme", "stored"]
     assert {one["is_handled"] for one in answer["items"] if one["lane"] == "broker"} == {None}
@@ -89,7 +89,7 @@ def test_a_viewer_without_access_to_dead_letters_is_told_so_and_sees_the_rest(fa
 
 
 def test_a_token_for_jobs_only_sees_no_letters_and_no_workflows(
-    failed: Site, monkeypatch: pytest.MonkeyPatch
+    failed_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Identity(
         user_id="reader", user="reader", memberships=(Membership("acme", Role.ADMIN),), via="token",
@@ -97,7 +97,7 @@ def test_a_token_for_jobs_only_sees_no_letters_and_no_workflows(
     )  # fmt: skip
     monkeypatch.setitem(CALLERS, "reader", reader)
 
-    answer = failed("GET", "/failures", by="reader").json()
+    answer = failed_site("GET", "/failures", by="reader").json()
 
     assert [one["job_id"] for one in answer["items"]] == ["of-acme", "stored"]
     assert [one["source"] for one in answer["missing"]] == ["dead letters", "workflows"]
@@ -119,23 +119,23 @@ def test_a_token_for_jobs_only_sees_no_letters_and_no_workflows(
         ("max_age=60", ["letter-of-acme", "of-acme", "stored"]),
     ],
 )
-def test_failures_are_filtered_in_all_sources(failed: Site, query: str, wanted: list[str]) -> None:
-    assert _ids(failed, f"?{query}") == wanted
+def test_failures_are_filtered_in_all_sources(failed_site: Site, query: str, wanted: list[str]) -> None:
+    assert _ids(failed_site, f"?{query}") == wanted
 
 
-def test_pages_of_failures_continue_after_the_previous_one(failed: Site) -> None:
+def test_pages_of_failures_continue_after_the_previous_one(failed_site: Site) -> None:
     found: list[str] = []
     cursor = ""
     while True:
-        answer = failed("GET", f"/failures?limit=1&cursor={cursor}", by="all-operator").json()
+        answer = failed_site("GET", f"/failures?limit=1&cursor={cursor}", by="all-operator").json()
         found += [one["job_id"] for one in answer["items"]]
         if (cursor := answer["next"]) is None:
             break
 
-    assert found == _ids(failed, by="all-operator")
+    assert found == _ids(failed_site, by="all-operator")
     assert len(found) == 6
 
 
 @pytest.mark.parametrize("query", ["cursor=17", "lane=none", "max_age=-1", "since=soon"])
-def test_unsupported_filters_of_failures_are_refused(failed: Site, query: str) -> None:
-    assert failed("GET", f"/failures?{query}").status_code == 400
+def test_unsupported_filters_of_failures_are_refused(failed_site: Site, query: str) -> None:
+    assert failed_site("GET", f"/failures?{query}").status_code == 400

@@ -124,7 +124,7 @@ class Foreign(NamedTuple):
         for each in self.operations:
             yield each, self.ids, self.absent
 
-    def shown(self) -> dict[str, str]:
+    def read_everything(self) -> dict[str, str]:
         """Return everything that the owner and the instance can read."""
         return {
             each.name: each.ask(self.site, _owner(each), self.ids).text
@@ -143,7 +143,7 @@ def _operations(document: dict[str, Any]) -> list[Operation]:
         for method, operation in methods.items():
             said = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
             unknown = {name for name in said if name.endswith("_id")} - _IN_QUERY.keys()
-            assert not unknown, f"{operation['operationId']}: what is named by {unknown}? Say so in _IN_QUERY"
+            assert not unknown, f"{operation['operationId']}: add the objects that {unknown} names to _IN_QUERY"
             query = {name: kind for name, kind in _IN_QUERY.items() if name in said}
             is_about_something = "{" in path or query
             if operation["operationId"] in _NOT_CALLED or not is_about_something or not operation["security"]:
@@ -242,7 +242,7 @@ def _is_uuid(text: str) -> bool:
     return len(text) == 36
 
 
-def _seen(answer: Response, operation: Operation, ids: Mapping[str, str]) -> tuple[int, Any]:
+def _strip_answer(answer: Response, operation: Operation, ids: Mapping[str, str]) -> tuple[int, Any]:
     """Return an answer without the requested ids and its number."""
     text = answer.text
     for kind in (*operation.kinds, *operation.query.values()):
@@ -268,7 +268,7 @@ def _differences(foreign: Foreign, by: str) -> list[str]:
             wanted = {404}
         else:
             wanted = {200}
-        is_alike = each.name in _LAST or _seen(there, each, known) == _seen(absent, each, unknown)
+        is_alike = each.name in _LAST or _strip_answer(there, each, known) == _strip_answer(absent, each, unknown)
         if there.status_code not in wanted or not is_alike:
             found.append(f"{each.name}: {there.status_code} {there.text[:300]} | {absent.text[:300]}")
     return found
@@ -280,11 +280,11 @@ def _permissions(by: str) -> set[Permission]:
 
 @pytest.mark.parametrize("by", _ROLES)
 def test_a_foreign_object_is_indistinguishable_from_a_missing_one(foreign: Foreign, by: str) -> None:
-    before = foreign.shown()
+    before = foreign.read_everything()
 
     assert "\n".join(_differences(foreign, by)) == ""
 
-    assert foreign.shown() == before
+    assert foreign.read_everything() == before
 
 
 def test_each_foreign_id_works_for_its_owner(foreign: Foreign) -> None:

@@ -23,7 +23,7 @@ from tests.unit.server.kit import Site
 _RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@example.com"]}
 
 
-def _stored(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
+def _use_store(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
     """Call the site's store like another process."""
 
     async def run() -> Any:
@@ -37,7 +37,7 @@ def _stored(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-def _logged(site: Site, *lines: tuple[int, str], tenant: str = "acme") -> str:
+def _start_logging_job(site: Site, *lines: tuple[int, str], tenant: str = "acme") -> str:
     """Start a job that has logged this; return its id."""
 
     async def log(store: JobStore, history: Any) -> str:
@@ -47,7 +47,7 @@ def _logged(site: Site, *lines: tuple[int, str], tenant: str = "acme") -> str:
         await history.logs.add([RunLog(id=job.id, token=job.token, lines=added)])
         return job.id
 
-    found: str = _stored(site, log)
+    found: str = _use_store(site, log)
     return found
 
 
@@ -57,7 +57,7 @@ def _messages(answer: Any) -> list[str]:
 
 
 def test_the_log_of_a_job_is_read_and_followed(site: Site) -> None:
-    job = _logged(site, (20, "begins"), (40, "it fails"), (20, "ends"))
+    job = _start_logging_job(site, (20, "begins"), (40, "it fails"), (20, "ends"))
 
     first = site("GET", f"/jobs/{job}/logs?limit=2")
     rest = site("GET", f"/jobs/{job}/logs", params={"cursor": first.json()["next"]})
@@ -72,7 +72,7 @@ def test_the_log_of_a_job_is_read_and_followed(site: Site) -> None:
 
 
 def test_the_log_of_a_job_is_downloaded_as_text(site: Site) -> None:
-    job = _logged(site, (20, "begins <b>"), (40, "it fails"))
+    job = _start_logging_job(site, (20, "begins <b>"), (40, "it fails"))
 
     answer = site("GET", f"/jobs/{job}/logs/text")
 
@@ -85,7 +85,7 @@ def test_the_log_of_a_job_is_downloaded_as_text(site: Site) -> None:
 
 
 def test_a_long_log_is_downloaded_page_by_page_up_to_its_limit(site: Site) -> None:
-    job = _logged(site, *((20, f"line {number}") for number in range(10_050)))
+    job = _start_logging_job(site, *((20, f"line {number}") for number in range(10_050)))
 
     with site.client.stream(
         "GET", f"/api/v1/jobs/{job}/logs/text", headers={"Authorization": "Bearer acme-admin"}
@@ -97,7 +97,7 @@ def test_a_long_log_is_downloaded_page_by_page_up_to_its_limit(site: Site) -> No
 
 
 def test_logs_are_searched_from_the_last_line(site: Site) -> None:
-    job = _logged(site, (20, "one"), (40, "two"))
+    job = _start_logging_job(site, (20, "one"), (40, "two"))
 
     assert _messages(site("GET", "/logs")) == ["two", "one"]
     page = site("GET", "/logs?limit=1")
@@ -109,7 +109,7 @@ def test_logs_are_searched_from_the_last_line(site: Site) -> None:
 
 
 def test_the_log_query_of_the_document_is_answered(site: Site) -> None:
-    job = _logged(site, (20, "one"), (40, "two"))
+    job = _start_logging_job(site, (20, "one"), (40, "two"))
     query = {"job_id": job, "level": "ERROR", "text": "two", "start_time": "2020-01-01T00:00:00Z"}
 
     assert _messages(site("GET", "/logs/query", params=query)) == ["two"]
@@ -117,7 +117,7 @@ def test_the_log_query_of_the_document_is_answered(site: Site) -> None:
 
 
 def test_logs_of_a_foreign_tenant_cannot_be_read(site: Site) -> None:
-    job = _logged(site, (20, "secret"))
+    job = _start_logging_job(site, (20, "secret"))
 
     assert site("GET", f"/jobs/{job}/logs", by="other-admin").status_code == 404
     assert site("GET", f"/jobs/{job}/logs/text", by="other-admin").status_code == 404
@@ -130,7 +130,7 @@ def _values(series: Any) -> list[float]:
     return [point["value"] for point in series["points"] if point["value"] is not None]
 
 
-def _counted(site: Site) -> None:
+def _store_counts(site: Site) -> None:
     async def add(store: JobStore, history: Any) -> None:
         now = await store.now_ms()
         for tenant, outcome in (("acme", "succeeded"), ("acme", "dead"), ("other", "dead")):
@@ -142,11 +142,11 @@ def _counted(site: Site) -> None:
             )
             await history.rollups.add([rollup], [failure] if outcome == "dead" else [])
 
-    _stored(site, add)
+    _use_store(site, add)
 
 
 def test_counts_are_reported_by_task_and_queue(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
     (own,) = site("GET", "/rollups").json()["items"]
     (whole,) = site("GET", "/rollups?by=", by="all-viewer").json()["items"]
@@ -174,7 +174,7 @@ def test_a_missing_parameter_is_named(site: Site, path: str, field: str) -> None
 
 
 def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
     answer = site("GET", "/metrics/query?metric=failure_rate,ended&by=task").json()
     document = site("GET", "/metrics/get?name=failure_rate").json()
@@ -196,18 +196,18 @@ def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:
 
 
 def test_cached_figures_belong_to_one_tenant_and_query(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
-    def ended(by: str, more: str = "") -> float:
+    def end_silence(by: str, more: str = "") -> float:
         answer = site("GET", f"/metrics/query?metric=ended&max_age=60{more}", by=by).json()
         return sum(_values(answer["items"][0]))
 
-    assert [ended(by) for by in ("acme-admin", "other-admin", "all-viewer", "acme-admin")] == [2, 1, 3, 2]
-    assert ended("acme-admin", "&task=none") == 0
+    assert [end_silence(by) for by in ("acme-admin", "other-admin", "all-viewer", "acme-admin")] == [2, 1, 3, 2]
+    assert end_silence("acme-admin", "&task=none") == 0
 
 
 def test_a_figure_repeated_in_a_query_is_returned_once(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
     answer = site("GET", "/metrics/query", params={"metric": ",".join(["ended"] * 1_000)})
 
@@ -223,7 +223,7 @@ def test_figures_of_an_unknown_name_are_refused_with_a_hint(site: Site) -> None:
 
 
 def test_a_partial_count_has_no_total(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
     async def read(most: int) -> tuple[int, float]:
         async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
@@ -257,7 +257,7 @@ def test_long_periods_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site)
             _, _, (total,) = await figures.totals(since=begin, until=until, by=())
             return [*(value or 0 for _, value in series.points), total.ended]
 
-    _stored(site, add)
+    _use_store(site, add)
 
     # One minute, thirteen quarters, four minutes.
     assert asyncio.run(read(None, 18)) == [2 * 16, *([2 * 30] * 6), 2 * 4, 2 * minutes]
@@ -265,7 +265,7 @@ def test_long_periods_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site)
 
 
 def test_failures_of_the_broker_lane_are_reported_to_their_tenant(site: Site) -> None:
-    _counted(site)
+    _store_counts(site)
 
     assert [each["job_id"] for each in site("GET", "/failures").json()["items"]] == ["of acme"]
     everybodys = site("GET", "/failures?limit=1", by="all-viewer").json()
@@ -320,7 +320,7 @@ def test_alerts_are_listed_with_their_status(site: Site) -> None:
             alert = Alert(tenant="acme", rule="r", subject=subject, state=state, since=1, value=2, changed=3)
             await history.alerts.commit([alert], [])
 
-    _stored(site, add)
+    _use_store(site, add)
 
     whole = site("GET", "/alerts").json()
     firing = site("GET", "/alerts?states=firing").json()

@@ -102,14 +102,14 @@ class _Enemy:
         path = call.path
         while "{" in path:
             begin, _, rest = path.partition("{")
-            path = begin + _quoted(self.text()) + rest.partition("}")[2]
+            path = begin + _quote_text(self.text()) + rest.partition("}")[2]
         query = [(name, self.text()) for name in call.query if chance.random() < 0.25 and name != "within"]
         if "within" in call.query:
             # There are no workers that could answer.
             query.append(("within", "0.01"))
         if chance.random() < 0.05:
             query.append((self.text()[:200], self.text()[:200]))
-        asked = "&".join(f"{_quoted(name)}={_quoted(text)}" for name, text in query)
+        asked = "&".join(f"{_quote_text(name)}={_quote_text(text)}" for name, text in query)
         headers = dict(chance.choice(_HEADERS)) if chance.random() < 0.3 else {}
         by = None if chance.random() < 0.1 else chance.choice(["other-admin", "other-admin", "other-admin", "nobody"])
         content: bytes | None = None
@@ -154,8 +154,8 @@ def test_a_hostile_client_gets_no_server_error_no_secret_and_no_foreign_job(site
         if _SECRET in answer.text or "Traceback" in answer.text or 'File "' in answer.text:
             wrong.append(f"leaks {said}: {answer.text[:200]}")
         if answer.request.method != "GET":
-            answered |= _named(answer)
-            repeated += _repeated(answer)
+            answered |= _named_jobs(answer)
+            repeated += _count_repeated(answer)
 
     assert wrong == []
     # Foreign objects are unchanged, and every new job was named in an answer.
@@ -171,7 +171,7 @@ def test_a_hostile_client_gets_no_server_error_no_secret_and_no_foreign_job(site
 _NOT_OURS: Final = {"unsupported", "broker_unavailable"}
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return quote(text.encode(errors="surrogatepass"), safe="")
 
 
@@ -192,7 +192,7 @@ def _unseen(site: Site, answered: set[str]) -> list[dict[str, Any]]:
         cursor = page["next"]
 
 
-def _named(answer: Response) -> set[str]:
+def _named_jobs(answer: Response) -> set[str]:
     """Return the jobs named by the answer to a change."""
     if answer.status_code not in {200, 201} or "json" not in answer.headers["content-type"]:
         return set()
@@ -206,7 +206,7 @@ def _named(answer: Response) -> set[str]:
     }
 
 
-def _repeated(answer: Response) -> int:
+def _count_repeated(answer: Response) -> int:
     """Return the number of jobs that a bulk has run again, which it does not name."""
     found = answer.json() if answer.status_code == 200 and "json" in answer.headers["content-type"] else None
     return found["done"] if isinstance(found, dict) and found.get("dry_run") is False else 0

@@ -1,4 +1,4 @@
-"""Nothing crosses between tenants: each is answered as if it were alone, whatever the other does.
+"""Isolation of tenants: each is answered as if it were alone, whatever the other does.
 
 `TASKMQ_TEST_ISOLATION_EXAMPLES` is the number of pairs of histories, 25 by default.
 """

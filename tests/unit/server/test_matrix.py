@@ -23,7 +23,7 @@ from taskmq.model.identity import EVERYWHERE, Membership, Permission, Role, sess
 from taskmq_sql import open_job_store
 from tests.docs.security_page import PAGE
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import define, served
+from tests.unit.server.kit import build_served, define
 
 _BY = Actor(user="tests")
 _ROW = re.compile(r"^\| `(?P<permission>[\w.]+)` \| (?P<on>\w+) \| (?P<role>\w+) \|", re.MULTILINE)
@@ -62,7 +62,7 @@ class House(NamedTuple):
         body = {"unreadable": True} if operation.takes_body else None
         return self.client.request(operation.method, operation.path, params=query, headers=headers, json=body)
 
-    def allowed(self) -> list[Operation]:
+    def allowed_operations(self) -> list[Operation]:
         return [each for each in self.operations if each.permission is not None and each.name not in _NOT_CALLED]
 
 
@@ -123,7 +123,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     sessions, tokens = asyncio.run(_populate(url))
     app = TaskMQ(new_url(), store=url)
     define(app)
-    with TestClient(served(app), raise_server_exceptions=False) as client:
+    with TestClient(build_served(app), raise_server_exceptions=False) as client:
         document = client.get("/api/openapi.json").json()
         yield House(client, sessions, tokens, _operations(document))
 
@@ -142,7 +142,7 @@ def _verdict(operation: Operation, role: Role, where: str, tenant: str | None) -
     return "absent"
 
 
-def _seen(answer: Response) -> str:
+def _actual_verdict(answer: Response) -> str:
     """Return the actual result in the terms of `_verdict`."""
     if answer.status_code == 401:
         return "nobody"
@@ -156,7 +156,7 @@ def test_the_document_has_calls_of_most_kinds(house: House) -> None:
 
     assert len(house.operations) >= 60
     assert kinds >= {"public", "jobs", "queues", "schedules", "users", "tenants", "audit", "account", "workers"}
-    assert {each.permission for each in house.allowed()} <= set(_RULES)
+    assert {each.permission for each in house.allowed_operations()} <= set(_RULES)
     assert set(_RULES) == {permission.value for permission in Permission}
 
 
@@ -165,10 +165,10 @@ def test_every_call_is_answered_exactly_to_permitted_callers(house: House, calle
     where, role = _CALLERS[caller]
     wrong: list[str] = []
 
-    for operation, tenant in product(house.allowed(), _TENANTS):
+    for operation, tenant in product(house.allowed_operations(), _TENANTS):
         answer = house.call(operation, house.sessions[caller], tenant)
         expected = _verdict(operation, role, where, tenant)
-        if answer.status_code in {500, 502, 503} or _seen(answer) != expected:
+        if answer.status_code in {500, 502, 503} or _actual_verdict(answer) != expected:
             wrong.append(
                 f"{operation.name} tenant={tenant}: {expected}, but {answer.status_code} {answer.text[:120]}"
             )
@@ -183,23 +183,25 @@ def test_unimplemented_calls_are_refused_to_permitted_callers(house: House) -> N
         for caller, (where, role) in _CALLERS.items():
             for tenant in _TENANTS:
                 if (expected := _verdict(operation, role, where, tenant)) != "yes":
-                    assert _seen(house.call(operation, house.sessions[caller], tenant)) == expected
+                    assert _actual_verdict(house.call(operation, house.sessions[caller], tenant)) == expected
 
 
 def test_no_call_is_answered_without_a_valid_credential(house: House) -> None:
     for operation in house.operations:
         if operation.permission is not None:
             for secret in (None, "x", "tmq_" + "a" * 43):
-                assert _seen(house.call(operation, secret)) == "nobody", operation
+                assert _actual_verdict(house.call(operation, secret)) == "nobody", operation
 
 
 def test_a_token_works_only_for_its_scopes(house: House) -> None:
-    for operation in house.allowed():
+    for operation in house.allowed_operations():
         assert operation.permission is not None
 
         has = house.call(operation, house.tokens[operation.permission, "with"])
         lacks = house.call(operation, house.tokens[operation.permission, "without"])
 
-        assert _seen(lacks) == "no", operation
+        assert _actual_verdict(lacks) == "no", operation
         # A token creates no tokens, whatever its scopes.
-        assert _seen(has) == ("no" if operation.name == "addToken" and has.status_code == 403 else "yes"), operation
+        assert _actual_verdict(has) == ("no" if operation.name == "addToken" and has.status_code == 403 else "yes"), (
+            operation
+        )

@@ -27,7 +27,7 @@ from tests.unit.app_kit import new_url
 from tests.unit.server.kit import define
 
 
-async def _everybody(connection: Any) -> Identity:
+async def _identify_all(connection: Any) -> Identity:
     return Identity(user_id="7", user="ann", memberships=(Membership("acme", Role.OPERATOR),), via="host")
 
 
@@ -97,12 +97,12 @@ def _litestar(served: MountedServer) -> Iterator[Any]:
 
 
 @contextmanager
-def _beside(served: MountedServer) -> Iterator[Any]:
+def _serve_beside(served: MountedServer) -> Iterator[Any]:
     with StarletteClient(served) as client:
         yield client
 
 
-_HOSTS = {"FastAPI": _fastapi, "Starlette": _starlette, "Litestar": _litestar, "any other": _beside}
+_HOSTS = {"FastAPI": _fastapi, "Starlette": _starlette, "Litestar": _litestar, "any other": _serve_beside}
 
 
 @pytest.mark.parametrize("name", _HOSTS)
@@ -111,7 +111,7 @@ def test_a_host_serves_its_own_pages_and_those_of_taskmq_below_a_prefix(name: st
     other = FastAPI()
     other.get("/own")(lambda: "mine")
     prefix, beside = ("/taskmq", other) if name == "any other" else ("/taskmq" if name == "Litestar" else "", None)
-    served = asgi(app, prefix=prefix, identify=_everybody, beside=beside)
+    served = asgi(app, prefix=prefix, identify=_identify_all, beside=beside)
 
     with _HOSTS[name](served) as client:
         assert client.get("/own").json() == "mine"
@@ -139,7 +139,7 @@ def test_users_of_the_host_may_be_those_of_the_server(tmp_path: Path) -> None:
 
 def test_resources_of_the_server_are_closed_with_the_lifespan_of_the_host(tmp_path: Path) -> None:
     app = _app(tmp_path)
-    served = asgi(app, identify=_everybody)
+    served = asgi(app, identify=_identify_all)
 
     async def is_open_meanwhile_and_closed_after() -> tuple[int, bool]:
         async with served.lifespan(), httpx.AsyncClient(transport=httpx.ASGITransport(served)) as client:
@@ -154,7 +154,7 @@ def test_resources_of_the_server_are_closed_with_the_lifespan_of_the_host(tmp_pa
 def test_without_a_lifespan_the_server_connects_on_first_use(tmp_path: Path) -> None:
     app = _app(tmp_path)
     host = Starlette()
-    host.mount("/taskmq", asgi(app, identify=_everybody, read_only=True))
+    host.mount("/taskmq", asgi(app, identify=_identify_all, read_only=True))
 
     async def ask() -> list[int]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(host), base_url="http://here") as client:

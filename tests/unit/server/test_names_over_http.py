@@ -19,7 +19,7 @@ from taskmq.server import ServerSettings
 from taskmq.server.process import ServerProcess
 from tests.servers import eventually
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import CALLERS, define, served
+from tests.unit.server.kit import CALLERS, build_served, define
 
 _NAMES = [
     "2027/01", "reports/yearly", "/", "a/", "/a", "a//b", "../x", "./.", "...", "50%", "a%2Fb", "%2e%2e", "ä ö",
@@ -45,7 +45,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         return CALLERS[connection.headers["authorization"].removeprefix("Bearer ")]
 
     settings = ServerSettings(port=0, rate=0)
-    process = ServerProcess(served(app, identify=identify, settings=settings), settings)
+    process = ServerProcess(build_served(app, identify=identify, settings=settings), settings)
     found: SimpleQueue[tuple[asyncio.AbstractEventLoop, str]] = SimpleQueue()
 
     async def serve() -> None:

@@ -29,7 +29,7 @@ from taskmq.model.identity import EVERYWHERE, Membership, Role
 from taskmq.server import GroupRole, OidcProvider, OidcSettings
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import define, open_site, served
+from tests.unit.server.kit import build_served, define, open_site
 
 _ISSUER = "https://login.example.com"
 _CLIENT, _SECRET = "taskmq", "s3cr3t"
@@ -186,7 +186,7 @@ def _open(folder: Path, provider: _Provider) -> Iterator[_Site]:
     asyncio.run(prepare())
     clock = FakeClock()
     http = httpx.AsyncClient(transport=httpx.ASGITransport(provider.app))
-    edge = served(app, oidc=OidcProvider(_SETTINGS, clock=clock, http=http))
+    edge = build_served(app, oidc=OidcProvider(_SETTINGS, clock=clock, http=http))
     with TestClient(edge, base_url=_SETTINGS.public_url, raise_server_exceptions=False) as browser:
         yield _Site(browser, provider, clock, app)
 

@@ -170,19 +170,19 @@ def test_a_signature_is_valid_only_for_its_own_source(send: _Sender) -> None:
 
 
 def test_users_send_events_with_their_tokens(send: _Sender) -> None:
-    def sent(by: str, source: str = "shop", key: str = "e1") -> Response:
+    def send_event(by: str, source: str = "shop", key: str = "e1") -> Response:
         return send.site("POST", f"/events?source={source}", _PAID, by=by, headers={"Idempotency-Key": key})
 
-    first = sent("acme-submitter")
+    first = send_event("acme-submitter")
 
     assert (first.status_code, first.json()["job_id"]) == (201, "taskmq:event:shop:e1")
-    assert sent("acme-submitter").json()["is_new"] is False
+    assert send_event("acme-submitter").json()["is_new"] is False
     # The same event, whoever sends it.
-    assert sent("all-submitter").json()["id"] == first.json()["id"]
-    assert [sent(by).status_code for by in ("acme-viewer", "importer", "nobody", "picky")] == [403] * 4
-    assert [sent(by).status_code for by in ("other-admin",)] == [404]
-    assert sent("acme-admin", source="plain").json()["code"] == "event_source_not_found"
-    assert sent("acme-admin", source="nowhere").json()["code"] == "event_source_not_found"
+    assert send_event("all-submitter").json()["id"] == first.json()["id"]
+    assert [send_event(by).status_code for by in ("acme-viewer", "importer", "nobody", "picky")] == [403] * 4
+    assert [send_event(by).status_code for by in ("other-admin",)] == [404]
+    assert send_event("acme-admin", source="plain").json()["code"] == "event_source_not_found"
+    assert send_event("acme-admin", source="nowhere").json()["code"] == "event_source_not_found"
     ids = {send.site("POST", "/events?source=shop", _PAID).json()["job_id"] for _ in range(2)}
     assert len(ids) == 2
 

@@ -163,7 +163,7 @@ _PLACES: Final = {Place.TENANT, Place.INSTANCE, Place.ANYWHERE}
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Iterator[_Filled]:
+def filled_site(tmp_path: Path) -> Iterator[_Filled]:
     with open_site(tmp_path) as site:
         with site.client.portal() as portal:
             ids = portal.call(_populate, site)
@@ -179,38 +179,38 @@ def filled(tmp_path: Path) -> Iterator[_Filled]:
         yield _Filled(site, ids)
 
 
-def test_every_call_declares_its_effect_on_forbidden_tasks(filled: _Filled) -> None:
-    assert filled.methods.keys() == _REFUSED.keys() | _LEFT.keys() | _NO_TASK
+def test_every_call_declares_its_effect_on_forbidden_tasks(filled_site: _Filled) -> None:
+    assert filled_site.methods.keys() == _REFUSED.keys() | _LEFT.keys() | _NO_TASK
 
 
-def test_no_object_of_a_forbidden_task_is_changed_or_deleted(filled: _Filled) -> None:
-    before = filled.things()
+def test_no_object_of_a_forbidden_task_is_changed_or_deleted(filled_site: _Filled) -> None:
+    before = filled_site.things()
 
-    answers = {name: filled.ask(name, call) for name, call in _REFUSED.items()}
+    answers = {name: filled_site.ask(name, call) for name, call in _REFUSED.items()}
 
     refused = {name for name, answer in answers.items() if answer.json().get("code") == "not_allowed"}
     assert refused == _REFUSED.keys(), {name: answers[name].text for name in _REFUSED.keys() - refused}
-    assert filled.things() == before
-    assert filled.site("GET", f"/bulk/operations/{filled.ids['bulk']}").json()["state"] != "aborted"
+    assert filled_site.things() == before
+    assert filled_site.site("GET", f"/bulk/operations/{filled_site.ids['bulk']}").json()["state"] != "aborted"
 
 
-def test_bulk_calls_skip_objects_of_forbidden_tasks(filled: _Filled) -> None:
-    before = filled.things()
+def test_bulk_calls_skip_objects_of_forbidden_tasks(filled_site: _Filled) -> None:
+    before = filled_site.things()
 
-    answers = {name: filled.ask(name, call) for name, call in _LEFT.items()}
+    answers = {name: filled_site.ask(name, call) for name, call in _LEFT.items()}
 
     assert {answer.status_code for answer in answers.values()} == {200, 202}
     bulk = f"/bulk/operations/{answers['beginBulk'].json()['bulk_id']}"
-    eventually(lambda: filled.site("GET", bulk).json()["state"] == "done", "the bulk operation is done")
-    assert filled.site("GET", bulk).json()["refused"] == 1
-    assert filled.things() == before
+    eventually(lambda: filled_site.site("GET", bulk).json()["state"] == "done", "the bulk operation is done")
+    assert filled_site.site("GET", bulk).json()["refused"] == 1
+    assert filled_site.things() == before
 
 
-def test_a_caller_with_permission_for_the_task_succeeds(filled: _Filled) -> None:
+def test_a_caller_with_permission_for_the_task_succeeds(filled_site: _Filled) -> None:
     order = sorted(_REFUSED, key=lambda name: name.startswith(("cancel", "remove", "delete", "erase", "schedule")))
 
     for name in order:
         call = _REFUSED[name]
         by = "all-admin" if call.by == "picky-all" else "acme-admin"
-        answer = filled.ask(name, call._replace(by=by))
+        answer = filled_site.ask(name, call._replace(by=by))
         assert answer.json().get("code") != "not_allowed", (name, answer.text)

@@ -11,7 +11,7 @@ from taskmq.server.edge import Edge
 from taskmq.server.process.proxies import behind_proxies, check_proxies
 
 
-def _seen(trusted: str, peer: str, *headers: tuple[bytes, bytes]) -> tuple[str, str]:
+def _seen_client(trusted: str, peer: str, *headers: tuple[bytes, bytes]) -> tuple[str, str]:
     """Return the client's address and the scheme that handlers see."""
     seen: list[tuple[str, str]] = []
 
@@ -40,20 +40,20 @@ _SECURE = (b"x-forwarded-proto", b"https")
 def test_forwarded_addresses_are_ignored_unless_the_operator_trusts_the_proxy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert _seen("", "127.0.0.1", _FROM, _SECURE) == ("127.0.0.1", "http")
-    assert _seen("10.0.0.0/8", "192.0.2.1", _FROM, _SECURE) == ("192.0.2.1", "http")
+    assert _seen_client("", "127.0.0.1", _FROM, _SECURE) == ("127.0.0.1", "http")
+    assert _seen_client("10.0.0.0/8", "192.0.2.1", _FROM, _SECURE) == ("192.0.2.1", "http")
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert "192.0.2.1" in caplog.records[1].getMessage()
     assert "$FORWARDED_ALLOW_IPS" in caplog.records[1].getMessage()
 
 
 def test_a_trusted_proxy_names_the_client_and_its_scheme(caplog: pytest.LogCaptureFixture) -> None:
-    assert _seen("10.0.0.0/8", "10.1.2.3", _FROM, _SECURE) == ("203.0.113.9", "https")
-    assert _seen("127.0.0.1,::1", "::1", _FROM) == ("203.0.113.9", "http")
-    assert _seen("*", "192.0.2.1", _FROM) == ("203.0.113.9", "http")
+    assert _seen_client("10.0.0.0/8", "10.1.2.3", _FROM, _SECURE) == ("203.0.113.9", "https")
+    assert _seen_client("127.0.0.1,::1", "::1", _FROM) == ("203.0.113.9", "http")
+    assert _seen_client("*", "192.0.2.1", _FROM) == ("203.0.113.9", "http")
     # The last address not named by a trusted proxy: addresses sent by the client itself are ignored.
     chain = (b"x-forwarded-for", b"198.51.100.1, 203.0.113.9, 10.9.9.9")
-    assert _seen("10.0.0.0/8", "10.1.2.3", chain) == ("203.0.113.9", "http")
+    assert _seen_client("10.0.0.0/8", "10.1.2.3", chain) == ("203.0.113.9", "http")
     assert caplog.records == []
 
 
@@ -72,7 +72,7 @@ def test_a_trusted_proxy_names_the_client_and_its_scheme(caplog: pytest.LogCaptu
     ],
 )
 def test_an_invalid_address_is_not_stored_as_one(text: bytes) -> None:
-    assert _seen("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text)) == ("", "http")
+    assert _seen_client("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text)) == ("", "http")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_invalid_address_is_not_stored_as_one(text: bytes) -> None:
     ],
 )
 def test_an_address_has_one_form(text: bytes, address: str) -> None:
-    assert _seen("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text))[0] == address
+    assert _seen_client("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text))[0] == address
 
 
 def test_an_untrusted_proxy_is_logged_once_and_their_number_is_limited(caplog: pytest.LogCaptureFixture) -> None:

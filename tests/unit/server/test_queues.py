@@ -22,7 +22,7 @@ def _at_broker(site: Site, use: Callable[[Broker], Awaitable[None]]) -> None:
 
 
 @pytest.fixture
-def filled(site: Site) -> Site:
+def filled_site(site: Site) -> Site:
     """Build a site with two messages in queue `work`, and three dead letters of two failures."""
 
     async def fill(broker: Broker) -> None:
@@ -44,19 +44,19 @@ def _message(queue: str, name: str, error: str = "", *, origin: str = "work") ->
     )
 
 
-def test_queues_are_listed_and_shown(filled: Site) -> None:
-    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
-    shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()
+def test_queues_are_listed_and_shown(filled_site: Site) -> None:
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()
+    shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
 
     assert {one["queue"]: one["ready"] for one in listed["items"]}["work"] == 2
     assert (shown["ready"], shown["dead"], shown["tasks"]) == (2, 3, ["data_processing", "report"])
-    assert filled("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
+    assert filled_site("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
 
 
-def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled: Site) -> None:
-    filled("POST", "/queues/work/pause", {}, by="all-operator")
+def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled_site: Site) -> None:
+    filled_site("POST", "/queues/work/pause", {}, by="all-operator")
 
-    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()
 
     rows = {one["queue"]: one for one in listed["queues"]}
     assert {"work", "billing"} <= rows.keys()
@@ -68,52 +68,52 @@ def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled
     )
 
 
-def test_a_queue_is_paused_and_resumed_and_the_audit_names_the_user(filled: Site) -> None:
-    paused = filled("POST", "/queues/work/pause", {"note": "inventory"}, by="all-operator")
-    shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()
-    resumed = filled("POST", "/queues/work/resume", by="all-operator")
+def test_a_queue_is_paused_and_resumed_and_the_audit_names_the_user(filled_site: Site) -> None:
+    paused = filled_site("POST", "/queues/work/pause", {"note": "inventory"}, by="all-operator")
+    shown = filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    resumed = filled_site("POST", "/queues/work/resume", by="all-operator")
 
     assert (paused.status_code, shown["paused"]["note"]) == (200, "inventory")
     assert resumed.json() == {"was_paused": True}
-    entries = filled("GET", "/audit?action=queue.", by="all-admin").json()["items"]
+    entries = filled_site("GET", "/audit?action=queue.", by="all-admin").json()["items"]
     assert [(entry["action"], entry["subject"], entry["user"], entry["note"]) for entry in entries] == [
         ("queue.resume", "work", "all-operator", ""),
         ("queue.pause", "work", "all-operator", "inventory"),
     ]
 
 
-def test_purging_a_queue_requires_typing_its_name(filled: Site) -> None:
-    mistyped = filled("POST", "/queues/work/purge", {"name": "wrok"}, by="all-admin")
-    unsaid = filled("POST", "/queues/work/purge", by="all-admin")
-    purged = filled("POST", "/queues/work/purge", {"name": "work"}, by="all-admin")
+def test_purging_a_queue_requires_typing_its_name(filled_site: Site) -> None:
+    mistyped = filled_site("POST", "/queues/work/purge", {"name": "wrok"}, by="all-admin")
+    unsaid = filled_site("POST", "/queues/work/purge", by="all-admin")
+    purged = filled_site("POST", "/queues/work/purge", {"name": "work"}, by="all-admin")
 
     assert (mistyped.status_code, unsaid.status_code) == (400, 400)
     assert purged.json() == {"purged": 2}
 
 
-def test_moving_messages_to_another_queue_requires_typing_its_name(filled: Site) -> None:
-    mistyped = filled("POST", "/queues/work/move", {"name": "wrok", "to": "billing"}, by="all-admin")
-    missing = filled("POST", "/queues/work/move", {"name": "work", "to": "nowhere"}, by="all-admin")
-    moved = filled("POST", "/queues/work/move", {"name": "work", "to": "billing", "count": 1}, by="all-admin")
-    refused = filled("POST", "/queues/work/move", {"name": "work", "to": "billing"}, by="all-operator")
+def test_moving_messages_to_another_queue_requires_typing_its_name(filled_site: Site) -> None:
+    mistyped = filled_site("POST", "/queues/work/move", {"name": "wrok", "to": "billing"}, by="all-admin")
+    missing = filled_site("POST", "/queues/work/move", {"name": "work", "to": "nowhere"}, by="all-admin")
+    moved = filled_site("POST", "/queues/work/move", {"name": "work", "to": "billing", "count": 1}, by="all-admin")
+    refused = filled_site("POST", "/queues/work/move", {"name": "work", "to": "billing"}, by="all-operator")
 
     assert [answer.status_code for answer in (mistyped, missing, refused)] == [400, 404, 403]
     assert moved.json() == {"moved": 1, "stayed": 0}
-    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()
     ready = {one["queue"]: one["ready"] for one in listed["items"]}
     assert (ready["work"], ready["billing"]) == (1, 1)
-    entry = filled("GET", "/audit?action=queue.move", by="all-admin").json()["items"][0]
+    entry = filled_site("GET", "/audit?action=queue.move", by="all-admin").json()["items"][0]
     assert (entry["subject"], entry["after"]) == ("work", {"to": "billing", "count": 1, "task": None})
 
 
-def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> None:
-    assert filled("GET", "/dead-letters", by="all-operator").json() == {"items": ["work"]}
-    letters = filled("GET", "/dead-letters/work?error=OSError", by="all-operator").json()["items"]
-    groups = filled("GET", "/dead-letters/work/groups", by="all-operator").json()["items"]
-    replayed = filled("POST", "/dead-letters/work/replay", {"error": "OSError"}, by="all-operator")
-    mistyped = filled("POST", "/dead-letters/work/purge", {"name": "wrok"}, by="all-admin")
-    purged = filled("POST", "/dead-letters/work/purge", {"name": "work", "job": "d0"}, by="all-admin")
-    rest = filled("POST", "/dead-letters/work/purge", {"name": "work"}, by="all-admin")
+def test_dead_letters_are_listed_grouped_replayed_and_purged(filled_site: Site) -> None:
+    assert filled_site("GET", "/dead-letters", by="all-operator").json() == {"items": ["work"]}
+    letters = filled_site("GET", "/dead-letters/work?error=OSError", by="all-operator").json()["items"]
+    groups = filled_site("GET", "/dead-letters/work/groups", by="all-operator").json()["items"]
+    replayed = filled_site("POST", "/dead-letters/work/replay", {"error": "OSError"}, by="all-operator")
+    mistyped = filled_site("POST", "/dead-letters/work/purge", {"name": "wrok"}, by="all-admin")
+    purged = filled_site("POST", "/dead-letters/work/purge", {"name": "work", "job": "d0"}, by="all-admin")
+    rest = filled_site("POST", "/dead-letters/work/purge", {"name": "work"}, by="all-admin")
 
     assert [(one["job_id"], one["reason"], one["attempt"]) for one in letters] == [("d2", "error", 3)]
     assert "secret" not in str(letters)
@@ -121,8 +121,8 @@ def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> No
     assert replayed.json() == {"replayed": 1, "dropped": 0, "too_often": 0, "no_destination": 0}
     assert mistyped.status_code == 400
     assert (purged.json(), rest.json()) == ({"purged": 1}, {"purged": 1})
-    assert filled("GET", "/dead-letters/nowhere", by="all-operator").json()["code"] == "queue_not_found"
-    assert filled("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 3
+    assert filled_site("GET", "/dead-letters/nowhere", by="all-operator").json()["code"] == "queue_not_found"
+    assert filled_site("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 3
 
 
 def test_a_dead_letter_of_a_deleted_lane_is_replayed_to_its_queue(site: Site) -> None:
@@ -139,5 +139,5 @@ def test_a_dead_letter_of_a_deleted_lane_is_replayed_to_its_queue(site: Site) ->
 
 
 @pytest.mark.parametrize("body", [{"rate": 0}, {"limit": 0}, {"older_than": "soon"}, {"evry": 1}])
-def test_an_invalid_replay_is_refused(filled: Site, body: dict[str, Any]) -> None:
-    assert filled("POST", "/dead-letters/work/replay", body, by="all-operator").status_code == 400
+def test_an_invalid_replay_is_refused(filled_site: Site, body: dict[str, Any]) -> None:
+    assert filled_site("POST", "/dead-letters/work/replay", body, by="all-operator").status_code == 400

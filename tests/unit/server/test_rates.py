@@ -17,7 +17,7 @@ from taskmq.server.live.sources import sign
 from taskmq.server.rates import RateLimits, RequestLimits
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import CALLERS, Site, define, open_site, served
+from tests.unit.server.kit import CALLERS, Site, build_served, define, open_site
 
 
 def test_a_burst_is_accepted_and_then_the_configured_rate() -> None:
@@ -79,7 +79,7 @@ def test_many_tokens_of_one_user_share_the_rate() -> None:
     def ask(user: str, token: int) -> int:
         return client.get("/api/v1/auth/me", headers={"Authorization": f"Bearer {user}/{token}"}).status_code
 
-    with TestClient(served(app, identify=identify, settings=ServerSettings(rate=0.1))) as client:
+    with TestClient(build_served(app, identify=identify, settings=ServerSettings(rate=0.1))) as client:
         # Each token has a burst of one, and the user four times that.
         assert [ask("ann", token) for token in range(6)] == [200] * 4 + [429] * 2
         assert ask("bob", 0) == 200

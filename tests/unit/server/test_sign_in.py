@@ -16,8 +16,8 @@ from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.contracts.identity import Actor
 from tests.unit.app_kit import new_url
+from tests.unit.server.kit import build_served as served_by
 from tests.unit.server.kit import define
-from tests.unit.server.kit import served as served_by
 
 _PASSWORD = "correct horse battery"
 
@@ -38,7 +38,7 @@ class _Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]:
+def served_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]:
     # A test needs no expensive hash.
     cheap = functools.partial(PasswordHasher, time_cost=1, memory_cost=64)
     monkeypatch.setattr("taskmq.server.sign_in.PasswordHasher", cheap)
@@ -55,61 +55,61 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]
         yield _Served(client)
 
 
-def test_a_login_returns_a_bearer_token_and_a_cookie_that_end_with_the_logout(served: _Served) -> None:
-    begun = served.log_in()
+def test_a_login_returns_a_bearer_token_and_a_cookie_that_end_with_the_logout(served_site: _Served) -> None:
+    begun = served_site.log_in()
     bearer = f"Bearer {begun['token']}"
 
-    by_cookie = served("GET", "/auth/me")
-    served.client.cookies.clear()
-    by_bearer = served("GET", "/auth/me", authorization=bearer)
-    by_nothing = served("GET", "/auth/me")
+    by_cookie = served_site("GET", "/auth/me")
+    served_site.client.cookies.clear()
+    by_bearer = served_site("GET", "/auth/me", authorization=bearer)
+    by_nothing = served_site("GET", "/auth/me")
 
     assert (by_cookie.json()["user"], by_bearer.json()["user"]) == ("root", "root")
     assert (by_nothing.status_code, by_nothing.headers["www-authenticate"]) == (401, "Bearer")
-    assert served("POST", "/auth/logout", authorization=bearer).json() == {"status": "logged_out"}
-    assert served("GET", "/auth/me", authorization=bearer).status_code == 401
+    assert served_site("POST", "/auth/logout", authorization=bearer).json() == {"status": "logged_out"}
+    assert served_site("GET", "/auth/me", authorization=bearer).status_code == 401
 
 
-def test_scripts_cannot_read_the_cookie_and_its_changes_need_a_csrf_token(served: _Served) -> None:
-    answer = served("POST", "/auth/login", {"username": "root", "password": _PASSWORD})
+def test_scripts_cannot_read_the_cookie_and_its_changes_need_a_csrf_token(served_site: _Served) -> None:
+    answer = served_site("POST", "/auth/login", {"username": "root", "password": _PASSWORD})
     cookie, csrf = answer.headers["set-cookie"], answer.json()["csrf_token"]
     body = {"job_type": "data_processing"}
 
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
-    assert served("POST", "/jobs", body).json()["code"] == "csrf_token_missing"
-    assert served("POST", "/jobs", body, x_csrf_token="another").status_code == 403
-    assert served("POST", "/jobs", body, x_csrf_token=csrf).status_code == 201
+    assert served_site("POST", "/jobs", body).json()["code"] == "csrf_token_missing"
+    assert served_site("POST", "/jobs", body, x_csrf_token="another").status_code == 403
+    assert served_site("POST", "/jobs", body, x_csrf_token=csrf).status_code == 201
 
 
 @pytest.mark.parametrize(
     "body", [{"username": "root", "password": "wrong"}, {"username": "nobody", "password": _PASSWORD}]
 )
-def test_a_wrong_name_and_a_wrong_password_get_the_same_answer(served: _Served, body: dict[str, str]) -> None:
-    answer = served("POST", "/auth/login", body)
+def test_a_wrong_name_and_a_wrong_password_get_the_same_answer(served_site: _Served, body: dict[str, str]) -> None:
+    answer = served_site("POST", "/auth/login", body)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "not_signed_in")
     assert answer.json()["detail"] == "the name or the password is wrong, or the account is disabled"
     assert "set-cookie" not in answer.headers
 
 
-def test_repeated_failed_logins_have_to_wait(served: _Served) -> None:
-    answers = [served("POST", "/auth/login", {"username": "root", "password": "wrong"}) for _ in range(6)]
+def test_repeated_failed_logins_have_to_wait(served_site: _Served) -> None:
+    answers = [served_site("POST", "/auth/login", {"username": "root", "password": "wrong"}) for _ in range(6)]
 
     assert [answer.status_code for answer in answers] == [401] * 5 + [429]
     assert int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_wrong_passwords_do_not_lock_out_users_signed_in_from_the_same_address(served: _Served) -> None:
-    served.log_in()
+def test_wrong_passwords_do_not_lock_out_users_signed_in_from_the_same_address(served_site: _Served) -> None:
+    served_site.log_in()
     wrong = [
-        served("POST", "/auth/login", {"username": f"user-{number}", "password": "wrong"}).status_code
+        served_site("POST", "/auth/login", {"username": f"user-{number}", "password": "wrong"}).status_code
         for number in range(55)
     ]
 
     assert (wrong[0], wrong[-1]) == (401, 429)
-    assert served("POST", "/auth/login", {"username": "somebody", "password": "wrong"}).status_code == 429
-    served.log_in()
+    assert served_site("POST", "/auth/login", {"username": "somebody", "password": "wrong"}).status_code == 429
+    served_site.log_in()
 
 
 @pytest.mark.parametrize(
@@ -117,27 +117,27 @@ def test_wrong_passwords_do_not_lock_out_users_signed_in_from_the_same_address(s
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonx", None],
 )
 @pytest.mark.parametrize("path", ["/auth/login", "/auth/authorize", "/jobs", "/bulk", "/tokens", "/events?source=x"])
-def test_a_body_that_a_foreign_form_can_send_is_refused(served: _Served, kind: str | None, path: str) -> None:
+def test_a_body_that_a_foreign_form_can_send_is_refused(served_site: _Served, kind: str | None, path: str) -> None:
     """A form sends text/plain with a name that is JSON up to the password's equals sign; its value is the rest."""
-    csrf = served.log_in()["csrf_token"]
-    cookie = served.client.cookies.get("taskmq")
+    csrf = served_site.log_in()["csrf_token"]
+    cookie = served_site.client.cookies.get("taskmq")
     headers = {"X-CSRF-Token": csrf} | ({} if kind is None else {"Content-Type": kind})
     body = b'{"username": "root", "password": "correct horse battery"}\r\n'
 
-    answer = served.client.post(f"/api/v1{path}", content=body, headers=headers)
+    answer = served_site.client.post(f"/api/v1{path}", content=body, headers=headers)
 
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
-    assert served.client.cookies.get("taskmq") == cookie
+    assert served_site.client.cookies.get("taskmq") == cookie
 
 
-def test_a_json_body_in_any_charset_and_an_empty_body_are_accepted(served: _Served) -> None:
+def test_a_json_body_in_any_charset_and_an_empty_body_are_accepted(served_site: _Served) -> None:
     body = {"Content-Type": "Application/JSON; charset=utf-8"}
     content = f'{{"username": "root", "password": "{_PASSWORD}"}}'.encode()
-    begun = served.client.post("/api/v1/auth/login", content=content, headers=body)
+    begun = served_site.client.post("/api/v1/auth/login", content=content, headers=body)
     headers = {"Authorization": f"Bearer {begun.json()['token']}", "Content-Type": "text/plain"}
 
     assert begun.status_code == 200
-    assert served.client.post("/api/v1/auth/logout", headers=headers).status_code == 200
+    assert served_site.client.post("/api/v1/auth/logout", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -155,91 +155,93 @@ def test_a_json_body_in_any_charset_and_an_empty_body_are_accepted(served: _Serv
         ({"origin": "null"}, 403),
     ],
 )
-def test_a_page_of_another_site_cannot_sign_in_a_user(served: _Served, headers: dict[str, str], status: int) -> None:
+def test_a_page_of_another_site_cannot_sign_in_a_user(
+    served_site: _Served, headers: dict[str, str], status: int
+) -> None:
     body = {"username": "root", "password": _PASSWORD}
     for path in ("/api/v1/auth/login", "/auth/login"):
-        answer = served.client.post(path, json=body, headers=headers)
+        answer = served_site.client.post(path, json=body, headers=headers)
 
         assert answer.status_code == status, answer.text
         assert ("set-cookie" in answer.headers) == (status == 200)
 
 
-def test_a_session_planted_before_the_login_ends_with_it(served: _Served) -> None:
-    planted = served.log_in()["token"]
+def test_a_session_planted_before_the_login_ends_with_it(served_site: _Served) -> None:
+    planted = served_site.log_in()["token"]
     # The browser of another user has the cookie, set by a foreign page or a machine nearby.
-    begun = served.log_in()["token"]
+    begun = served_site.log_in()["token"]
 
     assert begun != planted
-    assert served("GET", "/auth/me", authorization=f"Bearer {planted}").status_code == 401
-    assert served("GET", "/auth/me", authorization=f"Bearer {begun}").status_code == 200
-    served.client.cookies.set("taskmq", "made-up-by-the-page")
-    assert served.log_in()["token"] != "made-up-by-the-page"
+    assert served_site("GET", "/auth/me", authorization=f"Bearer {planted}").status_code == 401
+    assert served_site("GET", "/auth/me", authorization=f"Bearer {begun}").status_code == 200
+    served_site.client.cookies.set("taskmq", "made-up-by-the-page")
+    assert served_site.log_in()["token"] != "made-up-by-the-page"
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization", "session", "taskmq", "csrf_token"])
-def test_a_credential_in_an_address_is_ignored(served: _Served, name: str) -> None:
-    secret = served.log_in()["token"]
-    served.client.cookies.clear()
+def test_a_credential_in_an_address_is_ignored(served_site: _Served, name: str) -> None:
+    secret = served_site.log_in()["token"]
+    served_site.client.cookies.clear()
 
-    assert served("GET", f"/auth/me?{name}={secret}").status_code == 401
-    assert served("POST", f"/jobs?{name}={secret}", {"job_type": "report"}).status_code == 401
+    assert served_site("GET", f"/auth/me?{name}={secret}").status_code == 401
+    assert served_site("POST", f"/jobs?{name}={secret}", {"job_type": "report"}).status_code == 401
 
 
-def test_only_the_secrets_of_two_cookies_of_one_name_count(served: _Served) -> None:
-    secret = served.log_in()["token"]
-    served.client.cookies.clear()
+def test_only_the_secrets_of_two_cookies_of_one_name_count(served_site: _Served) -> None:
+    secret = served_site.log_in()["token"]
+    served_site.client.cookies.clear()
     for cookie in (f"taskmq=tossed; taskmq={secret}", f"taskmq={secret}; taskmq=tossed"):
-        seen = served("GET", "/auth/me", cookie=cookie)
-        changed = served("POST", "/jobs", {"job_type": "report"}, cookie=cookie)
+        seen = served_site("GET", "/auth/me", cookie=cookie)
+        changed = served_site("POST", "/jobs", {"job_type": "report"}, cookie=cookie)
 
         assert seen.status_code == 401 or seen.json()["user"] == "root"
         assert changed.status_code in {401, 403}
 
 
-def test_the_document_signs_in_and_calls_and_signs_out(served: _Served) -> None:
-    begun = served.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
-    served.client.cookies.clear()
+def test_the_document_signs_in_and_calls_and_signs_out(served_site: _Served) -> None:
+    begun = served_site.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
+    served_site.client.cookies.clear()
     asked = {"token": begun["token"], "action": "jobs.read", "resource": "acme"}
 
-    allowed = served.client.post("/auth/authorize", json=asked)
-    ended = served.client.post("/auth/logout", headers={"Authorization": f"Bearer {begun['token']}"})
+    allowed = served_site.client.post("/auth/authorize", json=asked)
+    ended = served_site.client.post("/auth/logout", headers={"Authorization": f"Bearer {begun['token']}"})
 
     assert allowed.json() == {"allowed": True}
     assert ended.json() == {"status": "logged_out"}
-    assert served.client.post("/auth/authorize", json=asked).status_code == 401
+    assert served_site.client.post("/auth/authorize", json=asked).status_code == 401
 
 
-def test_a_token_works_within_its_scopes_until_it_is_revoked(served: _Served) -> None:
-    bearer = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_a_token_works_within_its_scopes_until_it_is_revoked(served_site: _Served) -> None:
+    bearer = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
     asked = {"name": "importer", "scopes": ["jobs.submit"], "tasks": ["billing.*"]}
 
-    made = served("POST", "/tokens", asked, authorization=bearer).json()
+    made = served_site("POST", "/tokens", asked, authorization=bearer).json()
     token = f"Bearer {made['secret']}"
 
     job = {"job_type": "billing.charge", "payload": {"amount": 1}}
     assert made["secret"].startswith("tmq_")
-    assert served("POST", "/jobs", job, authorization=token).status_code == 201
-    assert served("POST", "/jobs", {"job_type": "report"}, authorization=token).json()["code"] == "not_allowed"
-    assert served("GET", "/jobs", authorization=token).status_code == 403
-    assert served("POST", "/tokens", {"name": "another"}, authorization=token).status_code == 403
-    (listed,) = served("GET", "/tokens", authorization=bearer).json()["items"]
+    assert served_site("POST", "/jobs", job, authorization=token).status_code == 201
+    assert served_site("POST", "/jobs", {"job_type": "report"}, authorization=token).json()["code"] == "not_allowed"
+    assert served_site("GET", "/jobs", authorization=token).status_code == 403
+    assert served_site("POST", "/tokens", {"name": "another"}, authorization=token).status_code == 403
+    (listed,) = served_site("GET", "/tokens", authorization=bearer).json()["items"]
     assert "secret" not in listed
-    assert served("DELETE", f"/tokens/{made['id']}", authorization=bearer).json() == {"status": "revoked"}
-    assert served("POST", "/jobs", job, authorization=token).status_code == 401
+    assert served_site("DELETE", f"/tokens/{made['id']}", authorization=bearer).json() == {"status": "revoked"}
+    assert served_site("POST", "/jobs", job, authorization=token).status_code == 401
 
 
-def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -> None:
-    bearer = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_users_tenants_and_roles_are_administered_and_audited(served_site: _Served) -> None:
+    bearer = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
 
     def ask(method: str, path: str, json: Any = None) -> Response:
-        return served(method, path, json, authorization=bearer)
+        return served_site(method, path, json, authorization=bearer)
 
     tenant = ask("POST", "/tenants", {"name": "acme"})
     user = ask("POST", "/users", {"name": "ann", "memberships": [{"tenant": "acme", "role": "viewer"}]})
     user_id = user.json()["id"]
-    stale = served("PATCH", f"/users/{user_id}", {"email": "a@b"}, authorization=bearer, if_match='"9"')
+    stale = served_site("PATCH", f"/users/{user_id}", {"email": "a@b"}, authorization=bearer, if_match='"9"')
 
     assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 412)
     assert (stale.json()["code"], stale.json()["version"]) == ("version_mismatch", user.json()["version"])
@@ -261,40 +263,40 @@ def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -
     assert {"tenant.add", "user.add"} <= {entry["action"] for entry in entries}
 
 
-def test_changing_a_password_requires_the_current_one_and_refuses_a_bad_one(served: _Served) -> None:
-    bearer = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_changing_a_password_requires_the_current_one_and_refuses_a_bad_one(served_site: _Served) -> None:
+    bearer = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
 
     def change(before: str, after: str) -> Response:
-        return served("POST", "/auth/password", {"before": before, "after": after}, authorization=bearer)
+        return served_site("POST", "/auth/password", {"before": before, "after": after}, authorization=bearer)
 
     assert change("wrong", "another long sentence").json()["errors"][0]["field"] == "before"
     assert change(_PASSWORD, "short").json()["errors"][0]["field"] == "after"
     changed = change(_PASSWORD, "another long sentence").json()
     assert changed == {"status": "updated", "sessions_ended": 0, "tokens_revoked": 0, "tokens_left": 0}
-    assert served("POST", "/auth/login", {"username": "root", "password": _PASSWORD}).status_code == 401
+    assert served_site("POST", "/auth/login", {"username": "root", "password": _PASSWORD}).status_code == 401
 
 
-def test_an_unknown_authorization_scheme_is_ignored(served: _Served) -> None:
+def test_an_unknown_authorization_scheme_is_ignored(served_site: _Served) -> None:
     for header in ("Basic cm9vdDpyb290", "Bearer", "Bearer tmq_no", "Bearer " + "x" * 600):
-        assert served("GET", "/jobs", authorization=header).status_code == 401
+        assert served_site("GET", "/jobs", authorization=header).status_code == 401
 
 
-def test_an_admin_of_a_tenant_grants_roles_only_within_the_tenant(served: _Served) -> None:
-    begun = served.log_in()
-    served.client.cookies.clear()
+def test_an_admin_of_a_tenant_grants_roles_only_within_the_tenant(served_site: _Served) -> None:
+    begun = served_site.log_in()
+    served_site.client.cookies.clear()
     root = f"Bearer {begun['token']}"
 
     def ask(method: str, path: str, json: Any = None, *, by: str = root) -> Response:
-        return served(method, path, json, authorization=by)
+        return served_site(method, path, json, authorization=by)
 
     for tenant in ("acme", "other"):
         ask("POST", "/tenants", {"name": tenant})
     roles = [{"tenant": "acme", "role": "admin"}]
     ask("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"})
     bob = ask("POST", "/users", {"name": "bob"}).json()["id"]
-    ann = served("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"})
-    served.client.cookies.clear()
+    ann = served_site("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"})
+    served_site.client.cookies.clear()
     by = f"Bearer {ann.json()['token']}"
 
     strange = ask("PUT", "/members/bob", {"role": "operator"}, by=by)
@@ -335,12 +337,12 @@ def test_an_admin_of_a_tenant_grants_roles_only_within_the_tenant(served: _Serve
     assert [(entry["user"], entry["tenant"]) for entry in entries][:2] == [("root", "acme"), ("ann", "acme")]
 
 
-def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(served: _Served) -> None:
-    root = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(served_site: _Served) -> None:
+    root = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
 
     def ask(method: str, path: str, json: Any = None, *, by: str = root) -> Response:
-        return served(method, path, json, authorization=by)
+        return served_site(method, path, json, authorization=by)
 
     for tenant in ("acme", "other", "third"):
         ask("POST", "/tenants", {"name": tenant})
@@ -349,8 +351,8 @@ def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(serve
                            "password": "ostrich lamp violet"})  # fmt: skip
     ask("POST", "/users", {"name": "bob", "memberships": [{"tenant": "acme", "role": "viewer"}]})
     ask("POST", "/users", {"name": "cyd", "memberships": [{"tenant": "third", "role": "viewer"}]})
-    by = served("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"}).json()["token"]
-    served.client.cookies.clear()
+    by = served_site("POST", "/auth/login", {"username": "ann", "password": "ostrich lamp violet"}).json()["token"]
+    served_site.client.cookies.clear()
 
     def give(user: str) -> Response:
         return ask("PUT", f"/members/{user}?tenant=other", {"role": "operator"}, by=f"Bearer {by}")
@@ -360,63 +362,66 @@ def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(serve
     assert give("cyd").json()["code"] == "identity_not_found"
 
 
-def test_a_reloaded_page_gets_its_csrf_token_and_its_permissions(served: _Served) -> None:
-    begun = served.log_in()
+def test_a_reloaded_page_gets_its_csrf_token_and_its_permissions(served_site: _Served) -> None:
+    begun = served_site.log_in()
 
-    by_cookie = served("GET", "/auth/me").json()
-    served.client.cookies.clear()
-    by_bearer = served("GET", "/auth/me", authorization=f"Bearer {begun['token']}").json()
+    by_cookie = served_site("GET", "/auth/me").json()
+    served_site.client.cookies.clear()
+    by_bearer = served_site("GET", "/auth/me", authorization=f"Bearer {begun['token']}").json()
 
     assert by_cookie["csrf_token"] == begun["csrf_token"]
     assert by_bearer["csrf_token"] is None
     assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])
 
 
-def test_a_password_changes_with_the_other_fields_for_the_seen_version_or_not_at_all(served: _Served) -> None:
-    bearer = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
-    made = served("POST", "/users", {"name": "ann", "password": "another long one"}, authorization=bearer).json()
+def test_a_password_changes_with_the_other_fields_for_the_seen_version_or_not_at_all(served_site: _Served) -> None:
+    bearer = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
+    made = served_site("POST", "/users", {"name": "ann", "password": "another long one"}, authorization=bearer).json()
     path = f"/users/{made['id']}"
 
-    def changed(version: int, password: str) -> int:
+    def change_password(version: int, password: str) -> int:
         body = {"password": password, "email": "ann@example.org"}
-        return served("PATCH", path, body, authorization=bearer, if_match=f'"{version}"').status_code
+        return served_site("PATCH", path, body, authorization=bearer, if_match=f'"{version}"').status_code
 
     def signs_in(password: str) -> bool:
-        return served("POST", "/auth/login", {"username": "ann", "password": password}).status_code == 200
+        return served_site("POST", "/auth/login", {"username": "ann", "password": password}).status_code == 200
 
-    assert changed(made["version"] + 7, "of somebody who was late") == 412
+    assert change_password(made["version"] + 7, "of somebody who was late") == 412
     assert signs_in("another long one")
-    assert changed(served("GET", path, authorization=bearer).json()["version"], "the newest of them all") == 200
-    assert served("GET", path, authorization=bearer).json()["email"] == "ann@example.org"
+    assert (
+        change_password(served_site("GET", path, authorization=bearer).json()["version"], "the newest of them all")
+        == 200
+    )
+    assert served_site("GET", path, authorization=bearer).json()["email"] == "ann@example.org"
     assert (signs_in("another long one"), signs_in("the newest of them all")) == (False, True)
 
 
-def test_sessions_and_tokens_are_listed_and_ended_by_their_user_and_by_admins(served: _Served) -> None:
+def test_sessions_and_tokens_are_listed_and_ended_by_their_user_and_by_admins(served_site: _Served) -> None:
     bearers: list[str] = []
     for _ in range(2):
-        bearers.append(f"Bearer {served.log_in()['token']}")
+        bearers.append(f"Bearer {served_site.log_in()['token']}")
         # Otherwise the second login would end the session of the first.
-        served.client.cookies.clear()
+        served_site.client.cookies.clear()
     first, second = bearers
 
-    sessions = served("GET", "/sessions", authorization=second).json()["items"]
+    sessions = served_site("GET", "/sessions", authorization=second).json()["items"]
     (other,) = [one for one in sessions if not one["is_own"]]
-    me = served("GET", "/auth/me", authorization=second).json()
-    token = served("POST", "/tokens", {"name": "ci"}, authorization=second).json()
+    me = served_site("GET", "/auth/me", authorization=second).json()
+    token = served_site("POST", "/tokens", {"name": "ci"}, authorization=second).json()
 
     assert len(sessions) == 2
-    assert served("DELETE", f"/sessions/{other['id']}", authorization=second).json() == {"status": "ended"}
-    assert served("GET", "/auth/me", authorization=first).status_code == 401
-    assert served("DELETE", f"/sessions/{other['id']}", authorization=second).status_code == 404
+    assert served_site("DELETE", f"/sessions/{other['id']}", authorization=second).json() == {"status": "ended"}
+    assert served_site("GET", "/auth/me", authorization=first).status_code == 401
+    assert served_site("DELETE", f"/sessions/{other['id']}", authorization=second).status_code == 404
     path = f"/users/{me['user_id']}"
-    assert [one["id"] for one in served("GET", f"{path}/tokens", authorization=second).json()["items"]] == [
+    assert [one["id"] for one in served_site("GET", f"{path}/tokens", authorization=second).json()["items"]] == [
         token["id"]
     ]
-    assert served("DELETE", f"{path}/tokens/{token['id']}", authorization=second).json() == {"status": "revoked"}
-    (own,) = served("GET", f"{path}/sessions", authorization=second).json()["items"]
-    assert served("DELETE", f"{path}/sessions/{own['id']}", authorization=second).status_code == 200
-    assert served("GET", "/auth/me", authorization=second).status_code == 401
+    assert served_site("DELETE", f"{path}/tokens/{token['id']}", authorization=second).json() == {"status": "revoked"}
+    (own,) = served_site("GET", f"{path}/sessions", authorization=second).json()["items"]
+    assert served_site("DELETE", f"{path}/sessions/{own['id']}", authorization=second).status_code == 200
+    assert served_site("GET", "/auth/me", authorization=second).status_code == 401
 
 
 def _older(tmp_path: Path, seconds: int) -> None:
@@ -425,12 +430,12 @@ def _older(tmp_path: Path, seconds: int) -> None:
         connection.execute("update session set created = created - ?", (seconds * 1000,))
 
 
-def test_creating_a_token_requires_the_password_or_a_recent_sign_in(served: _Served, tmp_path: Path) -> None:
-    by = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_creating_a_token_requires_the_password_or_a_recent_sign_in(served_site: _Served, tmp_path: Path) -> None:
+    by = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
 
     def add(name: str, **more: Any) -> Response:
-        return served("POST", "/tokens", {"name": name, **more}, authorization=by)
+        return served_site("POST", "/tokens", {"name": name, **more}, authorization=by)
 
     assert add("fresh").status_code == 201
     _older(tmp_path, 300)
@@ -438,72 +443,72 @@ def test_creating_a_token_requires_the_password_or_a_recent_sign_in(served: _Ser
     assert (stale.status_code, stale.json()["code"]) == (403, "confirmation_needed")
     assert add("wrong", password="wrong password").json()["errors"][0]["field"] == "password"
     assert add("confirmed", password=_PASSWORD).status_code == 201
-    names = [one["name"] for one in served("GET", "/tokens", authorization=by).json()["items"]]
+    names = [one["name"] for one in served_site("GET", "/tokens", authorization=by).json()["items"]]
     assert sorted(names) == ["confirmed", "fresh"]
 
 
-def test_a_stolen_session_leaves_no_token_behind_a_new_password(served: _Served, tmp_path: Path) -> None:
-    stolen = f"Bearer {served.log_in()['token']}"
+def test_a_stolen_session_leaves_no_token_behind_a_new_password(served_site: _Served, tmp_path: Path) -> None:
+    stolen = f"Bearer {served_site.log_in()['token']}"
     # Another browser, whose sign-in ends no session.
-    served.client.cookies.clear()
-    own = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
-    token = served("POST", "/tokens", {"name": "wide"}, authorization=own).json()["secret"]
+    served_site.client.cookies.clear()
+    own = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
+    token = served_site("POST", "/tokens", {"name": "wide"}, authorization=own).json()["secret"]
     _older(tmp_path, 300)
 
-    assert served("POST", "/tokens", {"name": "thief"}, authorization=stolen).status_code == 403
+    assert served_site("POST", "/tokens", {"name": "thief"}, authorization=stolen).status_code == 403
     body = {"before": _PASSWORD, "after": "another long sentence", "revoke_tokens": True}
-    changed = served("POST", "/auth/password", body, authorization=own).json()
+    changed = served_site("POST", "/auth/password", body, authorization=own).json()
 
     assert changed == {"status": "updated", "sessions_ended": 1, "tokens_revoked": 1, "tokens_left": 0}
     for credential in (stolen, f"Bearer {token}"):
-        assert served("GET", "/auth/me", authorization=credential).status_code == 401
+        assert served_site("GET", "/auth/me", authorization=credential).status_code == 401
 
 
-def test_a_reset_by_an_admin_revokes_tokens_unless_they_are_to_be_kept(served: _Served) -> None:
-    root = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_a_reset_by_an_admin_revokes_tokens_unless_they_are_to_be_kept(served_site: _Served) -> None:
+    root = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
     roles = [{"tenant": "*", "role": "viewer"}]
-    user = served("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"},
+    user = served_site("POST", "/users", {"name": "ann", "memberships": roles, "password": "ostrich lamp violet"},
                   authorization=root).json()  # fmt: skip
 
     def token_of(password: str) -> str:
-        begun = served("POST", "/auth/login", {"username": "ann", "password": password}).json()
-        served.client.cookies.clear()
-        made = served("POST", "/tokens", {"name": "ci"}, authorization=f"Bearer {begun['token']}").json()
+        begun = served_site("POST", "/auth/login", {"username": "ann", "password": password}).json()
+        served_site.client.cookies.clear()
+        made = served_site("POST", "/tokens", {"name": "ci"}, authorization=f"Bearer {begun['token']}").json()
         return f"Bearer {made['secret']}"
 
     def reset(**body: Any) -> tuple[int, ...]:
-        found = served("PATCH", f"/users/{user['id']}", body, authorization=root).json()
+        found = served_site("PATCH", f"/users/{user['id']}", body, authorization=root).json()
         return found["sessions_ended"], found["tokens_revoked"], found["tokens_left"]
 
     token = token_of("ostrich lamp violet")
     assert reset(email="ann@example.org") == (0, 0, 0)
     assert reset(password="seven green bicycles", keep_tokens=True) == (1, 0, 1)
-    assert served("GET", "/jobs", authorization=token).status_code == 200
+    assert served_site("GET", "/jobs", authorization=token).status_code == 200
     assert reset(password="eight yellow kayaks") == (0, 1, 0)
-    assert served("GET", "/jobs", authorization=token).status_code == 401
+    assert served_site("GET", "/jobs", authorization=token).status_code == 401
 
 
-def test_a_session_that_guesses_the_password_ends_with_the_fifth_guess(served: _Served) -> None:
-    stolen = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_a_session_that_guesses_the_password_ends_with_the_fifth_guess(served_site: _Served) -> None:
+    stolen = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
 
     def guess(number: int) -> int:
         body = {"before": f"wrong password {number}", "after": "another long sentence"}
-        return served("POST", "/auth/password", body, authorization=stolen).status_code
+        return served_site("POST", "/auth/password", body, authorization=stolen).status_code
 
     assert [guess(number) for number in range(5)] == [400] * 5
     assert guess(5) == 401
 
 
-def test_the_number_of_tokens_is_limited_and_the_typed_error_has_a_remedy(served: _Served) -> None:
-    by = f"Bearer {served.log_in()['token']}"
-    served.client.cookies.clear()
+def test_the_number_of_tokens_is_limited_and_the_typed_error_has_a_remedy(served_site: _Served) -> None:
+    by = f"Bearer {served_site.log_in()['token']}"
+    served_site.client.cookies.clear()
     for number in range(100):
-        assert served("POST", "/tokens", {"name": f"t{number}"}, authorization=by).status_code == 201
+        assert served_site("POST", "/tokens", {"name": f"t{number}"}, authorization=by).status_code == 201
 
-    refused = served("POST", "/tokens", {"name": "more"}, authorization=by)
+    refused = served_site("POST", "/tokens", {"name": "more"}, authorization=by)
 
     assert (refused.status_code, refused.json()["code"]) == (409, "limit_reached")
     assert "revoke those that no program uses" in refused.json()["detail"]

@@ -31,7 +31,7 @@ def _job(number: int = 0, *, due: int = 0) -> NewJob:
     return NewJob(id=new_job_id(1_000, number.to_bytes(10)), task="t", queue="q", due=due, body=b"{}")
 
 
-def _opened(url: str) -> JobStore:
+def _open_store(url: str) -> JobStore:
     return open_job_store(url, BrokerOptions(name="test"))
 
 
@@ -87,27 +87,27 @@ def test_each_database_is_empty_at_first_and_has_a_unique_key(store: StagedStore
 
 def test_a_connection_without_commit_reports_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedFeature, match="connection=object"):
-        at_once(_opened(f"sqlite://:memory:{uuid4().hex}").submit([_job()], connection=object()))
+        at_once(_open_store(f"sqlite://:memory:{uuid4().hex}").submit([_job()], connection=object()))
 
 
 def test_only_the_memory_store_names_the_replaced_store() -> None:
-    _opened(f"sqlite://:memory:{uuid4().hex}?of=postgresql")
+    _open_store(f"sqlite://:memory:{uuid4().hex}?of=postgresql")
 
     with pytest.raises(InvalidSetting, match="unknown parameter 'of'"):
-        _opened("sqlite:///jobs.db?of=postgresql")
+        _open_store("sqlite:///jobs.db?of=postgresql")
 
 
 def test_a_name_is_one_database_while_a_store_uses_it() -> None:
     url = f"sqlite://:memory:{uuid4().hex}"
-    first, second = _opened(url), _opened(f"{url}?of=postgresql")
+    first, second = _open_store(url), _open_store(f"{url}?of=postgresql")
     at_once(first.submit([_job()]))
 
     del first
     assert at_once(second.count_jobs()) == 1
-    assert at_once(_opened(f"{url}-2").count_jobs()) == 0
+    assert at_once(_open_store(f"{url}-2").count_jobs()) == 0
     del second
 
-    assert at_once(_opened(url).count_jobs()) == 0
+    assert at_once(_open_store(url).count_jobs()) == 0
 
 
 def test_loops_of_several_threads_may_use_one_store(store: StagedStore) -> None:

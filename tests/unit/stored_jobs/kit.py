@@ -83,7 +83,7 @@ def define(app: TaskMQ) -> None:
 
 @dataclass
 class Shop:
-    """One scheduler whose app submits, and a worker of another app."""
+    """A scheduler whose app submits, and a worker of another app."""
 
     stage: Stage
     process: Process
@@ -101,7 +101,7 @@ class Shop:
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_shop(
     stage: Stage, *, has_state: bool, knows_tasks: bool, is_impatient: bool, also: Callable[[TaskMQ], None]
 ) -> AsyncIterator[Shop]:
     process = stage.start(has_state=has_state)
@@ -145,7 +145,7 @@ def in_shop(
     """
 
     async def run(stage: Stage) -> None:
-        opened = _opened(stage, has_state=has_state, knows_tasks=knows_tasks, is_impatient=is_impatient, also=also)
+        opened = _open_shop(stage, has_state=has_state, knows_tasks=knows_tasks, is_impatient=is_impatient, also=also)
         async with opened as shop:
             await test(shop)
 

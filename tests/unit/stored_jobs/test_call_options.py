@@ -96,24 +96,24 @@ async def test_labels_are_merged_and_other_options_replaced(shop: Shop, /) -> No
     assert (record.detail.labels, record.detail.owner) == ({"a": "1", "b": "3"}, "bob")
 
 
-def _planned(base: JobPlan, **options: Unpack[JobOptions]) -> JobPlan:
+def _plan_job(base: JobPlan, **options: Unpack[JobOptions]) -> JobPlan:
     return plan_job(base, options, task="t")
 
 
 def test_requirements_of_a_job_on_its_node_are_merged() -> None:
-    both = _planned(_planned(JobPlan(), resources={"cpu": 2}), place={"labels": {"zone": "a"}})
-    other = _planned(both, resources={"cpu": 4})
+    both = _plan_job(_plan_job(JobPlan(), resources={"cpu": 2}), place={"labels": {"zone": "a"}})
+    other = _plan_job(both, resources={"cpu": 4})
 
     assert both.detail == JobDetail(needs=JobNeeds(resources={"cpu": 2}, labels={"zone": "a"}))
     assert other.detail == JobDetail(needs=JobNeeds(resources={"cpu": 4}, labels={"zone": "a"}))
-    assert _planned(other, resources={"cpu": 1}, place={"labels": {"zone": "b"}}).detail == JobDetail(
+    assert _plan_job(other, resources={"cpu": 1}, place={"labels": {"zone": "b"}}).detail == JobDetail(
         needs=JobNeeds(resources={"cpu": 1}, labels={"zone": "b"})
     )
 
 
 def test_an_option_of_none_or_an_empty_one_counts_as_not_given() -> None:
-    some = _planned(JobPlan(), description="for people", owner="ann", labels={"a": "b"}, preemptible=True)
-    more = _planned(some, held=True, depends_on=["first"], connection="transaction")
+    some = _plan_job(JobPlan(), description="for people", owner="ann", labels={"a": "b"}, preemptible=True)
+    more = _plan_job(some, held=True, depends_on=["first"], connection="transaction")
     nothing: JobOptions = {
         "description": "", "owner": "", "labels": None, "resources": None, "place": None, "preemptible": None,
         "connection": None,

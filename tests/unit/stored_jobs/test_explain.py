@@ -15,7 +15,7 @@ from tests.unit.stored_jobs.kit import Shop, in_shop
 _UNKNOWN = "whether queue 'work' is paused is unknown: this process has no state"
 
 
-async def _dispatched(shop: Shop) -> Job[Any]:
+async def _submit_unconsumed(shop: Shop) -> Job[Any]:
     """Submit a job whose message no worker consumes."""
     job: Job[Any] = await shop.jobs.asubmit("double", 1)
     await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
@@ -31,7 +31,7 @@ async def _explain(shop: Shop, job: Job[Any], *, tenant: str | None = None) -> l
 async def test_a_paused_queue_is_the_first_reason_with_its_operator_and_note(shop: Shop, /) -> None:
     await pause_queues(shop.app, ["work"], note="the printer is broken", by="ann")
     shop.worker.look_at_pauses()
-    job = await _dispatched(shop)
+    job = await _submit_unconsumed(shop)
     since = shop.stage.clock.now_ms()
 
     operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
@@ -66,7 +66,7 @@ async def test_a_job_that_waits_for_its_time_knows_that_its_queue_is_paused(shop
 async def test_a_queue_without_a_worker_is_named_with_its_broker(shop: Shop, /) -> None:
     shop.worker.requeue_now()
     await shop.running
-    job = await _dispatched(shop)
+    job = await _submit_unconsumed(shop)
 
     operator, tenant = await _explain(shop, job), await _explain(shop, job, tenant="")
 
@@ -93,7 +93,7 @@ async def test_a_job_without_a_scheduler_names_the_scheduler_and_the_workers_too
 async def test_an_unavailable_broker_is_named(shop: Shop, /) -> None:
     shop.worker.requeue_now()
     await shop.running
-    job = await _dispatched(shop)
+    job = await _submit_unconsumed(shop)
     shop.process.broker.fail_calls("connect", 1, BrokerUnavailable("gone"))
 
     reasons = await _explain(shop, job)

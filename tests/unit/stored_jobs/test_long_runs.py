@@ -12,7 +12,7 @@ from tests.unit.stored_jobs.kit import Shop, in_shop
 from tests.unit.worker.impatient import ALLOWED
 
 
-async def _detached(shop: Shop, job: Job[Any]) -> None:
+async def _wait_until_detached(shop: Shop, job: Job[Any]) -> None:
     """Wait until the job runs without its message."""
 
     async def is_detached() -> bool:
@@ -26,7 +26,7 @@ def test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts(has
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
 
-        await _detached(shop, job)
+        await _wait_until_detached(shop, job)
         # Its message is settled, and no other worker has it.
         assert shop.worker.running == 1
         await shop.stage.pass_by(ALLOWED * 1.5)
@@ -44,7 +44,7 @@ def test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts(has
 @run_by(in_shop, is_impatient=True)
 async def test_a_stopping_worker_returns_a_detached_run_without_counting_the_attempt(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
-    await _detached(shop, job)
+    await _wait_until_detached(shop, job)
 
     shop.worker.requeue_now()
     await until(shop.running.done)

@@ -38,18 +38,18 @@ async def test_jobs_are_listed_and_counted_by_texts_and_by_filters(shop: Shop, /
     await shop.jobs.asubmit("double", 2, delay="3h", tenant="acme")
     await shop.jobs.asubmit("kept", 3, held=True)
 
-    async def listed(which: JobFilter | str, tenant: str | None = None) -> list[str]:
+    async def list_ids(which: JobFilter | str, tenant: str | None = None) -> list[str]:
         found = sorted(job.task for job in (await shop.jobs.alist(which, tenant=tenant)).jobs)
         assert await shop.jobs.acount(which, tenant=tenant) == len(found)
         return found
 
-    assert await listed("") == ["double", "double", "kept"]
-    assert await listed("status:held") == ["kept"]
-    assert await listed(JobFilter(states=frozenset({JobState.HELD}))) == ["kept"]
-    assert await listed("due:<+2h task:double") == ["double"]
-    assert await listed("task:dou*", tenant="acme") == ["double", "double"]
-    assert await listed("", tenant="") == ["kept"]
-    assert await listed(JobFilter(tenant="acme", tasks=("kept",))) == []
+    assert await list_ids("") == ["double", "double", "kept"]
+    assert await list_ids("status:held") == ["kept"]
+    assert await list_ids(JobFilter(states=frozenset({JobState.HELD}))) == ["kept"]
+    assert await list_ids("due:<+2h task:double") == ["double"]
+    assert await list_ids("task:dou*", tenant="acme") == ["double", "double"]
+    assert await list_ids("", tenant="") == ["kept"]
+    assert await list_ids(JobFilter(tenant="acme", tasks=("kept",))) == []
 
 
 @run_by(in_shop)

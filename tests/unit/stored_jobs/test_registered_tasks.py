@@ -246,9 +246,9 @@ async def test_a_changed_registration_applies_within_five_seconds(code: TaskMQ) 
 
 
 def test_a_task_with_unresolvable_annotations_is_not_registered(code: TaskMQ) -> None:
-    async def lost(value: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+    async def lose_value(value: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-    code.task(name="lost")(lost)
+    code.task(name="lost")(lose_value)
 
     assert [one.task for one in registrations_of(code.tasks)] == ["only", "report", "ship"]
 

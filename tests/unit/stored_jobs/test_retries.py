@@ -16,7 +16,7 @@ from tests.unit.stored_jobs.kit import Shop, in_shop
 _FAILED = JobFilter(states=frozenset({JobState.FAILED}))
 
 
-async def _failed(shop: Shop) -> str:
+async def _fail_job(shop: Shop) -> str:
     job = await shop.jobs.asubmit("end", "reject")
     await job.aoutcome(timeout=5)
     return job.id
@@ -24,7 +24,7 @@ async def _failed(shop: Shop) -> str:
 
 @run_by(in_shop)
 async def test_a_failed_job_and_its_retry_name_each_other(shop: Shop, /) -> None:
-    failed = await _failed(shop)
+    failed = await _fail_job(shop)
 
     again = await shop.jobs.aretry(failed, by="ann", note="the disk is free")
 
@@ -39,7 +39,7 @@ async def test_a_failed_job_and_its_retry_name_each_other(shop: Shop, /) -> None
 
 @run_by(in_shop)
 async def test_a_second_retry_is_refused_and_names_the_first(shop: Shop, /) -> None:
-    failed = await _failed(shop)
+    failed = await _fail_job(shop)
     first = await shop.jobs.aretry(failed, new_id="again")
 
     with pytest.raises(JobConflict, match=rf"job {failed} was retried as job again, which is queued") as caught:
@@ -56,7 +56,7 @@ async def test_a_second_retry_is_refused_and_names_the_first(shop: Shop, /) -> N
 
 @run_by(in_shop)
 async def test_one_of_several_simultaneous_retries_succeeds(shop: Shop, /) -> None:
-    record = await shop.jobs.aget(await _failed(shop))
+    record = await shop.jobs.aget(await _fail_job(shop))
 
     answers = await asyncio.gather(*(shop.jobs.aretry(record) for _ in range(10)), return_exceptions=True)
 
@@ -67,7 +67,7 @@ async def test_one_of_several_simultaneous_retries_succeeds(shop: Shop, /) -> No
 @run_by(in_shop)
 async def test_a_retry_by_an_actor_is_audited_once(shop: Shop, /) -> None:
     ann = Actor(user_id="u1", user="ann", via="session")
-    failed = await _failed(shop)
+    failed = await _fail_job(shop)
 
     again = await shop.jobs.aretry(failed, by=ann)
     with pytest.raises(JobConflict):
@@ -81,7 +81,7 @@ async def test_a_retry_by_an_actor_is_audited_once(shop: Shop, /) -> None:
 
 @run_by(in_shop)
 async def test_a_retry_needs_the_version_that_it_names(shop: Shop, /) -> None:
-    record = await shop.jobs.aget(await _failed(shop))
+    record = await shop.jobs.aget(await _fail_job(shop))
 
     with pytest.raises(JobConflict, match=f"has version {record.version} and not 1"):
         await shop.jobs.aretry(record, version=1)
@@ -137,7 +137,7 @@ async def test_every_handle_of_an_existing_job_has_its_state(shop: Shop, /) -> N
     kept = shop.app.tasks["kept"].options(job_id="order-17")
     made = [await kept.asend(1), await kept.asubmit(1)]
     repeated = [await shop.jobs.aclone("order-17", new_id="copy") for _ in range(2)]
-    failed = await _failed(shop)
+    failed = await _fail_job(shop)
     retried = [await shop.jobs.aretry(failed, new_id="again") for _ in range(2)]
 
     for first, second in (made, repeated, retried):

@@ -104,7 +104,7 @@ async def test_a_job_snoozed_forever_waits_and_affects_no_other_report(shop: Sho
     await until(lambda: shop.stage.job(never.id).state is JobState.SCHEDULED)
 
     assert shop.stage.job(never.id).due <= LAST_INSTANT
-    assert await shop.stage.parked() == []
+    assert await shop.stage.parked_messages() == []
 
 
 def test_a_job_at_the_limit_of_its_task_keeps_the_others_in_the_store() -> None:
@@ -331,14 +331,14 @@ async def _number(number: int) -> int:
     return number
 
 
-async def _hands_on(number: int) -> object:
+async def _forward(number: int) -> object:
     return _number(number)
 
 
 @pytest.mark.parametrize("keeps_result", [True, False])
 def test_a_job_that_only_returned_an_awaitable_fails_with_the_reason(*, keeps_result: bool) -> None:
     def define_it(app: TaskMQ) -> None:
-        app.task(name="hands_on", queue="work", result=keeps_result)(_hands_on)
+        app.task(name="hands_on", queue="work", result=keeps_result)(_forward)
 
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("hands_on", 7)

@@ -30,9 +30,9 @@ class Groups:
         self.root = folder / "groups"
         self.counter = self.root / counter
         self.counter.parent.mkdir(parents=True)
-        self.killed(0)
+        self.record_kills(0)
 
-    def killed(self, count: int) -> None:
+    def record_kills(self, count: int) -> None:
         self.counter.write_text(f"low 0\nhigh 0\nmax 7\noom 2\noom_kill {count}\n")
 
 
@@ -51,7 +51,7 @@ def test_a_kill_for_memory_is_distinguished_from_other_kills(tmp_path: Path, own
     memory = OutOfMemory(groups.own, groups.root)
     assert not memory.ending(-9).is_out_of_memory
 
-    groups.killed(1)
+    groups.record_kills(1)
 
     assert memory.ending(-9).is_out_of_memory
     assert not memory.ending(-9).is_out_of_memory
@@ -61,7 +61,7 @@ def test_only_a_kill_can_be_for_memory(tmp_path: Path) -> None:
     groups = Groups(tmp_path, "0::/\n", "memory.events")
     memory = OutOfMemory(groups.own, groups.root)
 
-    groups.killed(1)
+    groups.record_kills(1)
 
     assert not memory.ending(1).is_out_of_memory
     assert not memory.ending(-9).is_out_of_memory

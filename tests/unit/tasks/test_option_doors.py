@@ -137,7 +137,7 @@ def test_an_option_is_accepted_or_refused_at_every_door(door: str, has_store: bo
             return
         harness.advance("1ms")
         found = _messages(app, harness, has_store=has_store)
-        assert found, "no job came to be"
+        assert found, "no job was created"
         for envelope, queue, is_stored in found:
             _check(option, envelope, queue, is_stored=is_stored)
 
@@ -162,7 +162,7 @@ def test_an_option_is_accepted_or_refused_by_reactions(has_store: bool, option: 
             return
         harness.advance("1s")
         found = [one for one in _messages(app, harness, has_store=has_store) if one[0].task == "work"]
-        assert found, "no job came to be"
+        assert found, "no job was created"
         for envelope, queue, is_stored in found:
             _check(option, envelope, queue, is_stored=is_stored)
 

@@ -467,7 +467,7 @@ def test_tasks_of_included_modules_can_be_sent_at_once(tmp_path: Path, monkeypat
         assert job.result() == 8
 
 
-def _limited(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
+def _limited_app(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
     """Build an app with one task, and a record of its runs: argument and instant."""
     app, ran = TaskMQ("memory://"), list[tuple[int, int]]()
 
@@ -480,7 +480,7 @@ def _limited(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
 
 @pytest.mark.parametrize("lane", ["broker", "store"])
 def test_a_rate_limit_uses_the_time_of_the_test(lane: str) -> None:
-    app, ran = _limited(lane=lane, rate_limit=RateLimit("20/s", strict=True))
+    app, ran = _limited_app(lane=lane, rate_limit=RateLimit("20/s", strict=True))
 
     with Harness(app, timeout="50s") as harness:
         app.tasks["push"].send_many([(number,) for number in range(60)])
@@ -493,7 +493,7 @@ def test_a_rate_limit_uses_the_time_of_the_test(lane: str) -> None:
 
 
 def test_runs_still_waiting_after_an_advance_start_later_and_once() -> None:
-    app, ran = _limited(rate_limit=RateLimit("20/s", strict=True))
+    app, ran = _limited_app(rate_limit=RateLimit("20/s", strict=True))
 
     with Harness(app, timeout="50s") as harness:
         app.tasks["push"].send_many([(number,) for number in range(30)])

@@ -69,7 +69,7 @@ def test_a_task_of_the_store_lane_is_sent_like_any_other_and_may_submit_more(sho
 
 
 def test_quotas_of_running_jobs_work_as_with_a_scheduler() -> None:
-    app, under_way = _watched()
+    app, under_way = _watched_app()
     with Harness(app) as harness:
         app.pools.set_quota("acme", running=2)
         jobs = [app.jobs.submit("work", number, tenant="acme") for number in range(6)]
@@ -81,7 +81,7 @@ def test_quotas_of_running_jobs_work_as_with_a_scheduler() -> None:
 
 
 def test_jobs_beyond_a_limit_wait_in_the_store_as_with_a_scheduler() -> None:
-    app, under_way = _watched(concurrency=2)
+    app, under_way = _watched_app(concurrency=2)
     with Harness(app) as harness:
         jobs = [app.jobs.submit("work", number) for number in range(6)]
         harness.drain()
@@ -91,7 +91,7 @@ def test_jobs_beyond_a_limit_wait_in_the_store_as_with_a_scheduler() -> None:
 
 
 def test_jobs_of_a_rate_run_at_its_pace() -> None:
-    app, _ = _watched(rate_limit="1/m")
+    app, _ = _watched_app(rate_limit="1/m")
     with Harness(app) as harness:
         began = harness.now
         jobs = [app.jobs.submit("work", number) for number in range(5)]
@@ -101,7 +101,7 @@ def test_jobs_of_a_rate_run_at_its_pace() -> None:
         assert timedelta(seconds=239) < harness.now - began < timedelta(seconds=241)
 
 
-def _watched(**options: Any) -> tuple[TaskMQ, defaultdict[str, list[int]]]:
+def _watched_app(**options: Any) -> tuple[TaskMQ, defaultdict[str, list[int]]]:
     """Build an app with a task that counts its tenant's jobs at the broker or running."""
     app = TaskMQ("memory://", store="postgresql://never-reached/db")
     under_way: defaultdict[str, list[int]] = defaultdict(list)

@@ -25,11 +25,11 @@ NOW = 1_700_000_000_000
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
+    async def run_with_timeout() -> None:
         async with asyncio.timeout(20):
             await main
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 @dataclass

@@ -107,7 +107,7 @@ class Model(pydantic.BaseModel):
     how: str
 
     @pydantic.model_serializer
-    def written(self) -> dict[str, str]:
+    def write_fields(self) -> dict[str, str]:
         fail(self.how)
 
 

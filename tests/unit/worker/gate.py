@@ -8,7 +8,7 @@ from typing import Any
 from taskmq import Context
 from taskmq.contracts.broker import Delivery
 from taskmq.worker import Worker, WorkerConfig
-from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 __all__ = ["Gate", "ids", "play", "send", "working"]
@@ -65,7 +65,7 @@ async def working(app: StagedApp, **config: Any) -> Any:
 def play(test: Callable[[StagedApp, Gate], Awaitable[None]], *, with_state: bool = True, **options: Any) -> None:
     async def main() -> None:
         gate = Gate()
-        with staged(with_state=with_state) as app:
+        with open_staged(with_state=with_state) as app:
             gate.define(app, **options)
             await test(app, gate)
 

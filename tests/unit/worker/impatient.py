@@ -189,7 +189,7 @@ class _App(TaskMQ):
 
 
 class Node:
-    """One worker.
+    """A worker.
 
     Attributes:
         is_dead: its actions no longer have an effect.

@@ -46,7 +46,7 @@ from tests.unit.app_kit import use_session
 from tests.unit.worker.staged_limits import StagedLimits
 from tests.unit.worker.staged_schedules import StagedSchedules
 
-__all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
+__all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "open_staged", "settle_loop"]
 
 
 class Fault(enum.Enum):
@@ -430,7 +430,7 @@ class StagedApp(TaskMQ):
 
 
 @contextmanager
-def staged(
+def open_staged(
     *, with_state: bool = True, middleware: Iterable[Middleware] = (), queues: Iterable[WorkQueue] = ()
 ) -> Iterator[StagedApp]:
     """Build an app on a separate memory."""

@@ -13,7 +13,7 @@ from taskmq.model.topology import shard_queue
 from taskmq.testing import Confirmed
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
-from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 _WAIT = 60.0
@@ -101,7 +101,7 @@ async def test_a_task_that_never_retries_outages_runs_once_and_is_a_dead_letter(
 
 def test_a_failed_or_cancelled_job_ends_without_a_result(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        with staged() as app:
+        with open_staged() as app:
 
             @app.task(name="fails", queue="work", retry=None)
             async def fails(label: str) -> None:
@@ -128,7 +128,7 @@ def test_in_an_ordered_queue_the_jobs_behind_wait_for_the_second_run() -> None:
     started: list[str] = []
 
     async def test() -> None:
-        with staged(queues=[WorkQueue("turns", ordered=1)]) as app:
+        with open_staged(queues=[WorkQueue("turns", ordered=1)]) as app:
 
             @app.task(name="turn", queue="turns", order_key="label", retry=None)
             async def turn(label: str) -> None:

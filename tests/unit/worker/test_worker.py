@@ -13,7 +13,7 @@ from taskmq.testing import Acked, Requeued
 from taskmq.worker import WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
-from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import Fault, StagedApp, open_staged, settle_loop
 
 
 @run_by(play)
@@ -81,7 +81,7 @@ async def test_an_urgent_job_overtakes_waiting_ones(app: StagedApp, gate: Gate, 
 
 
 async def test_a_retry_comes_after_its_delay_with_the_next_attempt() -> None:
-    with staged() as app:
+    with open_staged() as app:
         seen: list[int] = []
 
         @app.task(name="flaky", queue="work", retry=RetryPolicy(max_attempts=3, jitter=False))
@@ -182,7 +182,7 @@ async def test_an_early_acknowledged_task_is_off_the_broker_while_it_runs(app: S
 
 @run_by(play, ack="early")
 async def test_an_early_acknowledged_task_is_not_lost_before_it_starts(app: StagedApp, gate: Gate, /) -> None:
-    """It arrived early, and the broker refuses the copy: it stays in its queue."""
+    """The early message stays in its queue, since the broker refuses the copy."""
 
     app.points.plan = [Fault.NONE] * 2
     app.points.rest = Fault.REFUSED
@@ -339,7 +339,7 @@ async def test_a_stopping_worker_requeues_jobs_that_it_cannot_store(app: StagedA
 
 
 async def test_a_coroutine_that_ignores_cancellation_is_abandoned_and_its_job_requeued() -> None:
-    with staged() as app:
+    with open_staged() as app:
         released = asyncio.Event()
 
         @app.task(name="stubborn", queue="work")

@@ -38,7 +38,7 @@ async def test_a_retry_waits_in_the_state_and_runs_at_its_time(url: str) -> None
     async def waits() -> bool:
         return bool(await app.jobs.alist_waiting())
 
-    async def nothing_waits() -> bool:
+    async def is_idle() -> bool:
         return not await waits()
 
     job = await flaky.asend()
@@ -50,7 +50,7 @@ async def test_a_retry_waits_in_the_state_and_runs_at_its_time(url: str) -> None
         assert [waiting.id for waiting in await app.jobs.alist_waiting()] == [job.id]
         await has_run.wait()
         assert await job.aresult(timeout=10) == "done"
-        await until(nothing_waits)
+        await until(is_idle)
         worker.drain()
         await running
 

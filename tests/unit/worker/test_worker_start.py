@@ -12,7 +12,7 @@ from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.worker.gate import Gate, ids, play, send, working
-from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import Fault, StagedApp, open_staged, settle_loop
 
 
 @run_by(play)
@@ -89,7 +89,7 @@ async def test_a_worker_declares_and_consumes_the_configured_queues(app: StagedA
 
 
 def test_a_queue_without_a_task_is_refused_unless_that_is_intended() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         @app.task(queue="images")
         def resize() -> None: ...
@@ -102,7 +102,7 @@ def test_a_queue_without_a_task_is_refused_unless_that_is_intended() -> None:
 
 
 def test_a_worker_without_tasks_or_queues_is_refused() -> None:
-    with staged() as app:
+    with open_staged() as app:
         with pytest.raises(InvalidOption, match="no tasks"):
             Worker(app, WorkerConfig())
 
@@ -113,7 +113,7 @@ def test_a_worker_without_tasks_or_queues_is_refused() -> None:
 
 @pytest.mark.parametrize("setting", [{"concurrency": 0}, {"prefetch": 0}, {"concurrency": -1, "prefetch": 5}])
 def test_an_impossible_setting_is_refused(setting: dict[str, int]) -> None:
-    with staged() as app, pytest.raises(InvalidOption, match="at least 1"):
+    with open_staged() as app, pytest.raises(InvalidOption, match="at least 1"):
         Worker(
             app,
             WorkerConfig(
@@ -123,7 +123,7 @@ def test_an_impossible_setting_is_refused(setting: dict[str, int]) -> None:
 
 
 def test_a_task_that_requires_results_is_refused_without_a_state_and_by_name() -> None:
-    with staged(with_state=False) as app:
+    with open_staged(with_state=False) as app:
 
         @app.task(name="insists", result=True)
         async def insists() -> int:
@@ -134,7 +134,7 @@ def test_a_task_that_requires_results_is_refused_without_a_state_and_by_name() -
 
 
 async def test_a_process_task_is_refused_if_the_module_of_the_app_is_unknown() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         @app.task(name="heavy", executor="process")
         def heavy() -> None: ...
@@ -179,7 +179,7 @@ async def test_jobs_of_former_lanes_run_and_are_requeued_there() -> None:
 
 
 async def test_a_worker_waits_for_a_broker_that_does_not_list_the_lanes() -> None:
-    with staged(queues=[WorkQueue("work", lanes=2)]) as app:
+    with open_staged(queues=[WorkQueue("work", lanes=2)]) as app:
         ran = asyncio.Event()
 
         @app.task(name="noop", queue="work")
@@ -212,7 +212,7 @@ async def test_a_burst_over_empty_queues_ends(app: StagedApp, gate: Gate, /) -> 
 
 
 async def test_a_burst_waits_for_running_jobs_and_for_the_jobs_they_send() -> None:
-    with staged() as app:
+    with open_staged() as app:
         seen: list[int] = []
 
         @app.task(name="chain", queue="work")
@@ -229,7 +229,7 @@ async def test_a_burst_waits_for_running_jobs_and_for_the_jobs_they_send() -> No
 
 
 async def test_a_burst_does_not_wait_for_delayed_jobs() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         @app.task(name="fails", queue="work", retry=RetryPolicy(base="1h", jitter=False))
         async def fails(label: str) -> None:

@@ -242,10 +242,10 @@ async def test_a_redrive_removes_only_the_dead_letters_of_rerun_steps() -> None:
         with pytest.raises(FlowFailed):
             await flow.aresult(10)
 
-        async def both_are_there() -> bool:
+        async def both_exist() -> bool:
             return len(await letters(shop)) >= 2
 
-        await until(both_are_there)
+        await until(both_exist)
         left = await letters(shop)
         theirs = [job for job in left if str(job).startswith(f"taskmq:step:{other.id}~")]
         (ours,) = [str(job) for job in left if job not in theirs]

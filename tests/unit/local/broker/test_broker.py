@@ -26,7 +26,7 @@ def url(tmp_path: Path) -> str:
     return f"local://{tmp_path}/queue"
 
 
-def opened(url: str, clock: FakeClock | None = None) -> LocalBroker:
+def open_local(url: str, clock: FakeClock | None = None) -> LocalBroker:
     return open_local_broker(url, BrokerOptions(clock=clock) if clock else BrokerOptions())
 
 
@@ -36,7 +36,7 @@ def file_of(url: str) -> Path:
 
 def test_a_url_without_a_directory_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="names no directory"):
-        opened("local://")
+        open_local("local://")
 
 
 async def test_a_relative_path_stays_fixed_when_the_process_changes_its_directory(
@@ -45,7 +45,7 @@ async def test_a_relative_path_stays_fixed_when_the_process_changes_its_director
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    broker = opened("local://.taskmq")
+    broker = open_local("local://.taskmq")
     monkeypatch.chdir(tmp_path / "elsewhere")
     await broker.connect(timeout=PATIENCE)
     assert broker.address == "local://.taskmq"
@@ -54,7 +54,7 @@ async def test_a_relative_path_stays_fixed_when_the_process_changes_its_director
 
 
 async def test_declaring_creates_the_dead_letter_queue_and_the_shared_queues(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker, "q")
     names = ["q.p.high", "q", "q.p.low", "q.dlq", PARKING, UNROUTABLE, "other"]
 
@@ -64,7 +64,7 @@ async def test_declaring_creates_the_dead_letter_queue_and_the_shared_queues(url
 
 async def test_a_delayed_message_joins_the_tail_of_its_queue_at_its_time(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
-    broker = opened(url, clock)
+    broker = open_local(url, clock)
     await declare(broker)
     await send(broker, "2", "1", due=clock.now_ms() + 60_000)
     await send(broker, "0", due=clock.now_ms() + 59_999)
@@ -83,7 +83,7 @@ async def test_a_delayed_message_joins_the_tail_of_its_queue_at_its_time(url: st
 
 async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str) -> None:
     clock = FakeClock()
-    broker = opened(url, clock)
+    broker = open_local(url, clock)
     await declare(broker, "q", "r")
     await send(broker, "orphan", due=clock.now_ms() + 1_000)
     await send(broker, "other", queue="r", due=clock.now_ms() + 1_000)
@@ -98,8 +98,8 @@ async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str)
     await broker.aclose()
 
 
-async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
-    inbox, declarer, other = Inbox(), opened(url), opened(url)
+async def test_a_deleted_queue_is_declared_again_by_its_users(url: str) -> None:
+    inbox, declarer, other = Inbox(), open_local(url), open_local(url)
     await declare(declarer)
     consumer = await other.consume([Subscription("q", 10)], inbox)
     await other.delete("q")
@@ -116,7 +116,7 @@ async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
 
 
 async def test_a_publish_waits_for_one_step_of_deleting_a_long_queue(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker, "long", "other")
     await send(broker, *map(str, range(11_000)), queue="long")
     ended: list[str] = []
@@ -134,7 +134,7 @@ async def test_a_publish_waits_for_one_step_of_deleting_a_long_queue(url: str) -
 
 
 async def test_an_unstorable_message_fails_alone(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     bad = [
         message("surrogate", job_id="\udc80"),
@@ -158,7 +158,7 @@ async def test_an_unstorable_message_fails_alone(url: str) -> None:
 async def test_a_publish_to_a_locked_file_ends_at_its_deadline_and_sends_nothing_later(
     url: str,
 ) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     blocker = sqlite3.connect(file_of(url), isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -177,7 +177,7 @@ async def test_a_publish_to_a_locked_file_ends_at_its_deadline_and_sends_nothing
 
 
 async def test_a_late_batch_of_abandoned_calls_is_not_withdrawn(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     blocker = sqlite3.connect(file_of(url), isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -195,7 +195,7 @@ async def test_a_late_batch_of_abandoned_calls_is_not_withdrawn(url: str) -> Non
 
 
 async def test_late_calls_are_failed_in_one_batch_and_nothing_is_sent_later(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     blocker = sqlite3.connect(file_of(url), isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -227,7 +227,7 @@ class Obstacle:
 
 
 async def test_a_publish_that_is_committing_at_its_deadline_ends_as_unknown(url: str) -> None:
-    broker, obstacle = opened(url), Obstacle()
+    broker, obstacle = open_local(url), Obstacle()
     await declare(broker)
 
     future = broker.publish(message("perhaps"), timeout=0.1)
@@ -241,7 +241,7 @@ async def test_a_publish_that_is_committing_at_its_deadline_ends_as_unknown(url:
 
 
 async def test_a_full_disk_raises_a_typed_error_and_acks_are_retried_until_there_is_room(url: str) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     await broker.consume([Subscription("q", 10)], inbox)
     await send(broker, "small")
@@ -261,13 +261,13 @@ async def test_a_full_disk_raises_a_typed_error_and_acks_are_retried_until_there
     inbox[1].ack()
     await broker.aclose()
 
-    other = opened(url)
+    other = open_local(url)
     assert await other.stats(["q"]) == [QueueStats("q", ready=0, unsettled=0, delayed=0, consumers=0)]
     await other.aclose()
 
 
 async def test_failed_acks_are_written_later(url: str) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     await send(broker, "1", "2", "3")
     await broker.consume([Subscription("q", 10)], inbox)
@@ -300,7 +300,7 @@ async def test_an_unusable_directory_raises_a_typed_error_with_the_reason(tmp_pa
         connection.execute(f"PRAGMA user_version = {QUEUE_FILE.version + 1}")
         connection.close()
 
-    broker = opened(f"local://{directory}")
+    broker = open_local(f"local://{directory}")
     expected = {
         "not a directory": "File exists",
         "not a database": "not a database",
@@ -316,7 +316,7 @@ async def test_an_unusable_directory_raises_a_typed_error_with_the_reason(tmp_pa
 
 
 async def test_a_deleted_file_is_not_recreated_silently(url: str) -> None:
-    broker = opened(url)
+    broker = open_local(url)
     await declare(broker)
     file_of(url).unlink()
 
@@ -327,7 +327,7 @@ async def test_a_deleted_file_is_not_recreated_silently(url: str) -> None:
 
 
 async def test_closing_leaves_only_the_database(url: str) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     await send(broker, "1")
     await broker.consume([Subscription("q", 10)], inbox)
@@ -342,7 +342,7 @@ async def test_closing_leaves_only_the_database(url: str) -> None:
 
 
 async def test_large_messages_pass_through_unchanged(url: str) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_local(url)
     await declare(broker)
     body = os.urandom(broker.max_message_bytes)
     outgoing = Outgoing(queue="q", body=body, content_type="x", job_id="1", task="t")
@@ -357,7 +357,7 @@ async def test_large_messages_pass_through_unchanged(url: str) -> None:
 
 def test_the_file_has_documented_tables(url: str) -> None:
     async def main() -> None:
-        broker = opened(url)
+        broker = open_local(url)
         await declare(broker)
         outgoing = Outgoing(
             queue="q",

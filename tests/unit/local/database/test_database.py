@@ -187,11 +187,11 @@ async def test_works_submitted_after_a_commit_share_the_next_transaction(tmp_pat
     told: list[int] = []
     hand_over = database._hand_over
 
-    def counted() -> None:
+    def count_rows() -> None:
         told.append(len(database._waiting))
         hand_over()
 
-    database._hand_over = counted  # type: ignore[method-assign]
+    database._hand_over = count_rows  # type: ignore[method-assign]
     await chain()
     assert max(told) >= 20 - 1
     await database.aclose(within=PATIENCE)

@@ -23,13 +23,13 @@ def url() -> Iterator[str]:
     forget_memory(name)
 
 
-def opened(url: str, clock: FakeClock | None = None) -> MemoryBroker:
+def open_memory(url: str, clock: FakeClock | None = None) -> MemoryBroker:
     return open_memory_broker(url, BrokerOptions(clock=clock or FakeClock()))
 
 
 async def test_a_delayed_message_arrives_at_its_time_and_not_before(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
-    broker = opened(url, clock)
+    broker = open_memory(url, clock)
     await declare(broker)
     await broker.consume([Subscription("q", 10)], inbox)
     await send(broker, "later", due=clock.now_ms() + 60_000)
@@ -45,7 +45,7 @@ async def test_a_delayed_message_arrives_at_its_time_and_not_before(url: str) ->
 
 async def test_a_delayed_message_joins_the_tail_of_its_queue(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
-    broker = opened(url, clock)
+    broker = open_memory(url, clock)
     await declare(broker)
     await send(broker, "delayed", due=clock.now_ms() + 1_000)
     await send(broker, "first")
@@ -63,7 +63,7 @@ async def test_a_delayed_message_joins_the_tail_of_its_queue(url: str) -> None:
 
 async def test_an_earlier_message_reschedules_the_timer(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
-    consumer, sender = opened(url, clock), opened(url, clock)
+    consumer, sender = open_memory(url, clock), open_memory(url, clock)
     await declare(consumer)
     await consumer.consume([Subscription("q", 10)], inbox)
     await send(sender, "tomorrow", due=clock.now_ms() + 86_400_000)
@@ -81,13 +81,13 @@ async def test_an_earlier_message_reschedules_the_timer(url: str) -> None:
 
 def test_a_producer_on_the_loop_of_another_thread_wakes_the_consumer(url: str) -> None:
     async def produce() -> None:
-        broker = opened(url)
+        broker = open_memory(url)
         await send(broker, *(str(number) for number in range(100)))
         await broker.aclose()
 
     async def main() -> None:
         inbox = Inbox()
-        broker = opened(url)
+        broker = open_memory(url)
         await declare(broker)
         await broker.consume([Subscription("q", 100)], inbox)
         thread = threading.Thread(target=asyncio.run, args=(produce(),))
@@ -103,7 +103,7 @@ def test_a_producer_on_the_loop_of_another_thread_wakes_the_consumer(url: str) -
 
 
 async def test_consumers_of_one_queue_share_ready_messages(url: str) -> None:
-    one, two, broker = Inbox(), Inbox(), opened(url)
+    one, two, broker = Inbox(), Inbox(), open_memory(url)
     await declare(broker)
     await broker.consume([Subscription("q", 50)], one)
     await broker.consume([Subscription("q", 50)], two)
@@ -117,7 +117,7 @@ async def test_consumers_of_one_queue_share_ready_messages(url: str) -> None:
 
 
 async def test_messages_of_a_closed_broker_return_to_the_front_in_order(url: str) -> None:
-    inbox, again, broker, other = Inbox(), Inbox(), opened(url), opened(url)
+    inbox, again, broker, other = Inbox(), Inbox(), open_memory(url), open_memory(url)
     await declare(broker)
     await send(broker, "1", "2", "3", "4", "5")
     await broker.consume([Subscription("q", 3)], inbox)
@@ -134,7 +134,7 @@ async def test_messages_of_a_closed_broker_return_to_the_front_in_order(url: str
 
 
 async def test_settling_after_the_close_is_counted_and_has_no_effect(url: str) -> None:
-    inbox, broker, other = Inbox(), opened(url), opened(url)
+    inbox, broker, other = Inbox(), open_memory(url), open_memory(url)
     await declare(broker)
     await send(broker, "1", "2")
     await broker.consume([Subscription("q", 10)], inbox)
@@ -150,8 +150,8 @@ async def test_settling_after_the_close_is_counted_and_has_no_effect(url: str) -
     await other.aclose()
 
 
-async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
-    inbox, declarer, other = Inbox(), opened(url), opened(url)
+async def test_a_deleted_queue_is_declared_again_by_its_users(url: str) -> None:
+    inbox, declarer, other = Inbox(), open_memory(url), open_memory(url)
     await declare(declarer)
     consumer = await other.consume([Subscription("q", 10)], inbox)
     await other.delete("q")
@@ -168,7 +168,7 @@ async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
 
 
 async def test_settling_a_message_of_a_deleted_queue_has_no_effect(url: str) -> None:
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_memory(url)
     await declare(broker)
     await send(broker, "1", "2")
     await broker.consume([Subscription("q", 1)], inbox)
@@ -185,7 +185,7 @@ async def test_settling_a_message_of_a_deleted_queue_has_no_effect(url: str) -> 
 
 async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str) -> None:
     clock = FakeClock()
-    broker = opened(url, clock)
+    broker = open_memory(url, clock)
     await declare(broker)
     await send(broker, "orphan", due=clock.now_ms() + 1_000)
     await broker.delete("q")
@@ -201,7 +201,7 @@ async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str)
 async def test_a_failing_delivery_does_not_strand_the_others(url: str) -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    inbox, broker = Inbox(), opened(url)
+    inbox, broker = Inbox(), open_memory(url)
 
     def deliver(delivery: Delivery) -> None:
         if delivery.body == b"1":
@@ -218,13 +218,13 @@ async def test_a_failing_delivery_does_not_strand_the_others(url: str) -> None:
 
 
 async def test_a_discarded_hub_is_empty_for_its_next_user(url: str) -> None:
-    before = opened(url)
+    before = open_memory(url)
     await declare(before)
     await send(before, "1")
 
     forget_memory(url.removeprefix("memory://"))
 
-    after = opened(url)
+    after = open_memory(url)
     assert await after.stats(["q"]) == []
     with pytest.raises(QueueMissing):
         await after.purge("q")
@@ -233,7 +233,7 @@ async def test_a_discarded_hub_is_empty_for_its_next_user(url: str) -> None:
 
 
 async def test_hubs_of_different_names_are_separate(url: str) -> None:
-    one, two = opened(url), opened(f"{url}-other")
+    one, two = open_memory(url), open_memory(f"{url}-other")
     await declare(one)
 
     assert await two.stats(["q"]) == []

@@ -99,7 +99,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
         self.now += time
 
     @invariant()
-    def others_see_what_is_so(self) -> None:
+    def check_other_views(self) -> None:
         for key in "ab":
             seen = self.table.find(key, now=self.now)
             stage = self._stage(key)

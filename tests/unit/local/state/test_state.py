@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def opened(url: str, clock: FakeClock) -> AsyncGenerator[State, None]:
+async def open_local(url: str, clock: FakeClock) -> AsyncGenerator[State, None]:
     state = open_state(url, BrokerOptions(clock=clock))
     try:
         yield state
@@ -45,7 +45,7 @@ def record(job_id: str = "job", state: JobState = JobState.SUCCEEDED, attempt: i
 
 async def test_a_result_expires_after_its_ttl(url: str) -> None:
     clock = FakeClock()
-    async with opened(url, clock) as state:
+    async with open_local(url, clock) as state:
         await state.results.put(record(), ttl=10)
 
         clock.advance(9.999)
@@ -58,7 +58,7 @@ async def test_a_result_expires_after_its_ttl(url: str) -> None:
 
 async def test_an_expired_success_can_be_replaced_by_another_result(url: str) -> None:
     clock = FakeClock()
-    async with opened(url, clock) as state:
+    async with open_local(url, clock) as state:
         await state.results.put(record(), ttl=10)
         clock.advance(10)
 
@@ -68,7 +68,7 @@ async def test_an_expired_success_can_be_replaced_by_another_result(url: str) ->
 
 
 async def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
-    async with opened(url, FakeClock()) as state:
+    async with open_local(url, FakeClock()) as state:
         await state.results.put(record(state=JobState.FAILED), ttl=10)
         await state.results.put(record(), ttl=10)
 
@@ -78,7 +78,7 @@ async def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None
 
 
 async def test_a_success_wins_over_concurrent_puts(url: str) -> None:
-    async with opened(url, FakeClock()) as state:
+    async with open_local(url, FakeClock()) as state:
         records = [record(state=JobState.FAILED), record(), record(state=JobState.CANCELLED)]
 
         await asyncio.gather(*(state.results.put(one, ttl=10) for one in records))
@@ -88,11 +88,11 @@ async def test_a_success_wins_over_concurrent_puts(url: str) -> None:
 
 def test_a_put_on_the_loop_of_another_thread_wakes_a_waiter(url: str) -> None:
     async def put() -> None:
-        async with opened(url, FakeClock()) as state:
+        async with open_local(url, FakeClock()) as state:
             await state.results.put(record(), ttl=10)
 
     async def main() -> None:
-        async with opened(url, FakeClock()) as state:
+        async with open_local(url, FakeClock()) as state:
             waiting = asyncio.create_task(state.results.wait("job", timeout=10))
             await settle_loop()
             thread = threading.Thread(target=asyncio.run, args=(put(),))
@@ -105,7 +105,7 @@ def test_a_put_on_the_loop_of_another_thread_wakes_a_waiter(url: str) -> None:
 
 
 async def test_no_put_is_missed_between_reading_and_listening(url: str) -> None:
-    async with opened(url, FakeClock()) as putting, opened(url, FakeClock()) as state:
+    async with open_local(url, FakeClock()) as putting, open_local(url, FakeClock()) as state:
         for number in range(100):
             name = f"job{number}"
             waiting = asyncio.create_task(state.results.wait(name, timeout=0.9))
@@ -116,7 +116,7 @@ async def test_no_put_is_missed_between_reading_and_listening(url: str) -> None:
 
 
 async def test_closing_ends_all_waits(url: str) -> None:
-    async with opened(url, FakeClock()) as state:
+    async with open_local(url, FakeClock()) as state:
         waiting = asyncio.create_task(state.results.wait("job", timeout=None))
         await settle_loop()
 
@@ -128,7 +128,7 @@ async def test_closing_ends_all_waits(url: str) -> None:
 
 async def test_expired_results_do_not_fill_the_file(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with opened(f"local://{tmp_path}", clock) as state:
+    async with open_local(f"local://{tmp_path}", clock) as state:
         for generation in range(5):
             names = [f"{generation}-{number}" for number in range(100)]
             await asyncio.gather(*(state.results.put(record(name), ttl=100) for name in names))
@@ -160,7 +160,7 @@ async def test_results_share_the_transactions_of_the_broker_and_outlive_it(tmp_p
 
 async def test_an_expired_result_is_remembered_for_the_same_time_again(url: str) -> None:
     clock = FakeClock()
-    async with opened(url, clock) as state:
+    async with open_local(url, clock) as state:
         await state.results.put(record(), ttl=100)
         for step in (100, 50, 49):
             clock.advance(step)

@@ -244,7 +244,7 @@ def test_a_rule_reads_its_window_tenant_tasks_and_queues() -> None:
     assert _samples(rollups, metric="retries") == {"": 0.0}
 
 
-def test_expired_jobs_are_counted_whoever_reports_them() -> None:
+def test_expired_jobs_are_counted_for_any_reporter() -> None:
     found: dict[RollupKey, Rollup] = {}
     at = 9 * MINUTE
     rolled_up([_event("cancelled", at=at), _event("cancelled", at=at, reason="expired")], found)
@@ -284,23 +284,23 @@ def test_silence_is_the_time_since_the_last_success() -> None:
 
 
 def test_a_rule_counts_the_jobs_of_its_task_queue_and_tenant() -> None:
-    def found(**rule: Any) -> dict[str, float]:
+    def find_figures(**rule: Any) -> dict[str, float]:
         given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": "unschedulable", **rule}
         return job_samples(AlertRule(**given), {("t", "q", ""): 2, ("t", "r", "acme"): 3, ("u", "q", "acme"): 4})
 
-    assert found() == {"": 9.0}
-    assert found(each="queue") == {"queue:q": 6.0, "queue:r": 3.0}
-    assert found(tenant="acme", each="task") == {"task:t": 3.0, "task:u": 4.0}
-    assert found(queue="x") == {}
+    assert find_figures() == {"": 9.0}
+    assert find_figures(each="queue") == {"queue:q": 6.0, "queue:r": 3.0}
+    assert find_figures(tenant="acme", each="task") == {"task:t": 3.0, "task:u": 4.0}
+    assert find_figures(queue="x") == {}
 
 
 def test_figures_of_queues_are_separate_or_combined() -> None:
-    def found(metric: Any, **rule: Any) -> dict[str, float]:
+    def find_figures(metric: Any, **rule: Any) -> dict[str, float]:
         given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": metric, **rule}
         return queue_samples(AlertRule(**given), {"mail": 3.0, "work": 4.0})
 
-    assert found("depth", each="queue") == {"queue:mail": 3.0, "queue:work": 4.0}
-    assert found("depth") == {"": 7.0}
-    assert found("age") == {"": 4.0}
-    assert found("depth", queue="m*") == {"": 3.0}
-    assert found("depth", queue="x") == {}
+    assert find_figures("depth", each="queue") == {"queue:mail": 3.0, "queue:work": 4.0}
+    assert find_figures("depth") == {"": 7.0}
+    assert find_figures("age") == {"": 4.0}
+    assert find_figures("depth", queue="m*") == {"": 3.0}
+    assert find_figures("depth", queue="x") == {}

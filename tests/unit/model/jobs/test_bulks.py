@@ -1,4 +1,4 @@
-"""One operation on many jobs."""
+"""Operations on many jobs."""
 
 import json
 

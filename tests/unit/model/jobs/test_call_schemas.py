@@ -34,7 +34,7 @@ class _Model(BaseModel):
     number: int
 
 
-def _registered(function: Callable[..., Any]) -> TaskRegistration:
+def _register(function: Callable[..., Any]) -> TaskRegistration:
     signature = Signature(function, owner="t", injected=_Context)
     return registration_of("t", "q", signature.parameters, doc=function.__doc__, facts=TaskFacts(priority=3))
 
@@ -59,7 +59,7 @@ def _report(
 
 
 def test_a_task_is_described_with_its_parameters_and_argument_schema() -> None:
-    registration = _registered(_report)
+    registration = _register(_report)
 
     assert (registration.task, registration.queue, registration.facts.priority) == ("t", "q", 3)
     assert registration.description == "Make the report. ☂"
@@ -80,7 +80,7 @@ def test_a_task_is_described_with_its_parameters_and_argument_schema() -> None:
 def test_a_task_without_parameters_accepts_an_empty_object() -> None:
     def nothing() -> None: ...
 
-    registration = _registered(nothing)
+    registration = _register(nothing)
 
     assert _schema(registration) == {
         "type": "object",
@@ -94,7 +94,7 @@ def test_a_task_without_parameters_accepts_an_empty_object() -> None:
 def test_recursive_types_are_reported_without_patterns() -> None:
     def walk(node: _Node, pair: tuple[int, str]) -> None: ...
 
-    registration = _registered(walk)
+    registration = _register(walk)
 
     schema = _schema(registration)
     assert schema["properties"]["node"] == {"$ref": "#/$defs/_Node"}
@@ -108,9 +108,9 @@ def test_recursive_types_are_reported_without_patterns() -> None:
 
 
 def test_a_type_without_a_schema_accepts_anything_and_the_others_are_described() -> None:
-    def mixed(path: Path, model: _Model, whatever: object, number: int) -> None: ...
+    def mix_types(path: Path, model: _Model, whatever: object, number: int) -> None: ...
 
-    properties = _schema(_registered(mixed))["properties"]
+    properties = _schema(_register(mix_types))["properties"]
 
     assert properties == {"path": {"type": "string"}, "model": {}, "whatever": {}, "number": {"type": "integer"}}
 
@@ -136,7 +136,7 @@ def test_an_overlong_schema_is_reduced_to_the_names(takes_more: bool) -> None:
 
     def more(word: Literal[words], **others: int) -> None: ...  # type: ignore[valid-type]
 
-    registration = _registered(more if takes_more else long)
+    registration = _register(more if takes_more else long)
 
     assert len(bytes(registration.schema)) < LONGEST_SCHEMA
     assert _schema(registration) == {
@@ -148,7 +148,7 @@ def test_an_overlong_schema_is_reduced_to_the_names(takes_more: bool) -> None:
 
 
 def test_arguments_are_bound_to_the_names_of_their_parameters() -> None:
-    registration = _registered(_report)
+    registration = _register(_report)
 
     assert bound(registration, ["jan", 2027], {"region": "us", "x": 1.5}) == {
         "month": "jan",
@@ -173,14 +173,14 @@ def test_arguments_that_match_no_parameter_are_refused_by_name(
     args: list[Any], kwargs: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=reason):
-        bound(_registered(_report), args, kwargs)
+        bound(_register(_report), args, kwargs)
 
 
 def test_too_many_arguments_are_refused() -> None:
     def one(number: int) -> None: ...
 
     with pytest.raises(InvalidArguments, match="too many arguments, it takes 1"):
-        bound(_registered(one), [1, 2], {})
+        bound(_register(one), [1, 2], {})
 
 
 def test_unknown_argument_names_are_refused() -> None:
@@ -188,17 +188,17 @@ def test_unknown_argument_names_are_refused() -> None:
 
     def none() -> None: ...
 
-    check_names(_registered(one), {"number": "anything"})
-    check_names(_registered(_report), {"whatever": 1})
+    check_names(_register(one), {"number": "anything"})
+    check_names(_register(_report), {"whatever": 1})
     with pytest.raises(InvalidArguments, match=r"unknown field `nummer`: did you mean 'number'"):
-        check_names(_registered(one), {"nummer": 1})
+        check_names(_register(one), {"nummer": 1})
     with pytest.raises(InvalidArguments, match="it takes no arguments by name"):
-        check_names(_registered(none), {"number": 1})
+        check_names(_register(none), {"number": 1})
 
 
 @pytest.mark.parametrize("function", [_report, lambda: None])
 def test_a_described_task_has_no_flaw(function: Callable[..., Any]) -> None:
-    assert flaw_of(_registered(function)) == ""
+    assert flaw_of(_register(function)) == ""
 
 
 def test_a_schema_may_be_true_or_false() -> None:

@@ -45,7 +45,7 @@ def test_a_filter_survives_its_round_trip(which: JobFilter) -> None:
 
 @given(st.text() | st.text(alphabet='status:,-*"\\ >=.5ahlbe', max_size=30))
 def test_any_text_is_a_filter_or_a_typed_error_with_a_column(text: str) -> None:
-    which, error = _tried(text)
+    which, error = _try_parse(text)
 
     if which is not None:
         assert parse_filter(filter_text(which), _NOW) == which
@@ -57,7 +57,7 @@ def test_any_text_is_a_filter_or_a_typed_error_with_a_column(text: str) -> None:
 @given(st.text() | st.text(alphabet='created:now-+24h<>="\\ ', max_size=30))
 @example("status:failed task:now")
 def test_a_filter_without_relative_times_does_not_depend_on_the_clock(text: str) -> None:
-    if not may_have_times(text) and (which := _tried(text)[0]) is not None:
+    if not may_have_times(text) and (which := _try_parse(text)[0]) is not None:
         assert parse_filter(text, _NOW + 1) == which
 
 
@@ -67,7 +67,7 @@ def test_a_relative_filter_may_contain_times(text: str) -> None:
     assert parse_filter(text, _NOW) != parse_filter(text, _NOW + 1)
 
 
-def _tried(text: str) -> tuple[JobFilter | None, InvalidFilter | None]:
+def _try_parse(text: str) -> tuple[JobFilter | None, InvalidFilter | None]:
     try:
         return parse_filter(text, _NOW), None
     except InvalidFilter as error:

@@ -26,7 +26,7 @@ from taskmq.model.jobs.quotas import (
 _DAY = 86_400_000
 
 
-def said(*quotas: Quota) -> Quotas:
+def parse_quotas(*quotas: Quota) -> Quotas:
     return Quotas(version=1, quotas={usage_name(each.tenant, each.user): each for each in quotas})
 
 
@@ -34,7 +34,9 @@ def book(quotas: Quotas, *, now: int, **kept: Any) -> QuotaBook:
     return QuotaBook(quotas, usage=kept.get("usage", {}), queued=kept.get("queued", {}), now=now)
 
 
-def admitted(one: QuotaBook, count: int, *, tenant: str = "acme", user: str = "", is_queued: bool = True) -> int:
+def count_admitted(
+    one: QuotaBook, count: int, *, tenant: str = "acme", user: str = "", is_queued: bool = True
+) -> int:
     return sum(one.admit(tenant=tenant, user=user, size=100, is_queued=is_queued) is None for _ in range(count))
 
 
@@ -62,14 +64,14 @@ def test_a_quota_with_the_name_of_another_is_refused() -> None:
 
 
 def test_stored_quotas_are_read_again() -> None:
-    quotas = said(Quota(tenant="acme", rate=2.5), Quota(tenant="*", user="*", a_day=3))
+    quotas = parse_quotas(Quota(tenant="acme", rate=2.5), Quota(tenant="*", user="*", a_day=3))
 
     assert read_quotas(msgspec.json.encode(quotas)) == quotas
     assert read_quotas(None) == Quotas()
 
 
 def test_an_individual_quota_overrides_the_general_one() -> None:
-    quotas = said(
+    quotas = parse_quotas(
         Quota(tenant="acme", a_day=1),
         Quota(tenant="*", a_day=2),
         Quota(tenant="acme", user="*", a_day=3),
@@ -77,14 +79,14 @@ def test_an_individual_quota_overrides_the_general_one() -> None:
         Quota(tenant="*", user="*", a_day=5),
     )
 
-    def found(tenant: str, user: str) -> list[tuple[str, str | None, int | None]]:
+    def find_quotas(tenant: str, user: str) -> list[tuple[str, str | None, int | None]]:
         return [(each.tenant, each.user, each.a_day) for each in quotas.of(tenant, user)]
 
-    assert found("acme", "ann") == [("acme", None, 1), ("acme", "ann", 4)]
-    assert found("acme", "bob") == [("acme", None, 1), ("acme", "bob", 3)]
-    assert found("other", "ann") == [("other", None, 2), ("other", "ann", 5)]
-    assert found("other", "") == [("other", None, 2)]
-    assert found("", "ann") == []
+    assert find_quotas("acme", "ann") == [("acme", None, 1), ("acme", "ann", 4)]
+    assert find_quotas("acme", "bob") == [("acme", None, 1), ("acme", "bob", 3)]
+    assert find_quotas("other", "ann") == [("other", None, 2), ("other", "ann", 5)]
+    assert find_quotas("other", "") == [("other", None, 2)]
+    assert find_quotas("", "ann") == []
     assert Quotas().of("acme", "ann") == []
 
 
@@ -95,37 +97,37 @@ def test_no_two_subjects_share_a_usage_record() -> None:
 
 
 def test_a_day_ends_at_midnight_utc() -> None:
-    quotas = said(Quota(tenant="acme", a_day=3))
+    quotas = parse_quotas(Quota(tenant="acme", a_day=3))
     first = book(quotas, now=5 * _DAY - 1)
-    assert admitted(first, 5) == 3
+    assert count_admitted(first, 5) == 3
     excess = first.admit(tenant="acme", user="", size=1, is_queued=True)
     assert excess is not None
     assert (excess.limit, excess.until) == ("a_day", 5 * _DAY)
 
-    assert admitted(book(quotas, now=5 * _DAY - 1, usage=first.changed), 1) == 0
-    assert admitted(book(quotas, now=5 * _DAY, usage=first.changed), 5) == 3
+    assert count_admitted(book(quotas, now=5 * _DAY - 1, usage=first.changed), 1) == 0
+    assert count_admitted(book(quotas, now=5 * _DAY, usage=first.changed), 5) == 3
 
 
 def test_a_refused_job_does_not_count() -> None:
-    quotas = said(Quota(tenant="acme", a_day=5), Quota(tenant="acme", user="ann", a_day=1))
+    quotas = parse_quotas(Quota(tenant="acme", a_day=5), Quota(tenant="acme", user="ann", a_day=1))
     one = book(quotas, now=0)
 
-    assert admitted(one, 3, user="ann") == 1
+    assert count_admitted(one, 3, user="ann") == 1
     assert one.changed == {
         usage_name("acme"): QuotaUsage(0, 1, 100, 0.0),
         usage_name("acme", "ann"): QuotaUsage(0, 1, 100, 0.0),
     }
-    assert admitted(one, 9) == 4
+    assert count_admitted(one, 9) == 4
 
 
 def test_waiting_jobs_count_together_with_new_ones() -> None:
-    quotas = said(Quota(tenant="acme", queued=5))
+    quotas = parse_quotas(Quota(tenant="acme", queued=5))
     one = book(quotas, now=0, queued={"acme": 3})
 
-    assert admitted(one, 4) == 2
-    assert admitted(one, 4, is_queued=False) == 4
+    assert count_admitted(one, 4) == 2
+    assert count_admitted(one, 4, is_queued=False) == 4
     assert limited_tenants(quotas, ["acme", "other", "acme"]) == ["acme"]
-    assert limited_tenants(said(Quota(tenant="*", a_day=1)), ["acme"]) == []
+    assert limited_tenants(parse_quotas(Quota(tenant="*", a_day=1)), ["acme"]) == []
 
 
 @given(
@@ -136,7 +138,7 @@ def test_waiting_jobs_count_together_with_new_ones() -> None:
 def test_at_most_the_rate_and_one_burst_are_admitted_in_any_period(
     rate: float, burst: int, steps: list[tuple[int, int]]
 ) -> None:
-    quotas = said(Quota(tenant="acme", rate=rate, burst=burst))
+    quotas = parse_quotas(Quota(tenant="acme", rate=rate, burst=burst))
     usage: dict[str, QuotaUsage] = {}
     now, instants = 0, list[int]()
     for wait, count in steps:
@@ -150,7 +152,7 @@ def test_at_most_the_rate_and_one_burst_are_admitted_in_any_period(
                 assert excess.until is not None
                 assert excess.until > now
                 later = book(quotas, now=excess.until, usage={**usage, **one.changed})
-                assert admitted(later, 1) == 1, "there is no room when there was to be some"
+                assert count_admitted(later, 1) == 1, "no room, although some was expected"
         usage |= one.changed
 
     for place, begin in enumerate(instants):
@@ -159,7 +161,7 @@ def test_at_most_the_rate_and_one_burst_are_admitted_in_any_period(
 
 
 def test_jobs_are_dispatched_while_their_tenant_and_their_owner_have_room() -> None:
-    quotas = said(Quota(tenant="acme", running=3, rate=9), Quota(tenant="acme", user="*", running=2))
+    quotas = parse_quotas(Quota(tenant="acme", running=3, rate=9), Quota(tenant="acme", user="*", running=2))
     running = {("acme", "ann"): 1, ("acme", "gone"): 0, ("other", "ann"): 9}
     runs = RunBook(quotas, usage={}, running=running, now=_DAY)
 
@@ -172,7 +174,7 @@ def test_jobs_are_dispatched_while_their_tenant_and_their_owner_have_room() -> N
 
 
 def test_an_idle_rate_allows_one_burst_and_then_single_jobs() -> None:
-    quotas = said(Quota(tenant="*", rate=2, burst=2, on_limit="wait"), Quota(tenant="b", rate=1))
+    quotas = parse_quotas(Quota(tenant="*", rate=2, burst=2, on_limit="wait"), Quota(tenant="b", rate=1))
     assert "a" in quotas.held_back()
     assert "" not in quotas.held_back()
     assert not Quotas().held_back()
@@ -185,8 +187,8 @@ def test_an_idle_rate_allows_one_burst_and_then_single_jobs() -> None:
         later = RunBook(quotas, usage=usage, running={}, now=_DAY + passed)
         assert later.admit(tenant="a", user="") is goes
     # It does not limit submissions; another quota does.
-    assert admitted(book(quotas, now=_DAY), 5, tenant="a") == 5
-    assert admitted(book(quotas, now=_DAY), 5, tenant="b") == 1
+    assert count_admitted(book(quotas, now=_DAY), 5, tenant="a") == 5
+    assert count_admitted(book(quotas, now=_DAY), 5, tenant="b") == 1
 
 
 def test_run_time_is_recorded_beside_submissions() -> None:
@@ -238,9 +240,9 @@ def test_withdrawn_jobs_free_their_room() -> None:
 
 
 def test_a_job_beyond_the_daily_bytes_is_refused_until_midnight() -> None:
-    one = book(said(Quota(tenant="acme", bytes=250)), now=_DAY + 1)
+    one = book(parse_quotas(Quota(tenant="acme", bytes=250)), now=_DAY + 1)
 
-    assert admitted(one, 5) == 2
+    assert count_admitted(one, 5) == 2
     excess = one.admit(tenant="acme", user="", size=51, is_queued=True)
     assert excess is not None
     assert (excess.limit, excess.until) == ("bytes", 2 * _DAY)
@@ -248,7 +250,7 @@ def test_a_job_beyond_the_daily_bytes_is_refused_until_midnight() -> None:
 
 
 def test_a_batch_is_admitted_completely_or_not_at_all_and_then_does_not_count() -> None:
-    runs = RunBook(said(Quota(tenant="acme", running=2)), usage={}, running={}, now=_DAY)
+    runs = RunBook(parse_quotas(Quota(tenant="acme", running=2)), usage={}, running={}, now=_DAY)
 
     assert not runs.admit_all([("acme", "ann"), ("acme", "bob"), ("acme", "cid")])
     assert runs.changed == {}

@@ -155,20 +155,20 @@ def test_allocations_are_counted_within_the_requested_period() -> None:
     assert usage_of([one], since=5 * hour, until=6 * hour) == {"cpu": 0.0}
 
 
-def _wanted(job: str, node: str, cpu: float, *, epoch: int = 1, gang: str = "") -> Placement:
+def _want_placement(job: str, node: str, cpu: float, *, epoch: int = 1, gang: str = "") -> Placement:
     return Placement(job=job, tenant="", task="t", node=node, epoch=epoch, amounts={"cpu": cpu}, gang=gang)
 
 
 def test_reservations_are_made_where_possible() -> None:
     nodes = [_node("a"), _node("b", is_lost=True), _node("c", epoch=2)]
     wanted = [
-        _wanted("1", "a", 3.0),
-        _wanted("2", "a", 2.0),
-        _wanted("3", "a", 1.0),
-        _wanted("4", "b", 1.0),
-        _wanted("5", "c", 1.0),
-        _wanted("6", "c", 1.0, epoch=2),
-        _wanted("7", "nowhere", 1.0),
+        _want_placement("1", "a", 3.0),
+        _want_placement("2", "a", 2.0),
+        _want_placement("3", "a", 1.0),
+        _want_placement("4", "b", 1.0),
+        _want_placement("5", "c", 1.0),
+        _want_placement("6", "c", 1.0, epoch=2),
+        _want_placement("7", "nowhere", 1.0),
     ]
 
     assert [each.job for each in reservable(wanted, nodes)] == ["1", "3", "6"]
@@ -177,7 +177,7 @@ def test_reservations_are_made_where_possible() -> None:
 _CPUS = st.integers(0, 40).map(lambda number: number / 10)
 _WANTED = st.lists(
     st.builds(
-        _wanted,
+        _want_placement,
         st.uuids().map(str),
         st.sampled_from(["a", "b", "c"]),
         _CPUS,
@@ -217,10 +217,10 @@ def test_only_nodes_that_accept_jobs_count_as_capacity() -> None:
 
 def test_a_gang_starts_only_once_all_of_its_jobs_are_ready() -> None:
     placements = {
-        "1": _wanted("1", "a", 1.0, gang="g"),
-        "2": _wanted("2", "a", 1.0, gang="g"),
-        "3": _wanted("3", "a", 1.0),
-        "4": _wanted("4", "a", 1.0),
+        "1": _want_placement("1", "a", 1.0, gang="g"),
+        "2": _want_placement("2", "a", 1.0, gang="g"),
+        "3": _want_placement("3", "a", 1.0),
+        "4": _want_placement("4", "a", 1.0),
     }
 
     assert [*startable(placements, {"1", "3"})] == ["3"]
@@ -229,10 +229,10 @@ def test_a_gang_starts_only_once_all_of_its_jobs_are_ready() -> None:
 
 def test_jobs_of_a_gang_are_placed_together_and_others_separately() -> None:
     placements = {
-        "1": _wanted("1", "a", 1.0),
-        "2": _wanted("2", "a", 1.0, gang="g"),
-        "3": _wanted("3", "b", 1.0),
-        "4": _wanted("4", "b", 1.0, gang="g"),
+        "1": _want_placement("1", "a", 1.0),
+        "2": _want_placement("2", "a", 1.0, gang="g"),
+        "3": _want_placement("3", "b", 1.0),
+        "4": _want_placement("4", "b", 1.0, gang="g"),
     }
 
     assert together(placements) == [["1"], ["2", "4"], ["3"]]

@@ -42,15 +42,15 @@ _NAMES = [f"job-{number}" for number in range(10)]
 
 
 def _run(main: Callable[[Broker], Coroutine[Any, Any, None]], *, within: float = 30) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(within), _opened() as broker:
+    async def run_with_timeout() -> None:
+        async with asyncio.timeout(within), _open_memory() as broker:
             await main(broker)
 
-    asyncio.run(bounded())
+    asyncio.run(run_with_timeout())
 
 
 @asynccontextmanager
-async def _opened() -> AsyncGenerator[Broker]:
+async def _open_memory() -> AsyncGenerator[Broker]:
     broker = open_memory_broker("memory://dead-letters", BrokerOptions())
     await broker.declare([WorkQueue("images"), WorkQueue("other")])
     try:

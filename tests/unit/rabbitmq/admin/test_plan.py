@@ -34,7 +34,7 @@ QUEUES = [
 ]
 
 
-def wanted(*queues: WorkQueue) -> list[Entity]:
+def wanted_entities(*queues: WorkQueue) -> list[Entity]:
     return [*shared(), *ladder(), *(entity for queue in queues for entity in work_queue(queue))]
 
 
@@ -55,12 +55,14 @@ def after(found: Found, entities: list[Entity]) -> Found:
 
 
 def entry(found: Found, name: str, *queues: WorkQueue) -> TopologyEntry:
-    comparison = compare(wanted(*queues), found, queues=queues)
+    comparison = compare(wanted_entities(*queues), found, queues=queues)
     return next(each for each in comparison.entries if each.name == name)
 
 
 @settings(max_examples=50, deadline=None)
-@given(there=st.sets(st.sampled_from(wanted(*QUEUES))), queues=st.lists(st.sampled_from(QUEUES), unique=True))
+@given(
+    there=st.sets(st.sampled_from(wanted_entities(*QUEUES))), queues=st.lists(st.sampled_from(QUEUES), unique=True)
+)
 def test_declaring_the_missing_parts_makes_everything_equal(there: set[Entity], queues: list[WorkQueue]) -> None:
     exchanges = {entity.name for entity in there if isinstance(entity, Exchange)}
     names = {"exchange": exchanges, "queue": {entity.name for entity in there if isinstance(entity, Queue)}}
@@ -68,7 +70,7 @@ def test_declaring_the_missing_parts_makes_everything_equal(there: set[Entity], 
         Found(),
         [
             entity
-            for entity in wanted(*QUEUES)
+            for entity in wanted_entities(*QUEUES)
             if entity in there
             and not (
                 isinstance(entity, Binding)
@@ -76,36 +78,38 @@ def test_declaring_the_missing_parts_makes_everything_equal(there: set[Entity], 
             )
         ],
     )
-    before = compare(wanted(*queues), found, queues=queues, declares=False)
+    before = compare(wanted_entities(*queues), found, queues=queues, declares=False)
 
-    missing = find_missing(wanted(*queues), before)
-    comparison = compare(wanted(*queues), after(found, missing), queues=queues, declares=False)
+    missing = find_missing(wanted_entities(*queues), before)
+    comparison = compare(wanted_entities(*queues), after(found, missing), queues=queues, declares=False)
 
     assert comparison.is_same
-    assert not find_missing(wanted(*queues), comparison)
+    assert not find_missing(wanted_entities(*queues), comparison)
     assert before.is_same == (not missing)
 
 
 @given(queues=st.lists(st.sampled_from(QUEUES), unique=True))
 def test_an_export_reads_back_equal(queues: list[WorkQueue]) -> None:
-    definitions = to_definitions(wanted(*queues), "shop")
+    definitions = to_definitions(wanted_entities(*queues), "shop")
 
     found = found_in(definitions["exchanges"], definitions["queues"], definitions["bindings"])
 
-    assert all(each.status == "same" for each in compare(wanted(*queues), found, queues=queues).entries)
+    assert all(each.status == "same" for each in compare(wanted_entities(*queues), found, queues=queues).entries)
 
 
 def test_a_queue_declared_on_demand_is_not_missing_and_is_still_created() -> None:
     queue = WorkQueue("few", max_length=9)
     found = after(Found(), [*shared(), *ladder(), *main_queues(queue)])
 
-    comparison = compare(wanted(queue), found, queues=[queue])
+    comparison = compare(wanted_entities(queue), found, queues=[queue])
 
     assert comparison.is_same
     later = {each.name for each in comparison.entries if each.status == "later" and each.kind == "queue"}
     passages = {"taskmq.late.few.p.high", "taskmq.late.few.p.low"}
     assert later == {"few.p.high", "few.p.low", "few.jobs", "few.dlq", *passages}
-    assert {entity.name for entity in find_missing(wanted(queue), comparison) if isinstance(entity, Queue)} == later
+    assert {
+        entity.name for entity in find_missing(wanted_entities(queue), comparison) if isinstance(entity, Queue)
+    } == later
 
 
 def test_a_queue_without_its_bindings_is_incomplete() -> None:
@@ -114,14 +118,14 @@ def test_a_queue_without_its_bindings_is_incomplete() -> None:
     there = [entity for entity in made if isinstance(entity, Queue)]
     found = after(Found(), [*shared(), *ladder(), *main_queues(queue), *there])
 
-    comparison = compare(wanted(queue), found, queues=[queue])
+    comparison = compare(wanted_entities(queue), found, queues=[queue])
 
     missing = {each.name for each in comparison.entries if each.status == "missing"}
     assert missing == {label(entity) for entity in made if isinstance(entity, Binding)}
 
 
 def test_each_differing_argument_is_reported_with_both_values() -> None:
-    found = after(Found(), wanted(WorkQueue("images", "classic")))
+    found = after(Found(), wanted_entities(WorkQueue("images", "classic")))
 
     different = entry(found, "images", WorkQueue("images"))
 
@@ -133,7 +137,7 @@ def test_each_differing_argument_is_reported_with_both_values() -> None:
 
 
 def test_a_known_unwanted_argument_is_a_difference_and_an_unknown_one_is_not() -> None:
-    found = after(Found(), wanted(WorkQueue("images")))
+    found = after(Found(), wanted_entities(WorkQueue("images")))
     there = found.queues["images"]
     assert there is not None
     known = replace(found, queues={**found.queues, "images": {**there, "x-message-ttl": 5}})
@@ -154,7 +158,7 @@ def test_a_queue_declared_without_a_type_has_the_default_type_of_the_broker() ->
 
 
 def test_a_differing_shared_object_needs_no_migration() -> None:
-    found = after(Found(), wanted())
+    found = after(Found(), wanted_entities())
     there = found.exchanges[delay.DELIVER]
     assert there is not None
     broken = {name: value for name, value in there.items() if name != "alternate-exchange"}
@@ -167,7 +171,7 @@ def test_a_differing_shared_object_needs_no_migration() -> None:
 
 
 def test_leftovers_are_reported_and_harmless() -> None:
-    found = after(Found(), wanted(WorkQueue("orders", ordered=3), WorkQueue("others")))
+    found = after(Found(), wanted_entities(WorkQueue("orders", ordered=3), WorkQueue("others")))
     more: dict[str, dict[str, Trait]] = {
         "taskmq.delay.v0.l01": {},
         "taskmq.delay.levels.v1.5s": {},
@@ -176,7 +180,9 @@ def test_leftovers_are_reported_and_harmless() -> None:
     }
     found = replace(found, queues={**found.queues, **more})
 
-    comparison = compare(wanted(WorkQueue("orders", ordered=2)), found, queues=[WorkQueue("orders", ordered=2)])
+    comparison = compare(
+        wanted_entities(WorkQueue("orders", ordered=2)), found, queues=[WorkQueue("orders", ordered=2)]
+    )
 
     extras = {each.name: each for each in comparison.entries if each.status == "extra"}
     assert comparison.is_same
@@ -204,25 +210,27 @@ def test_queues_that_taskmq_declares_itself_are_not_leftovers() -> None:
     topics = topic_queue("taskmq.on.shop.paid", "billing", ["*.paid"])
     there = [*events(), *work_queue(of_node), *reports, *topics, *archive("30D", 10**9)]
     queue = WorkQueue("orders")
-    found = after(Found(), [*wanted(queue), *there])
+    found = after(Found(), [*wanted_entities(queue), *there])
 
-    comparison = compare([*wanted(queue), *events()], found, queues=[queue])
+    comparison = compare([*wanted_entities(queue), *events()], found, queues=[queue])
 
     assert [each.name for each in comparison.entries if each.status == "extra"] == []
 
 
 def test_a_second_binding_from_the_delay_ladder_is_reported() -> None:
     queue = WorkQueue("few", max_length=9)
-    found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", "few")])
+    found = after(Found(), [*wanted_entities(queue), Binding(delay.DELIVER, "few", "few")])
 
-    extras = [each for each in compare(wanted(queue), found, queues=[queue]).entries if each.status == "extra"]
+    extras = [
+        each for each in compare(wanted_entities(queue), found, queues=[queue]).entries if each.status == "extra"
+    ]
 
     assert [(each.kind, each.detail) for each in extras] == [("binding", "delayed messages come twice, or astray")]
 
 
 def test_a_foreign_queue_with_a_taskmq_binding_is_named() -> None:
     queue = WorkQueue("orders")
-    there = wanted(queue)
+    there = wanted_entities(queue)
     tap = Binding("taskmq", "tap", "orders")
     # Another app's queue with the correct binding is not one.
     others = {Binding("taskmq", "mail", "mail"), Binding("taskmq.jobs", "mail.jobs", "mail.jobs")}
@@ -242,7 +250,7 @@ def test_a_foreign_queue_with_a_taskmq_binding_is_named() -> None:
 def test_a_name_alone_does_not_prove_equality() -> None:
     found = Found(exchanges={"taskmq.dlx": None}, queues={"images": None}, bindings=None, complete=False)
 
-    comparison = compare(wanted(WorkQueue("images")), found, queues=[WorkQueue("images")])
+    comparison = compare(wanted_entities(WorkQueue("images")), found, queues=[WorkQueue("images")])
 
     statuses = {each.name: each.status for each in comparison.entries}
     assert statuses["images"] == statuses["taskmq.dlx"] == "unseen"

@@ -307,7 +307,7 @@ def test_pika_reads_published_messages_as_intended(
 
     data = publish_frames(9, exchange.encode(), key.encode(), encoded, body, frame_max=FRAME_MAX)
 
-    method, header, *bodies = decoded(data)
+    method, header, *bodies = decode_frames(data)
     assert (method.method.exchange, method.method.routing_key) == (exchange, key)
     assert (method.method.mandatory, method.method.immediate) == (True, False)
     assert header.body_size == len(body)
@@ -324,7 +324,7 @@ def test_an_announcement_is_neither_mandatory_nor_persistent() -> None:
     properties = fleeting_properties(content_type="application/json", app_id="taskmq")
     data = publish_frames(9, b"events", b"job.dead.q", properties, b"{}", frame_max=FRAME_MAX, bits=NOT_MANDATORY)
 
-    method, header, body = decoded(data)
+    method, header, body = decode_frames(data)
     assert (method.method.exchange, method.method.routing_key) == ("events", "job.dead.q")
     assert (method.method.mandatory, method.method.immediate) == (False, False)
     found = header.properties
@@ -332,7 +332,7 @@ def test_an_announcement_is_neither_mandatory_nor_persistent() -> None:
     assert body.fragment == b"{}"
 
 
-def decoded(data: bytes) -> list[Any]:
+def decode_frames(data: bytes) -> list[Any]:
     frames: list[Any] = []
     while data:
         used, frame = pika_frame.decode_frame(data)

@@ -15,7 +15,7 @@ _CLASSES = ("PikaConnection", "PikaChannel", "PlainTransport", "HeartbeatChecker
 _SAME = {"Transport": "PlainTransport"}
 
 
-def _declared() -> dict[str, set[str]]:
+def _declared_names() -> dict[str, set[str]]:
     """Return the private names that the module declares, by class."""
     tree = ast.parse(Path(inspect.getfile(pika_types)).read_text())
     found: dict[str, set[str]] = {}
@@ -33,7 +33,7 @@ def _declared() -> dict[str, set[str]]:
 
 
 def test_each_pika_class_with_private_names_is_listed() -> None:
-    assert _declared().keys() == set(_CLASSES)
+    assert _declared_names().keys() == set(_CLASSES)
 
 
 @pytest.mark.parametrize("name", _CLASSES)
@@ -43,7 +43,7 @@ def test_each_private_name_exists_in_the_installed_pika(name: str) -> None:
 
     missing = {
         each
-        for each in _declared()[name]
+        for each in _declared_names()[name]
         if not hasattr(kind, each) and re.search(rf"self\.{each}\b[^=\n]*=", source) is None
     }
 
@@ -53,4 +53,4 @@ def test_each_private_name_exists_in_the_installed_pika(name: str) -> None:
 def test_the_module_lists_all_private_names() -> None:
     listed = set(re.findall(r"`(_\w+)`", inspect.getdoc(pika_types) or ""))
 
-    assert listed == set().union(*_declared().values())
+    assert listed == set().union(*_declared_names().values())

@@ -24,16 +24,16 @@ tables = st.dictionaries(
 _STRINGS = ("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type")
 
 
-def encoded(**values: object) -> tuple[int, bytes]:
+def encode_properties(**values: object) -> tuple[int, bytes]:
     """Return flags and values as pika encodes them."""
     data = b"".join(BasicProperties(**values).encode())
     return struct.unpack_from(">H", data)[0], data[2:]
 
 
-def copied(**values: object) -> BasicProperties:
+def copy_properties(**values: object) -> BasicProperties:
     """Return the properties that pika reads from the copy."""
     properties = BasicProperties()
-    properties.decode(copied_properties(*encoded(**values)))
+    properties.decode(copied_properties(*encode_properties(**values)))
     return properties
 
 
@@ -52,7 +52,7 @@ def copied(**values: object) -> BasicProperties:
 def test_the_content_of_the_sender_is_copied_byte_for_byte(
     strings: dict[str, str], headers: dict[str, object], numbers: dict[str, int]
 ) -> None:
-    flags, values = encoded(**strings, **numbers, headers=headers or None)
+    flags, values = encode_properties(**strings, **numbers, headers=headers or None)
 
     assert copied_properties(flags, values) == struct.pack(">H", flags) + values
 
@@ -68,7 +68,7 @@ def test_headers_of_the_broker_and_cc_recipients_are_left_out() -> None:
         "x-taskmq-attempt": 2,
     }
 
-    properties = copied(headers=headers, user_id="guest", app_id="shop", type="t")
+    properties = copy_properties(headers=headers, user_id="guest", app_id="shop", type="t")
 
     assert properties.headers == {"x-taskmq-attempt": 2}
     assert (properties.user_id, properties.app_id, properties.type) == (None, "shop", "t")

@@ -293,13 +293,13 @@ def test_a_topic_queue_has_its_exchange_unless_the_broker_provides_it(
 def test_a_queue_names_its_owner_and_a_shared_one_its_contents() -> None:
     arguments = {"x-queue-type": "quorum"}
 
-    def added(queue: Queue, app: str) -> dict[str, object]:
+    def added_entities(queue: Queue, app: str) -> dict[str, object]:
         return {name: value for name, value in described(queue, app).items() if name not in queue.arguments}
 
-    assert added(Queue("orders", arguments), "shop") == {"x-taskmq-app": "shop"}
-    assert added(Queue("orders", arguments), "") == {}
-    assert added(Queue("taskmq.late.orders", arguments), "shop") == {}
+    assert added_entities(Queue("orders", arguments), "shop") == {"x-taskmq-app": "shop"}
+    assert added_entities(Queue("orders", arguments), "") == {}
+    assert added_entities(Queue("taskmq.late.orders", arguments), "shop") == {}
     shared_by_all = [entity for entity in (*shared(), *ladder(), *archive("1D", 1)) if isinstance(entity, Queue)]
-    assert all(added(queue, "shop").keys() == {"x-taskmq-about"} for queue in shared_by_all)
+    assert all(added_entities(queue, "shop").keys() == {"x-taskmq-about"} for queue in shared_by_all)
     level = next(queue for queue in shared_by_all if queue.name.endswith("l15"))
-    assert "1:08:16" in str(added(level, "shop"))
+    assert "1:08:16" in str(added_entities(level, "shop"))

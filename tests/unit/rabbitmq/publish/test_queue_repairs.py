@@ -44,28 +44,28 @@ class Stage:
         self.sent += [f"{pending.message.job_id} to {pending.message.queue}" for pending in waiting]
         self.restored += [pending.restored for pending in waiting]
 
-    def came_back(self, job: str, queue: str = "q.p.high") -> None:
-        pending = returned(job, queue)
+    def return_message(self, job: str, queue: str = "q.p.high") -> None:
+        pending = returned_message(job, queue)
         pending.restored = True
         self.repairs.restore(pending)
 
 
-def returned(job: str, queue: str = "q.p.high") -> Pending:
+def returned_message(job: str, queue: str = "q.p.high") -> Pending:
     message = Outgoing(queue=queue, body=b"{}", content_type="application/json", job_id=job, task="t")
     return Pending(message, None, 10.0)
 
 
 async def test_later_messages_wait_behind_returned_ones_however_late_they_return() -> None:
     stage = Stage()
-    stage.unconfirmed[2] = returned("second")
-    stage.came_back("first")
-    assert stage.repairs.is_behind(returned("third"))
-    assert not stage.repairs.is_behind(returned("other", "other"))
+    stage.unconfirmed[2] = returned_message("second")
+    stage.return_message("first")
+    assert stage.repairs.is_behind(returned_message("third"))
+    assert not stage.repairs.is_behind(returned_message("other", "other"))
     await asyncio.sleep(0.1)
     assert stage.declarations.asked == [], "declared now, the queue could get the second one first"
 
     del stage.unconfirmed[2]
-    stage.came_back("second")
+    stage.return_message("second")
     stage.repairs.answered()
     await asyncio.sleep(0.1)
 
@@ -77,8 +77,8 @@ async def test_later_messages_wait_behind_returned_ones_however_late_they_return
 
 async def test_unanswered_messages_do_not_block_forever() -> None:
     stage = Stage()
-    stage.unconfirmed[2] = returned("lost")
-    stage.came_back("first")
+    stage.unconfirmed[2] = returned_message("lost")
+    stage.return_message("first")
     await asyncio.sleep(2)
 
     assert stage.sent == ["first to q.p.high"]
@@ -86,7 +86,7 @@ async def test_unanswered_messages_do_not_block_forever() -> None:
 
 async def test_a_repair_asks_the_broker_each_time_the_message_is_returned() -> None:
     stage = Stage(BrokerUnavailable("away"))
-    stage.came_back("first")
+    stage.return_message("first")
     await asyncio.sleep(1)
 
     assert stage.sent == ["first to q.p.high"]
@@ -98,8 +98,8 @@ async def test_a_repair_asks_the_broker_each_time_the_message_is_returned() -> N
 )
 async def test_jobs_of_an_undeclarable_class_go_to_the_queue_itself(queue: str, expected: list[str]) -> None:
     stage = Stage(QueueMissing(queue))
-    stage.came_back("one", queue)
-    assert stage.repairs.is_behind(returned("two", queue))
+    stage.return_message("one", queue)
+    assert stage.repairs.is_behind(returned_message("two", queue))
     await asyncio.sleep(0.1)
 
     assert stage.sent == expected
@@ -118,7 +118,7 @@ async def test_jobs_of_an_undeclarable_class_go_to_the_queue_itself(queue: str, 
 )
 async def test_an_undeclarable_queue_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
     stage = Stage(failure)
-    stage.came_back("one", "q")
+    stage.return_message("one", "q")
     await asyncio.sleep(0.1)
 
     ((job, error),) = stage.refused
@@ -129,21 +129,21 @@ async def test_an_undeclarable_queue_is_refused_with_the_reason(failure: TaskMQE
 
 async def test_messages_for_other_queues_wait_for_their_exchange_too() -> None:
     stage = Stage()
-    stage.repairs.restore_exchange(returned("first", "q"))
+    stage.repairs.restore_exchange(returned_message("first", "q"))
 
-    assert stage.repairs.is_behind(returned("second", "other"))
-    assert not stage.repairs.is_behind(returned("invitation", "other.jobs")), "another exchange leads there"
+    assert stage.repairs.is_behind(returned_message("second", "other"))
+    assert not stage.repairs.is_behind(returned_message("invitation", "other.jobs")), "another exchange leads to it"
     await asyncio.sleep(0.1)
 
     assert stage.declarations.asked == ["q"]
     assert stage.sent == ["first to q", "second to other"]
-    assert not stage.repairs.is_behind(returned("third", "other"))
+    assert not stage.repairs.is_behind(returned_message("third", "other"))
 
 
 async def test_an_undeclarable_queue_loses_no_message_of_another_queue() -> None:
     stage = Stage(QueueMissing("q"))
-    stage.repairs.restore_exchange(returned("first", "q"))
-    assert stage.repairs.is_behind(returned("second", "other"))
+    stage.repairs.restore_exchange(returned_message("first", "q"))
+    assert stage.repairs.is_behind(returned_message("second", "other"))
     await asyncio.sleep(0.1)
 
     assert [job for job, _ in stage.refused] == ["first"]
@@ -152,8 +152,8 @@ async def test_an_undeclarable_queue_loses_no_message_of_another_queue() -> None
 
 async def test_a_closing_publisher_stops_repairing() -> None:
     stage = Stage()
-    stage.unconfirmed[2] = returned("never")
-    stage.came_back("first")
+    stage.unconfirmed[2] = returned_message("never")
+    stage.return_message("first")
     await stage.repairs.close()
 
     assert stage.sent == []

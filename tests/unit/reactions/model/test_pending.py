@@ -27,7 +27,7 @@ BOTH = ReactionPlan(all_of(job("a"), job("b")))
 EITHER = ReactionPlan(any_of(job("a"), job("b")))
 
 
-def _ended(name: str) -> RecordedEvent:
+def _end_event(name: str) -> RecordedEvent:
     return RecordedEvent(
         name, JobEnded(job_id=name, task="a", state="succeeded", finished=datetime(2027, 1, 1, tzinfo=UTC))
     )
@@ -38,7 +38,7 @@ def _names(firing: ReactionCall) -> list[str]:
 
 
 def _note(pending: PendingReaction, plan: ReactionPlan, number: int, name: str, now: int = START) -> bool:
-    return note(pending, plan, number=number, noted=_ended(name), now=now)
+    return note(pending, plan, number=number, noted=_end_event(name), now=now)
 
 
 def test_both_events_are_needed_in_any_order_and_the_last_of_each_counts() -> None:
@@ -149,7 +149,7 @@ def test_nothing_more_is_recorded_while_too_many_calls_wait_for_the_broker() -> 
     assert not _note(pending, plan, 0, "one more")
     tick(pending, plan, now=START + 5000, owner="me")
     assert len(pending.firings) == MOST_FIRINGS
-    assert _note(pending, plan, 0, "0"), "what was noted before is"
+    assert _note(pending, plan, 0, "0"), "earlier events are"
     assert msgspec.msgpack.decode(before, type=PendingReaction).came == pending.came
 
 

@@ -34,13 +34,13 @@ async def playing(*parts: Part) -> AsyncGenerator[int]:
     """Start a server with one script per connection, the last one for all further connections; yield its port."""
     left = list(parts)
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await (left.pop(0) if len(left) > 1 else left[0])(reader, writer)
         finally:
             writer.close()
 
-    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(on_connect, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1]
 
 

@@ -185,10 +185,10 @@ def test_idle_pools_are_forgotten_once_their_debt_is_paid() -> None:
     cluster.order(1000)
     cluster.shares.refresh([Lane(QUEUE, 4, "busy")])
 
-    assert _remembered(cluster.shares) == {"busy"}
+    assert _remembered_tenants(cluster.shares) == {"busy"}
 
 
-def _remembered(shares: Shares) -> set[str]:
+def _remembered_tenants(shares: Shares) -> set[str]:
     """Return the tenants with stored data."""
     return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
 

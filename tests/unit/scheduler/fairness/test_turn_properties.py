@@ -46,7 +46,7 @@ _dice = st.integers(0, 2**32 - 1).map(random.Random)
 _policies = st.builds(QueuePolicy, policy=st.sampled_from(POLICIES), strict=st.booleans())
 
 
-def _used(cluster: Cluster, pools: Mapping[str, TenantPool]) -> Counter[str]:
+def _used_by_pool(cluster: Cluster, pools: Mapping[str, TenantPool]) -> Counter[str]:
     return Counter(pool.name for lane in cluster.running.values() for pool in path_of(lane.tenant, pools))
 
 
@@ -69,11 +69,11 @@ def test_no_cap_is_ever_exceeded(
             case 0:
                 cluster.submit(dice.choice(_TENANTS), dice.randint(1, 5), priority=dice.randint(0, 9))
             case 1:
-                before = _used(cluster, pools)
+                before = _used_by_pool(cluster, pools)
                 cluster.start(dice.randint(1, 10), found=dice.choice([None, 1]))
                 for name, most in _caps(pools).items():
                     # A cap set later than the running jobs is respected from then on.
-                    assert _used(cluster, pools)[name] <= max(most, before[name])
+                    assert _used_by_pool(cluster, pools)[name] <= max(most, before[name])
             case 2 if cluster.running:
                 cluster.end(dice.choice(list(cluster.running)), dice.choice([None, 0.0, 0.1, 100.0]))
             case 3 if cluster.running:
@@ -81,11 +81,11 @@ def test_no_cap_is_ever_exceeded(
             case _:
                 cluster.now += dice.choice([0.01, 10.0])
                 if dice.randrange(4) == 0:
-                    pools = {name: _changed(pool, dice) for name, pool in pools.items()}
+                    pools = {name: _change_pool(pool, dice) for name, pool in pools.items()}
                     cluster.configure(policy, pools)
 
 
-def _changed(pool: TenantPool, dice: random.Random) -> TenantPool:
+def _change_pool(pool: TenantPool, dice: random.Random) -> TenantPool:
     most = dice.choice([{}, {"slots": 4.0}])
     least = {} if pool.name == EVERY_TENANT else dice.choice([{}, {"slots": 2.0}])
     return TenantPool(name=pool.name, parent=pool.parent, weight=dice.choice([1.0, 3.0]), min=least, max=most)
@@ -219,6 +219,6 @@ def test_a_successor_that_knows_running_jobs_keeps_caps_and_minimums(
     heir.start(12)
 
     for name, most in _caps(pools).items():
-        assert _used(heir, pools)[name] <= most
+        assert _used_by_pool(heir, pools)[name] <= most
     for name in list(heir.running):
         heir.end(name, 1.0)

@@ -25,7 +25,7 @@ def _claim(job: str, *groups: str, **resources: float) -> Claim:
     return Claim(job, groups or ("pool acme",), JobNeeds(resources=resources))
 
 
-def _who(claims: list[Claim], runs: list[Occupant], *nodes: HostNode) -> list[str]:
+def _evicted_jobs(claims: list[Claim], runs: list[Occupant], *nodes: HostNode) -> list[str]:
     return [each.job for each in plan_evictions(claims, runs, nodes, _LEAST)]
 
 
@@ -43,21 +43,21 @@ def test_the_lowest_and_newest_runs_are_preempted_in_the_needed_number() -> None
 
 
 def test_no_run_is_preempted_if_there_is_room_or_will_be() -> None:
-    assert _who([_claim("1")], [_run("a"), _run("b")], _slots(3, 2)) == []
-    assert _who([_claim("1")], [_run("a"), _run("b", is_leaving=True)], _slots(2, 2)) == []
+    assert _evicted_jobs([_claim("1")], [_run("a"), _run("b")], _slots(3, 2)) == []
+    assert _evicted_jobs([_claim("1")], [_run("a"), _run("b", is_leaving=True)], _slots(2, 2)) == []
     # Room for one job is room for only one.
-    assert _who([_claim("1"), _claim("2")], [_run("a"), _run("b")], _slots(3, 2)) == ["a"]
+    assert _evicted_jobs([_claim("1"), _claim("2")], [_run("a"), _run("b")], _slots(3, 2)) == ["a"]
 
 
 def test_no_run_is_preempted_without_permission_or_below_its_guarantee() -> None:
-    assert _who([_claim("1")], [_run("a", gives_way=False)], _slots(1, 1)) == []
+    assert _evicted_jobs([_claim("1")], [_run("a", gives_way=False)], _slots(1, 1)) == []
     high = [_run("a", 1, "class high"), _run("b", 2, "class high")]
-    assert _who([_claim("1")], high, _slots(2, 2)) == []
-    assert _who([_claim("1"), _claim("2")], [*high, _run("c", 3, "class high")], _slots(3, 3)) == ["c"]
+    assert _evicted_jobs([_claim("1")], high, _slots(2, 2)) == []
+    assert _evicted_jobs([_claim("1"), _claim("2")], [*high, _run("c", 3, "class high")], _slots(3, 3)) == ["c"]
     # Runs of its own kind are never preempted.
-    assert _who([_claim("1")], [_run("a", 1, "pool acme")], _slots(1, 1)) == []
+    assert _evicted_jobs([_claim("1")], [_run("a", 1, "pool acme")], _slots(1, 1)) == []
     # The group common to both has the same afterwards.
-    assert _who([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
+    assert _evicted_jobs([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
 
 
 def test_a_job_in_free_room_counts_for_all_of_its_groups() -> None:
@@ -72,12 +72,12 @@ def test_a_job_in_free_room_counts_for_all_of_its_groups() -> None:
 def test_no_run_is_preempted_for_a_job_that_would_still_not_fit() -> None:
     runs = [_run("a"), _run("b", gives_way=False)]
 
-    assert _who([_claim("1", slots=2.0)], runs, _slots(2, 2)) == []
-    assert _who([_claim("1", slots=9.0)], runs, _slots(2, 2)) == []
+    assert _evicted_jobs([_claim("1", slots=2.0)], runs, _slots(2, 2)) == []
+    assert _evicted_jobs([_claim("1", slots=9.0)], runs, _slots(2, 2)) == []
     closed = HostNode(id="x", told=NodeTold(name="x", capacity={"slots": 1.0}, runs_jobs=True), is_draining=True)
-    assert _who([_claim("1")], [_run("a", node="x"), _run("b", node="x", is_leaving=True)], closed) == []
+    assert _evicted_jobs([_claim("1")], [_run("a", node="x"), _run("b", node="x", is_leaving=True)], closed) == []
     has_its_due = [_run("a", 1, "pool acme"), _run("b", 2, "pool acme"), _run("c", 3)]
-    assert _who([_claim("1")], has_its_due, _slots(3, 3)) == []
+    assert _evicted_jobs([_claim("1")], has_its_due, _slots(3, 3)) == []
 
 
 def _node(name: str, cpu: float, used: float) -> HostNode:
@@ -93,9 +93,9 @@ def test_a_large_job_gets_the_node_with_the_fewest_preemptions() -> None:
     ]
 
     # The first two candidates would not be enough; one other run is.
-    assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0), _node("b", 4.0, 4.0)) == ["b1"]
-    assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0)) == ["a3", "a2", "a1"]
-    assert _who([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
+    assert _evicted_jobs([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0), _node("b", 4.0, 4.0)) == ["b1"]
+    assert _evicted_jobs([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0)) == ["a3", "a2", "a1"]
+    assert _evicted_jobs([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
 
 
 def test_runs_that_use_a_resource_are_preempted_for_a_minimum_of_it() -> None:

@@ -18,7 +18,7 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import GuardRank, Guards
 from taskmq.worker.guards.build import GUARDS, build_guards
 from tests.unit.worker.gate import working
-from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 
@@ -77,7 +77,7 @@ def _play(
     ran.clear()
 
     async def main() -> None:
-        with staged() as app, pytest.MonkeyPatch.context() as patch:
+        with open_staged() as app, pytest.MonkeyPatch.context() as patch:
             patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(*guards))
             _define(app)
             said_key = f'"{key}"' if key else "null"
@@ -184,7 +184,7 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
     guard = StagedGuard()
 
     async def main() -> None:
-        with staged() as app, pytest.MonkeyPatch.context() as patch:
+        with open_staged() as app, pytest.MonkeyPatch.context() as patch:
             patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
             _define(app)
             await app.jobs.cancel_job("job-1", reason="not wanted", remember="1h")
@@ -225,7 +225,7 @@ async def test_a_worker_that_stops_during_a_failed_release_requeues_the_message(
     guard = StagedGuard(leave_failures=1000)
     stories: list[list[str]] = []
 
-    with staged() as app, pytest.MonkeyPatch.context() as patch:
+    with open_staged() as app, pytest.MonkeyPatch.context() as patch:
         patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(guard))
         _define(app)
         await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
@@ -242,7 +242,7 @@ async def test_a_gate_that_fails_otherwise_releases_earlier_ones() -> None:
         async def acquire(self, attempt: Attempt) -> Permit | Outcome:
             raise ZeroDivisionError
 
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
         async with app.flaky.peek("work", limit=1) as (delivery,):
@@ -282,7 +282,7 @@ def test_guards_are_not_asked_about_other_tasks() -> None:
 
 
 async def test_only_tasks_with_limits_keys_or_uniqueness_concern_a_guard() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         async def work(number: int) -> None: ...
 

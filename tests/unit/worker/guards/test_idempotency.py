@@ -18,7 +18,7 @@ from taskmq.worker.guards.idempotency import IdempotencyGuard
 from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.worker.gate import working
-from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import FakeDelivery, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 LEASE = 60.0
@@ -73,7 +73,7 @@ class Shop:
 
 def _play(test: Callable[[StagedApp, Shop], Awaitable[None]]) -> None:
     async def main() -> None:
-        with staged() as app:
+        with open_staged() as app:
             await test(app, Shop(app))
 
     run(main())
@@ -303,7 +303,7 @@ def _gates(app: StagedApp, count: int) -> list[IdempotencyGuard]:
     ]
 
 
-async def _entered(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
+async def _enter_gate(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
     assert gate.concerns(attempt)
     return await gate.acquire(attempt)
 
@@ -316,11 +316,11 @@ def _is_pass(answer: Permit | Outcome) -> bool:
 async def test_the_redelivery_after_the_death_of_a_worker_takes_over_at_once(app: StagedApp, shop: Shop, /) -> None:
     one, two = _gates(app, 2)
     dead = _attempt(app, "a")
-    assert _is_pass(await _entered(one, dead))
+    assert _is_pass(await _enter_gate(one, dead))
 
-    assert isinstance(await _entered(two, _attempt(app, "a")), Snoozed)
+    assert isinstance(await _enter_gate(two, _attempt(app, "a")), Snoozed)
     again = _attempt(app, "a", redelivered=True)
-    late, held = await _entered(two, again), dead.fence
+    late, held = await _enter_gate(two, again), dead.fence
 
     assert _is_pass(late)
     assert held is not None
@@ -334,7 +334,7 @@ async def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for
     app: StagedApp, shop: Shop, /
 ) -> None:
     gates = _gates(app, 3)
-    permits = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
+    permits = [await _enter_gate(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
 
     assert [_is_pass(each) for each in permits] == [True, True, False]
 
@@ -344,21 +344,21 @@ async def test_another_job_of_a_key_waits_until_the_worker_of_the_first_is_silen
     app: StagedApp, shop: Shop, /
 ) -> None:
     one, two = _gates(app, 2)
-    assert _is_pass(await _entered(one, _attempt(app, "a")))
-    assert isinstance(await _entered(two, _attempt(app, "b", redelivered=True)), Snoozed)
+    assert _is_pass(await _enter_gate(one, _attempt(app, "a")))
+    assert isinstance(await _enter_gate(two, _attempt(app, "b", redelivered=True)), Snoozed)
 
     app.fake_clock.advance(16)
     await asyncio.sleep(0)
 
-    assert _is_pass(await _entered(two, _attempt(app, "b")))
+    assert _is_pass(await _enter_gate(two, _attempt(app, "b")))
 
 
 @run_by(_play)
 async def test_a_worker_recognises_a_redelivery_of_its_running_job(app: StagedApp, shop: Shop, /) -> None:
     (gate,) = _gates(app, 1)
-    assert _is_pass(await _entered(gate, _attempt(app, "a")))
+    assert _is_pass(await _enter_gate(gate, _attempt(app, "a")))
 
-    assert isinstance(await _entered(gate, _attempt(app, "a", redelivered=True)), Snoozed)
+    assert isinstance(await _enter_gate(gate, _attempt(app, "a", redelivered=True)), Snoozed)
 
 
 @run_by(_play)
@@ -366,7 +366,7 @@ async def test_an_unknown_claim_of_this_worker_is_its_own(app: StagedApp, shop: 
     (gate,) = _gates(app, 1)
     await _claim(_state(app).claims, "once:pay:order:7", owner=gate._owner)
 
-    assert _is_pass(await _entered(gate, _attempt(app, "a")))
+    assert _is_pass(await _enter_gate(gate, _attempt(app, "a")))
 
 
 @run_by(_play)
@@ -376,19 +376,19 @@ async def test_a_claim_held_across_a_data_loss_has_no_owner_and_keeps_its_lease(
     (gate,) = _gates(app, 1)
     await _state(app).claims.renew({"once:pay:order:7": 5}, lease=LEASE)
 
-    assert isinstance(await _entered(gate, _attempt(app, "a")), Snoozed)
+    assert isinstance(await _enter_gate(gate, _attempt(app, "a")), Snoozed)
     app.fake_clock.advance(LEASE)
-    assert _is_pass(await _entered(gate, _attempt(app, "a")))
+    assert _is_pass(await _enter_gate(gate, _attempt(app, "a")))
 
 
 @run_by(_play)
 async def test_waits_grow_with_the_run_time_of_the_first_job(app: StagedApp, shop: Shop, /) -> None:
     one, two = _gates(app, 2)
-    await _entered(one, _attempt(app, "a"))
+    await _enter_gate(one, _attempt(app, "a"))
     await _state(app).leases.acquire(f"worker:{one._owner}x", owner="x", seconds=1)
     waits = list[float]()
     for _ in range(3):
-        answer = await _entered(two, _attempt(app, "b"))
+        answer = await _enter_gate(two, _attempt(app, "b"))
         assert isinstance(answer, Snoozed)
         waits.append(answer.delay.total_seconds())
         app.fake_clock.advance(6)
@@ -411,7 +411,7 @@ async def test_waits_grow_with_the_run_time_of_the_first_job(app: StagedApp, sho
 @run_by(_play)
 async def test_only_success_keeps_the_key(app: StagedApp, shop: Shop, /, outcome: Outcome, is_free: bool) -> None:
     (gate,) = _gates(app, 1)
-    entered = await _entered(gate, _attempt(app, "a"))
+    entered = await _enter_gate(gate, _attempt(app, "a"))
     assert not isinstance(entered, Outcome)
 
     assert await entered.release(outcome, None)
@@ -429,7 +429,7 @@ def test_without_a_state_a_worker_with_keyed_tasks_refuses_to_start() -> None:
 
 
 async def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
-    with staged(with_state=False) as app:
+    with open_staged(with_state=False) as app:
         app.task(name="plain", queue="work")(_takes_order)
         async with working(app):
             await _send(app, "a", "7", task="plain", key="k")
@@ -475,7 +475,7 @@ async def test_a_job_id_that_has_failed_may_be_sent_again(app: StagedApp, shop: 
 
 
 async def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_runs() -> None:
-    with staged(with_state=False) as app:
+    with open_staged(with_state=False) as app:
         runs: list[str] = []
 
         @app.task(name="plain", queue="work")

@@ -16,7 +16,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.process_facts import is_gone, process_identity
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
-from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 from tests.unit.worker.staged_limits import StagedLimits
 
 Play = Callable[[StagedApp, Gate], Awaitable[None]]
@@ -361,7 +361,7 @@ async def test_a_slow_state_does_not_stop_a_strict_rate(app: StagedApp, gate: Ga
     ],
 )
 def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dict[str, Any]) -> None:
-    with staged(with_state=False) as app:
+    with open_staged(with_state=False) as app:
         Gate().define(app, **options)
 
         with pytest.raises(UnsupportedFeature, match=r"rate_limit and concurrency need a state.*gated"):
@@ -370,7 +370,7 @@ def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dic
 
 async def test_tasks_that_share_a_limit_share_its_permits() -> None:
     gate = Gate()
-    with staged() as app:
+    with open_staged() as app:
         gate.define(app, concurrency=Concurrency(1, name="stripe"))
 
         @app.task(name="other", queue="work", concurrency=Concurrency(1, name="stripe"))

@@ -15,7 +15,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.guards.build import build_guards
 from tests.coroutines import run_by
 from tests.unit.worker.gate import working
-from tests.unit.worker.staged import Fault, StagedApp, staged
+from tests.unit.worker.staged import Fault, StagedApp, open_staged
 from tests.virtual_time import run
 
 
@@ -42,7 +42,7 @@ def _play(
     with_state: bool = True,
 ) -> None:
     async def main() -> None:
-        with staged(with_state=with_state) as app:
+        with open_staged(with_state=with_state) as app:
             define(app)
             await test(app)
             await app.aclose()

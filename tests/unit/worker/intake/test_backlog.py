@@ -65,7 +65,7 @@ class BacklogMachine(RuleBasedStateMachine):
         for _ in range(count):
             delivery = self.backlog.take(now=self.now)
             if delivery is None:
-                assert not any(self.model.values()), "something waits, and nothing was handed out"
+                assert not any(self.model.values()), "jobs wait, but none was returned"
                 return
             assert self.model[delivery.queue].popleft() is delivery, "a queue's order was not kept"
 

@@ -10,7 +10,7 @@ from taskmq.errors import InvalidOption
 from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
-from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import FakeDelivery, StagedApp, open_staged, settle_loop
 
 
 @run_by(play, worker_concurrency=2)
@@ -36,7 +36,7 @@ async def test_a_task_runs_up_to_its_concurrency_and_others_pass(app: StagedApp,
 
 
 async def test_jobs_wait_for_their_resources_and_get_them_in_order() -> None:
-    with staged() as app:
+    with open_staged() as app:
         running: list[str] = []
         gates = {name: asyncio.Event() for name in ("large", "small 1", "small 2")}
 
@@ -63,7 +63,7 @@ async def test_jobs_wait_for_their_resources_and_get_them_in_order() -> None:
 
 
 async def test_a_run_knows_its_resources_and_always_returns_them() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         @app.task(name="failing", queue="work", resources={"licence": 1}, retry=None)
         async def failing(context: Context, label: str) -> None:
@@ -98,14 +98,14 @@ async def test_a_run_knows_its_resources_and_always_returns_them() -> None:
 def test_an_impossible_request_is_refused_at_the_start(
     options: dict[str, Any], config: dict[str, Any], complaint: str
 ) -> None:
-    with staged() as app:
-        app.task(name="gated", queue="work", **options)(_nothing)
+    with open_staged() as app:
+        app.task(name="gated", queue="work", **options)(_do_nothing)
 
         with pytest.raises(InvalidOption, match=complaint):
             Worker(app, WorkerConfig(**config))
 
 
-async def _nothing() -> None: ...
+async def _do_nothing() -> None: ...
 
 
 @run_by(play)
@@ -142,7 +142,7 @@ async def test_the_number_of_slots_can_be_changed_while_the_worker_runs(app: Sta
 
 
 async def test_a_run_sees_its_requested_resources_and_no_internal_ones() -> None:
-    with staged() as app:
+    with open_staged() as app:
         seen: list[dict[str, float]] = []
 
         @app.task(name="asks", queue="work", resources={"licence": 1}, worker_concurrency=2)
@@ -150,7 +150,7 @@ async def test_a_run_sees_its_requested_resources_and_no_internal_ones() -> None
             seen.append(dict(context.resources.amounts))
 
         @app.task(name="asks_nothing", queue="work", worker_concurrency=2)
-        async def asks_nothing(context: Context, label: str) -> None:
+        async def require_nothing(context: Context, label: str) -> None:
             seen.append(dict(context.resources.amounts))
 
         async with working(app, resources={"licence": 1.0}):

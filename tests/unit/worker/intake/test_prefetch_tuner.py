@@ -103,7 +103,7 @@ def test_a_prefetch_is_fixed_for_a_minute_after_a_change_or_if_configured() -> N
 
             assert await in_hand(app) == 4
 
-    async def given(app: StagedApp, gate: Gate) -> None:
+    async def given_prefetch(app: StagedApp, gate: Gate) -> None:
         async with working(app, concurrency=4, prefetch=6) as (worker, _):
             await send(app, *(f"later {number}" for number in range(300)))
             await asyncio.sleep(_LOOK)
@@ -111,7 +111,7 @@ def test_a_prefetch_is_fixed_for_a_minute_after_a_change_or_if_configured() -> N
             assert worker.status().backlog == 2
 
     play(test)
-    play(given)
+    play(given_prefetch)
 
 
 @run_by(play)

@@ -214,7 +214,7 @@ def test_no_job_is_lost_and_none_runs_more_often_than_the_faults_explain(
             async with asyncio.TaskGroup() as group:
                 for number, (offset, seconds) in enumerate(jobs):
                     group.create_task(_send_at(it, offset, f"job {number}", seconds))
-                group.create_task(_befall(it, troubles))
+                group.create_task(_inject_fault(it, troubles))
             await it.until_empty(within=(2 + len(troubles)) * END)
             assert {f"job {number}" for number in range(len(jobs))} == set(it.ended)
             # Each fault repeats a job at most once; an outage of the state may do so at the hand-over and at its end.
@@ -231,7 +231,7 @@ async def _send_at(it: World, offset: float, name: str, seconds: float) -> None:
     await it.send(name, seconds)
 
 
-async def _befall(it: World, troubles: list[Trouble]) -> None:
+async def _inject_fault(it: World, troubles: list[Trouble]) -> None:
     now = 0.0
     for number, (at, kind, seconds) in enumerate(troubles):
         await asyncio.sleep(max(at - now, 0))

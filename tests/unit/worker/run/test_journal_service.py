@@ -75,7 +75,7 @@ def context(recorder: JournalService, *, attempt: int = 1, job_id: str = "job-7"
     )
 
 
-async def found(app: TaskMQ, job_id: str = "job-7") -> tuple[float, float | None, str] | None:
+async def find_progress(app: TaskMQ, job_id: str = "job-7") -> tuple[float, float | None, str] | None:
     progress = await app.job(job_id).aprogress()
     return None if progress is None else (progress.done, progress.total, progress.note)
 
@@ -103,23 +103,23 @@ async def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app
     loop = asyncio.get_running_loop()
 
     ctx.progress(1, 10, "a")
-    while await found(app) is None:
+    while await find_progress(app) is None:
         await asyncio.sleep(0)
     first = loop.time()
     for done in range(2, 5):
         ctx.progress(done, 10, "b")
 
     async def is_written() -> bool:
-        return await found(app) != (1, 10, "a")
+        return await find_progress(app) != (1, 10, "a")
 
     await until(is_written)
     assert loop.time() - first >= 0.4
-    assert await found(app) == (4, 10, "b")
+    assert await find_progress(app) == (4, 10, "b")
 
     ctx.progress(10, 10)
     assert ctx.journal is not None
     await recorder.finish(ctx.journal, Succeeded(None))
-    assert await found(app) == (10, 10, "")
+    assert await find_progress(app) == (10, 10, "")
     await recorder.aclose()
     await app.aclose()
 
@@ -141,7 +141,7 @@ async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
     down.is_down = False
 
     async def is_written() -> bool:
-        return await found(app) == (4, None, "")
+        return await find_progress(app) == (4, None, "")
 
     # Without a new update, the pending one is still written.
     await until(is_written)

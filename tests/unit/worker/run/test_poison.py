@@ -22,10 +22,10 @@ from taskmq.worker.run.poison import Quarantine
 from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
-from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, open_staged, settle_loop
 
 
-async def come_back(app: StagedApp, *labels: str) -> None:
+async def redeliver(app: StagedApp, *labels: str) -> None:
     """Send redelivered jobs that never started."""
     await send(app, *labels)
     await app.messages("work")
@@ -59,7 +59,7 @@ async def test_a_first_delivery_costs_the_state_nothing(app: StagedApp, gate: Ga
 async def test_a_redelivered_job_is_counted_while_it_runs_and_not_after_its_settlement(
     app: StagedApp, gate: Gate, /
 ) -> None:
-    await come_back(app, "a")
+    await redeliver(app, "a")
     async with working(app):
         assert gate.started == ["a"]
         assert calls(app) == ["begin"]
@@ -71,7 +71,7 @@ async def test_a_redelivered_job_is_counted_while_it_runs_and_not_after_its_sett
 
 @run_by(play)
 async def test_a_job_with_exhausted_starts_is_dead_and_reports_their_number(app: StagedApp, gate: Gate, /) -> None:
-    await come_back(app, "a")
+    await redeliver(app, "a")
     await crash(app, "a", times=2)
     async with working(app):
         assert gate.started == []
@@ -91,7 +91,7 @@ async def test_a_job_with_exhausted_starts_is_dead_and_reports_their_number(app:
 
 @run_by(play)
 async def test_a_dead_job_with_a_lost_acknowledgement_is_not_started_again(app: StagedApp, gate: Gate, /) -> None:
-    await come_back(app, "a", "a")
+    await redeliver(app, "a", "a")
     await crash(app, "a", times=2)
     async with working(app, concurrency=1):
         assert gate.started == []
@@ -103,7 +103,7 @@ async def test_a_dead_job_with_a_lost_acknowledgement_is_not_started_again(app: 
 
 @run_by(play)
 async def test_an_unpublishable_dead_letter_leaves_the_count_unchanged(app: StagedApp, gate: Gate, /) -> None:
-    await come_back(app, "a")
+    await redeliver(app, "a")
     await crash(app, "a", times=2)
     app.flaky.fail_publishes(100, BrokerUnavailable("staged"))
     async with working(app) as (worker, running):
@@ -116,7 +116,7 @@ async def test_an_unpublishable_dead_letter_leaves_the_count_unchanged(app: Stag
 def test_the_limit_of_starts_can_be_set_and_disabled() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         gate.open.set()
-        await come_back(app, "a")
+        await redeliver(app, "a")
         await crash(app, "a", times=4)
         async with working(app, max_crashes=0):
             assert gate.finished == ["a"]
@@ -125,7 +125,7 @@ def test_the_limit_of_starts_can_be_set_and_disabled() -> None:
 
     async def higher(app: StagedApp, gate: Gate) -> None:
         gate.open.set()
-        await come_back(app, "a", "b")
+        await redeliver(app, "a", "b")
         await crash(app, "a", times=4)
         await crash(app, "b", times=3)
         async with working(app, max_crashes=5):
@@ -138,7 +138,7 @@ def test_the_limit_of_starts_can_be_set_and_disabled() -> None:
 
 @pytest.mark.parametrize("count", [1, -1])
 def test_one_start_may_have_happened_or_not(count: int) -> None:
-    with staged() as app:
+    with open_staged() as app:
         Gate().define(app)
         with pytest.raises(InvalidOption, match="at least 2, or 0"):
             Worker(app, WorkerConfig(max_crashes=count))
@@ -147,22 +147,22 @@ def test_one_start_may_have_happened_or_not(count: int) -> None:
 @run_by(play)
 async def test_the_last_start_waits_for_other_runs_and_runs_alone(app: StagedApp, gate: Gate, /) -> None:
     await crash(app, "suspect", times=1)
-    await come_back(app, "runs", "suspect", "behind")
+    await redeliver(app, "runs", "suspect", "behind")
     async with working(app):
         await send(app, "fresh")
         await settle_loop()
         assert gate.started == ["runs"]
 
-        await let_go(gate)
+        await open_gate(gate)
         # Ended runs are settled first: the suspect may leave no time for it.
         assert gate.started == ["runs"]
         await asyncio.sleep(0.1)
         assert gate.started == ["runs", "suspect"]
-        await let_go(gate)
+        await open_gate(gate)
         assert sorted(gate.started[2:]) == ["behind", "fresh"]
 
 
-async def let_go(gate: Gate) -> None:
+async def open_gate(gate: Gate) -> None:
     """Open the gate for the present waiters."""
     gate.open.set()
     gate.open.clear()
@@ -175,7 +175,7 @@ async def test_jobs_behind_a_suspect_have_not_started_and_are_not_charged_for_it
 ) -> None:
     labels = [f"beside {number}" for number in range(6)]
     await crash(app, "suspect", times=1)
-    await come_back(app, "suspect", *labels)
+    await redeliver(app, "suspect", *labels)
     async with working(app, concurrency=4):
         assert gate.started == ["suspect"]
         # If the process were killed now:
@@ -192,7 +192,7 @@ async def test_isolation_has_a_limit_so_that_a_long_task_does_not_stop_all_other
     app: StagedApp, gate: Gate, /
 ) -> None:
     await crash(app, "suspect", times=1)
-    await come_back(app, "long", "suspect")
+    await redeliver(app, "long", "suspect")
     async with working(app):
         assert gate.started == ["long"]
         await asyncio.sleep(31)
@@ -202,14 +202,14 @@ async def test_isolation_has_a_limit_so_that_a_long_task_does_not_stop_all_other
         assert gate.started == ["long", "suspect"]
         await asyncio.sleep(31)
         assert gate.started == ["long", "suspect", "later"]
-        await let_go(gate)
+        await open_gate(gate)
         assert len(gate.finished) == 3
 
 
 @run_by(play)
 async def test_an_interrupted_suspect_is_requeued_without_a_counted_crash(app: StagedApp, gate: Gate, /) -> None:
     await crash(app, "suspect", times=1)
-    await come_back(app, "suspect", "behind", "more")
+    await redeliver(app, "suspect", "behind", "more")
     async with working(app) as (worker, running):
         assert gate.started == ["suspect"]
         worker.requeue_now()
@@ -220,7 +220,7 @@ async def test_an_interrupted_suspect_is_requeued_without_a_counted_crash(app: S
 
 
 async def test_a_task_that_ignores_its_cancellation_is_not_charged_for_the_stop() -> None:
-    with staged() as app:
+    with open_staged() as app:
         freed = asyncio.Event()
 
         @app.task(name="stubborn", queue="work")
@@ -246,7 +246,7 @@ async def test_a_task_that_ignores_its_cancellation_is_not_charged_for_the_stop(
 async def test_without_an_answer_of_the_state_jobs_run_uncounted_with_one_warning(
     app: StagedApp, gate: Gate, /, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await come_back(app, "a", "b", "c")
+    await redeliver(app, "a", "b", "c")
     app.points.plan = [Fault.NONE] * 2
     app.points.rest = Fault.REFUSED
     with caplog.at_level(logging.WARNING, "taskmq.worker"):
@@ -263,7 +263,7 @@ async def test_without_an_answer_of_the_state_jobs_run_uncounted_with_one_warnin
 @run_by(play)
 async def test_a_hanging_state_delays_only_redelivered_jobs(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
-    await come_back(app, "a")
+    await redeliver(app, "a")
     app.points.plan = [Fault.NONE, Fault.NONE, Fault.HANGS]
     async with working(app):
         await send(app, "fresh")
@@ -277,7 +277,7 @@ async def test_a_hanging_state_delays_only_redelivered_jobs(app: StagedApp, gate
 async def test_a_task_with_early_acknowledgement_is_not_counted(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await crash(app, "a", times=9)
-    await come_back(app, "a")
+    await redeliver(app, "a")
     async with working(app):
         assert gate.finished == ["a"]
 
@@ -293,7 +293,7 @@ class Stage:
         self.running: dict[asyncio.Task[None], Delivery] = {}
         self.store = app.sessions.current().state.starts  # type: ignore[union-attr]
         self.quarantine = Quarantine(run, CrashCounter(app), most=3, running=self.running, resume=lambda: None)
-        self._task: Task[..., Any] = app.task(name="job", **options)(_nothing)
+        self._task: Task[..., Any] = app.task(name="job", **options)(_do_nothing)
 
     def attempt(self, *, redelivered: bool = False, delivery: Delivery | None = None) -> Attempt:
         body = b'{"task":"job","id":"job-1"}'
@@ -302,7 +302,7 @@ class Stage:
         return Attempt(delivery, envelope, self._task, "job-1")
 
 
-async def _nothing() -> None: ...
+async def _do_nothing() -> None: ...
 
 
 def _plain() -> None: ...
@@ -319,7 +319,7 @@ async def test_a_process_that_dies_under_its_task_is_a_start_whatever_the_retry_
         lost = WorkerLost("the task's process ended: killed by SIGKILL")
         return Retried(policy.delay(1, fraction=0), lost) if (policy := retry) else Dead("worker_lost", lost)
 
-    with staged() as app:
+    with open_staged() as app:
         stage = process_stage(app, dies)
         outcome = await stage.quarantine.run(stage.attempt())
         assert isinstance(outcome, Dead)
@@ -336,7 +336,7 @@ async def test_deaths_of_processes_and_of_workers_are_counted_together() -> None
         runs.append(attempt)
         return Dead("worker_lost", WorkerLost("gone"))
 
-    with staged() as app:
+    with open_staged() as app:
         stage = process_stage(app, dies)
         # The first start ended with the worker.
         outcome = await stage.quarantine.run(stage.attempt(redelivered=True))
@@ -351,7 +351,7 @@ async def test_a_dying_process_has_three_starts_even_without_the_state() -> None
         runs.append(attempt)
         return Dead("worker_lost", WorkerLost("gone"))
 
-    with staged() as app:
+    with open_staged() as app:
         stage = process_stage(app, dies)
         app.points.rest = Fault.REFUSED
         await stage.quarantine.run(stage.attempt())
@@ -365,14 +365,14 @@ async def test_a_process_that_dies_once_costs_its_task_no_attempt() -> None:
         assert attempt.envelope.attempt == 1
         return outcomes.pop(0)
 
-    with staged() as app:
+    with open_staged() as app:
         stage = process_stage(app, recovers)
         assert await stage.quarantine.run(stage.attempt()) == Succeeded(7)
         assert await stage.store.begin("job-1", ttl=1) == 1
 
 
 async def test_processes_ended_by_a_stopping_worker_are_not_deaths() -> None:
-    with staged() as app:
+    with open_staged() as app:
 
         async def dies(attempt: Attempt) -> Outcome:
             stage.quarantine.is_stopping = True
@@ -383,7 +383,7 @@ async def test_processes_ended_by_a_stopping_worker_are_not_deaths() -> None:
 
 
 async def test_a_redelivery_is_not_counted_while_its_first_delivery_runs_here() -> None:
-    with staged() as app:
+    with open_staged() as app:
         freed = asyncio.Event()
 
         async def waits(attempt: Attempt) -> Outcome:
@@ -406,7 +406,7 @@ async def test_a_redelivery_is_not_counted_while_its_first_delivery_runs_here() 
 
 
 async def test_the_crash_count_of_a_void_delivery_is_undone() -> None:
-    with staged() as app:
+    with open_staged() as app:
         freed = asyncio.Event()
 
         async def waits(attempt: Attempt) -> Outcome:

@@ -1,4 +1,4 @@
-"""From a delivery to its outcome: every path, and never an exception."""
+"""The way from a delivery to its outcome: every path, and never an exception."""
 
 import asyncio
 import json
@@ -80,20 +80,20 @@ async def test_any_field_values_of_a_message_lead_to_an_outcome(fields: dict[str
 def test_an_unknown_task_is_requeued_with_growing_delays_and_then_parked() -> None:
     with bench(nothing, config=WorkerConfig(unknown_attempts=3, unknown_delay=5)) as it:
 
-        def parked(count: object) -> Parked:
+        def parked_outcome(count: object) -> Parked:
             headers = {UNKNOWN: count} if count is not None else {}
             read = it.processor.read(FakeDelivery(b'{"task":"add"}', headers=headers))
             assert isinstance(read, Parked)
             return read
 
-        delays = [parked(count).delay for count in (None, 1, 2, 3, 4)]
-        last = parked(3)
+        delays = [parked_outcome(count).delay for count in (None, 1, 2, 3, 4)]
+        last = parked_outcome(3)
 
         assert delays == [timedelta(seconds=5), timedelta(seconds=10), timedelta(seconds=20), None, None]
-        assert "'add' is not registered" in parked(None).reason
+        assert "'add' is not registered" in parked_outcome(None).reason
         assert "4 tries" in last.reason
-        assert parked("many").delay == timedelta(seconds=5)
-        assert parked(-(2**63)).delay is not None
+        assert parked_outcome("many").delay == timedelta(seconds=5)
+        assert parked_outcome(-(2**63)).delay is not None
 
 
 def test_the_simplest_message_from_another_language_runs() -> None:

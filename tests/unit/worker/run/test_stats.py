@@ -19,7 +19,7 @@ def _envelope(**facts: Any) -> Envelope:
     return Envelope(task="job", **{"enqueued": _DUE, **facts})
 
 
-def _stored(**facts: Any) -> Envelope:
+def _stored_envelope(**facts: Any) -> Envelope:
     # The store keeps the call as submitted, perhaps long before it was due.
     invitation = Invitation(id="1", token=7, reports="taskmq.reports.shop.0", **facts)
     return _envelope(enqueued=_DUE - 3_600_000, store=invitation)
@@ -33,8 +33,8 @@ def _stored(**facts: Any) -> Envelope:
         (_envelope(eta=_DUE + 4_000), 6.0),
         (_envelope(eta=_STARTED + 1), 0.0),
         (_envelope(attempt=2), None),
-        (_stored(due=_DUE), 10.0),
-        (_stored(), None),
+        (_stored_envelope(due=_DUE), 10.0),
+        (_stored_envelope(), None),
     ],
     ids=["sent", "undated", "delayed", "early", "retried", "stored", "stored and begun"],
 )
@@ -62,7 +62,7 @@ def test_an_interrupted_job_is_counted_with_the_wait_for_its_first_start() -> No
         (_DUE, _DUE + 10_000, Interrupted(STOPPED)),
         (None, _DUE + 900_000, Succeeded(None)),
     ):
-        attempt = Attempt(FakeDelivery(b""), _stored(due=due), app.tasks["job"], "1", started=started)
+        attempt = Attempt(FakeDelivery(b""), _stored_envelope(due=due), app.tasks["job"], "1", started=started)
         stats.start(attempt, now=0.0)
         stats.end(attempt, outcome, now=1.0)
 

@@ -27,13 +27,13 @@ class Yard:
     def __init__(self, size: int = 4) -> None:
         self.now = 0.0
         self.waiting: deque[tuple[str, WorkItem]] = deque()
-        self.ended: list[tuple[str, BaseException | None]] = []
+        self.wait_for_end: list[tuple[str, BaseException | None]] = []
         self.tasks: dict[str, asyncio.Task[object]] = {}
         self.pool: TaskPool[str] = TaskPool(
             size,
             take=self._take,
             more=lambda: len(self.waiting),
-            done=lambda *end: self.ended.append(end),
+            done=lambda *end: self.wait_for_end.append(end),
             monotonic=lambda: self.now,
         )
 
@@ -50,7 +50,7 @@ class Yard:
 
     @property
     def done(self) -> list[str]:
-        return [name for name, _ in self.ended]
+        return [name for name, _ in self.wait_for_end]
 
     async def close(self) -> None:
         self.pool.close()
@@ -159,13 +159,13 @@ async def test_no_more_items_are_in_progress_than_there_is_room_for(yard: Yard, 
     gate = asyncio.Event()
     most = 0
 
-    async def held(name: str) -> bool:
+    async def hold(name: str) -> bool:
         nonlocal most
         most = max(most, len(yard.pool.busy))
         await gate.wait()
         return True
 
-    yard.give(held, *"abcdefgh")
+    yard.give(hold, *"abcdefgh")
     await settle_loop()
     assert sorted(yard.pool.busy.values()) == list("abcd")
     gate.set()
@@ -175,7 +175,7 @@ async def test_no_more_items_are_in_progress_than_there_is_room_for(yard: Yard, 
 
     gate.clear()
     yard.pool.size = 6
-    yard.give(held, *"stuvwxyz")
+    yard.give(hold, *"stuvwxyz")
     await settle_loop()
     assert len(yard.pool.busy) == 6
     gate.set()
@@ -186,13 +186,13 @@ async def test_no_more_items_are_in_progress_than_there_is_room_for(yard: Yard, 
 async def test_a_longer_backlog_starts_more_items_per_loop_iteration(yard: Yard, /) -> None:
     gate = asyncio.Event()
 
-    async def held(name: str) -> bool:
+    async def hold(name: str) -> bool:
         await gate.wait()
         return True
 
     async def turns_until_all_are_begun() -> int:
         gate.clear()
-        yard.give(held, *map(str, range(64)))
+        yard.give(hold, *map(str, range(64)))
         turns = 0
         while len(yard.pool.busy) < 64:
             await asyncio.sleep(0)
@@ -219,17 +219,17 @@ async def test_a_longer_backlog_starts_more_items_per_loop_iteration(yard: Yard,
 
 @run_by(play)
 async def test_a_cancelled_item_cancels_no_other(yard: Yard, /) -> None:
-    async def held(name: str) -> bool:
+    async def hold(name: str) -> bool:
         await asyncio.Event().wait()
         return True
 
-    yard.give(held, "a")
+    yard.give(hold, "a")
     await settle_loop()
     yard.tasks["a"].cancel()
     yard.give(later, "b", "c")
     await settle_loop()
 
-    (first, error), *rest = yard.ended
+    (first, error), *rest = yard.wait_for_end
     assert (first, type(error)) == ("a", asyncio.CancelledError)
     assert sorted(rest) == [("b", None), ("c", None)]
 
@@ -248,7 +248,7 @@ async def test_an_item_may_survive_its_cancellation(yard: Yard, /) -> None:
     yard.tasks["a"].cancel()
     await settle_loop()
 
-    assert yard.ended == [("a", None)]
+    assert yard.wait_for_end == [("a", None)]
 
 
 @run_by(play)
@@ -263,7 +263,7 @@ async def test_a_cancellation_after_the_end_of_its_item_cancels_no_other(yard: Y
     yard.give(later, "b")
     await settle_loop()
 
-    assert sorted(yard.ended) == [("a", None), ("b", None)]
+    assert sorted(yard.wait_for_end) == [("a", None), ("b", None)]
 
 
 @run_by(play)
@@ -285,7 +285,7 @@ async def test_a_leftover_timer_of_an_item_cancels_no_other(yard: Yard, /) -> No
     await asyncio.sleep(0.05)
     await settle_loop()
 
-    assert sorted(yard.ended) == [("a", None), ("b", None), ("c", None), ("d", None)]
+    assert sorted(yard.wait_for_end) == [("a", None), ("b", None), ("c", None), ("d", None)]
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -318,12 +318,12 @@ async def test_errors_are_reported_and_the_work_continues(yard: Yard, /, waits: 
     yard.give(at_once, "c")
     await settle_loop()
 
-    assert sorted((name, str(error)) for name, error in yard.ended) == [("a", "a"), ("b", "b"), ("c", "None")]
+    assert sorted((name, str(error)) for name, error in yard.wait_for_end) == [("a", "a"), ("b", "b"), ("c", "None")]
 
 
 @run_by(play)
 async def test_tools_that_need_the_current_task_work_in_every_item(yard: Yard, /) -> None:
-    async def timed(name: str) -> bool:
+    async def wait_timed(name: str) -> bool:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.001):
                 await asyncio.Event().wait()
@@ -333,10 +333,10 @@ async def test_tools_that_need_the_current_task_work_in_every_item(yard: Yard, /
             pass
         return True
 
-    yard.give(timed, *"abcdef")
-    await until(lambda: len(yard.ended) == 6)
+    yard.give(wait_timed, *"abcdef")
+    await until(lambda: len(yard.wait_for_end) == 6)
 
-    assert all(error is None for _, error in yard.ended)
+    assert all(error is None for _, error in yard.wait_for_end)
 
 
 @run_by(play)
@@ -349,7 +349,7 @@ async def test_the_loop_runs_between_many_items_that_never_wait(yard: Yard, /) -
 
     async def count() -> None:
         nonlocal turns
-        while len(yard.ended) < 50:
+        while len(yard.wait_for_end) < 50:
             turns += 1
             await asyncio.sleep(0)
 
@@ -364,13 +364,13 @@ async def test_the_loop_runs_between_many_items_that_never_wait(yard: Yard, /) -
 async def test_the_loop_runs_between_many_slow_items(yard: Yard, /) -> None:
     gate = asyncio.Event()
 
-    async def held(name: str) -> bool:
+    async def hold(name: str) -> bool:
         yard.now += 0.002
         await gate.wait()
         return True
 
     for _ in range(2):
-        yard.give(held, *map(str, range(60)))
+        yard.give(hold, *map(str, range(60)))
         most = 0
         while (before := len(yard.pool.busy)) < 60:
             await asyncio.sleep(0)
@@ -385,18 +385,18 @@ async def test_the_loop_runs_between_many_slow_items(yard: Yard, /) -> None:
 
 @run_by(play)
 async def test_the_owner_of_an_item_may_change_while_it_runs(yard: Yard, /) -> None:
-    async def held(name: str) -> bool:
+    async def hold(name: str) -> bool:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return True
 
-    yard.give(held, "a")
+    yard.give(hold, "a")
     await asyncio.sleep(0)
     (task,) = yard.pool.busy
     yard.pool.busy[task] = "b"
     await settle_loop()
 
-    assert yard.ended == [("b", None)]
+    assert yard.wait_for_end == [("b", None)]
 
 
 @run_by(play)

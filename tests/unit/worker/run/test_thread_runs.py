@@ -29,8 +29,8 @@ from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.thread_runs import ThreadRuns
 from tests.unit.worker.gate import ids, send, working
-from tests.unit.worker.services.test_cancellations import reached
-from tests.unit.worker.staged import FakeDelivery, settle_loop, staged
+from tests.unit.worker.services.test_cancellations import wait_until_reached
+from tests.unit.worker.staged import FakeDelivery, open_staged, settle_loop
 
 pytestmark = pytest.mark.real_time
 
@@ -55,9 +55,9 @@ class Yard:
         self.settled_ones: list[Delivery] = []
 
     def tell(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
-        self.ended(attempt, value, error)
+        self.wait_for_end(attempt, value, error)
 
-    def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
+    def wait_for_end(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
         self.stats.forget(attempt)
         self.ends.append((attempt.job_id, value, error))
 
@@ -84,7 +84,7 @@ class Yard:
     async def close(self) -> None:
         self.runs.close()
         await self.executor.aclose()
-        await reached(lambda: self.executor.abandoned == 0)
+        await wait_until_reached(lambda: self.executor.abandoned == 0)
         assert not self.runs.going
         assert not self.stats.running
 
@@ -93,7 +93,7 @@ async def test_a_run_without_a_stored_result_is_acked_and_counted_when_it_is_rep
     yard = Yard()
 
     attempt = yard.begin("a", lambda: 1, is_kept=False)
-    await reached(lambda: not yard.runs.going)
+    await wait_until_reached(lambda: not yard.runs.going)
 
     assert yard.ends == []
     assert yard.settled_ones == [attempt.delivery]
@@ -115,7 +115,7 @@ async def test_a_value_or_error_of_a_function_is_reported_with_its_attempt() -> 
     yard.begin("value", lambda: 42)
     yard.begin("error", fail(error), is_kept=False)
     yard.begin("stop", fail(stop))
-    await reached(lambda: not yard.runs.going)
+    await wait_until_reached(lambda: not yard.runs.going)
 
     ends = {name: (value, raised) for name, value, raised in yard.ends}
     assert ends["value"] == (42, None)
@@ -129,21 +129,21 @@ async def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> No
     patience, release = threading.Event(), threading.Event()
     began = time.monotonic()
     over: dict[str, float] = {}
-    ended = yard.ended
+    ended = yard.wait_for_end
 
     def note(attempt: Attempt, value: object, error: BaseException | None, /) -> None:
         over[attempt.job_id] = time.monotonic() - began
         ended(attempt, value, error)
 
-    yard.ended = note  # type: ignore[method-assign]
+    yard.wait_for_end = note  # type: ignore[method-assign]
     yard.begin("patient", lambda: patience.wait(20), timeout=20.0)
     yard.begin("in time", lambda: "done", timeout=20.0)
-    await reached(lambda: "in time" in over)
+    await wait_until_reached(lambda: "in time" in over)
     assert "patient" not in over
     patience.set()
     for name, seconds in (("long", 0.4), ("short", 0.1), ("late", 0.1)):
         yard.begin(name, lambda: release.wait(20), timeout=seconds)
-    await reached(lambda: not yard.runs.going)
+    await wait_until_reached(lambda: not yard.runs.going)
 
     errors = {name: error for name, _, error in yard.ends}
     assert [errors.pop(name) for name in ("patient", "in time")] == [None, None]
@@ -192,7 +192,7 @@ async def test_log_lines_of_a_timed_out_run_name_its_job() -> None:
             token = VARIABLE.set(name)
             yard.begin(name, lambda: release.wait(20), timeout=0.02)
             VARIABLE.reset(token)
-        await reached(lambda: not yard.runs.going)
+        await wait_until_reached(lambda: not yard.runs.going)
     finally:
         logging.getLogger("taskmq.worker").removeHandler(listener)
 
@@ -264,20 +264,20 @@ async def test_an_ended_run_is_released() -> None:
     before = attempts()
     for number in range(50):
         yard.begin(str(number), lambda: None, timeout=20, is_kept=False)
-    await reached(lambda: not yard.runs.going)
+    await wait_until_reached(lambda: not yard.runs.going)
     yard.settled_ones.clear()
 
     def is_gone() -> bool:
         gc.collect()
         return attempts() <= before
 
-    await reached(is_gone)
+    await wait_until_reached(is_gone)
     await yard.close()
 
 
 @pytest.mark.parametrize("result", [True, False])
 async def test_no_more_threads_run_than_there_are_slots(result: bool) -> None:
-    with staged() as app:
+    with open_staged() as app:
         lock, running, most, done = threading.Lock(), 0, 0, 0
 
         @app.task(name="plain", queue="work", result=result)
@@ -293,12 +293,12 @@ async def test_no_more_threads_run_than_there_are_slots(result: bool) -> None:
 
         async with working(app, concurrency=3):
             await send(app, *map(str, range(60)), task="plain")
-            await reached(lambda: done == 60)
+            await wait_until_reached(lambda: done == 60)
             assert 1 <= most <= 3
 
 
 async def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
-    with staged() as app:
+    with open_staged() as app:
         release, ran = threading.Event(), threading.Event()
 
         @app.task(name="stuck", queue="work", timeout=0.05, retry=None)
@@ -312,18 +312,18 @@ async def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
         async with working(app, concurrency=1) as (worker, _):
             await send(app, "a", task="stuck")
             await send(app, "b", task="next")
-            await reached(ran.is_set)
+            await wait_until_reached(ran.is_set)
 
             record = await app.jobs.find_result("a")
             assert record is not None
             assert record.state is JobState.FAILED
             assert worker.status().abandoned == 1
             release.set()
-            await reached(lambda: worker.status().abandoned == 0)
+            await wait_until_reached(lambda: worker.status().abandoned == 0)
 
 
 async def test_a_draining_worker_waits_for_its_threads_and_settles_their_runs() -> None:
-    with staged() as app:
+    with open_staged() as app:
         begun, release = threading.Event(), threading.Event()
 
         @app.task(name="plain", queue="work")
@@ -334,7 +334,7 @@ async def test_a_draining_worker_waits_for_its_threads_and_settles_their_runs() 
 
         async with working(app) as (worker, running):
             await send(app, "a", task="plain")
-            await reached(begun.is_set)
+            await wait_until_reached(begun.is_set)
             worker.drain()
             await asyncio.sleep(0.05)
             assert not running.done()
@@ -346,7 +346,7 @@ async def test_a_draining_worker_waits_for_its_threads_and_settles_their_runs() 
 
 
 async def test_a_worker_stopped_at_once_requeues_runs_in_threads() -> None:
-    with staged() as app:
+    with open_staged() as app:
         begun, release = threading.Event(), threading.Event()
         contexts: list[Context] = []
 
@@ -358,7 +358,7 @@ async def test_a_worker_stopped_at_once_requeues_runs_in_threads() -> None:
 
         async with working(app) as (worker, running):
             await send(app, "a", task="plain")
-            await reached(begun.is_set)
+            await wait_until_reached(begun.is_set)
             worker.requeue_now()
             await running
 
@@ -369,7 +369,7 @@ async def test_a_worker_stopped_at_once_requeues_runs_in_threads() -> None:
 
 
 async def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "taskmq.worker"), staged() as app:
+    with caplog.at_level(logging.WARNING, "taskmq.worker"), open_staged() as app:
         seen: list[tuple[str, str, str]] = []
         ended = threading.Event()
 
@@ -385,19 +385,19 @@ async def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplo
 
         async with working(app, concurrency=1):
             await send(app, *"abc", "last", task="plain")
-            await reached(ended.is_set)
+            await wait_until_reached(ended.is_set)
 
             async def is_dead() -> bool:
                 record = await app.jobs.find_result("last")
                 return record is not None and record.state is JobState.FAILED
 
-            await reached(is_dead)
+            await wait_until_reached(is_dead)
         assert seen == [(label, "unset", label) for label in (*"abc", "last")]
     assert "job last of task plain" in caplog.text
 
 
 async def test_a_failure_in_a_thread_is_retried_like_any_other() -> None:
-    with staged() as app:
+    with open_staged() as app:
         attempts: list[int] = []
 
         @app.task(name="plain", queue="work", retry=RetryPolicy(max_attempts=2, base=0))
@@ -414,13 +414,13 @@ async def test_a_failure_in_a_thread_is_retried_like_any_other() -> None:
                 record = await app.jobs.find_result("a")
                 return record is not None and record.state is JobState.SUCCEEDED
 
-            await reached(has_succeeded)
+            await wait_until_reached(has_succeeded)
         assert attempts == [1, 2]
 
 
 async def test_a_job_that_must_run_alone_waits_for_runs_in_threads() -> None:
-    with staged() as app:
-        task = app.task(name="suspect", queue="work")(_nothing)
+    with open_staged() as app:
+        task = app.task(name="suspect", queue="work")(_do_nothing)
         state = app.sessions.current().state
         assert state is not None
         await state.starts.begin("suspect-1", ttl=1000)
@@ -436,7 +436,7 @@ async def test_a_job_that_must_run_alone_waits_for_runs_in_threads() -> None:
 
         yard.begin("beside", lambda: release.wait(20))
         running = asyncio.create_task(quarantine.run(suspect))
-        await reached(lambda: bool(yard.runs.going) and quarantine.is_closed)
+        await wait_until_reached(lambda: bool(yard.runs.going) and quarantine.is_closed)
         await settle_loop()
         assert not began.is_set()
         release.set()
@@ -447,4 +447,4 @@ async def test_a_job_that_must_run_alone_waits_for_runs_in_threads() -> None:
         await yard.close()
 
 
-async def _nothing() -> None: ...
+async def _do_nothing() -> None: ...

@@ -120,8 +120,8 @@ def test_log_lines_of_a_run_are_available_at_its_end(tmp_path: Path) -> None:
 
 def test_records_are_captured_even_if_handlers_need_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def handle(self: logging.Handler, record: logging.LogRecord) -> bool:
-        """As in Python 3.13."""
-        assert self.lock is not None, "such a handler raises into the program"
+        """Handle the record as in Python 3.13."""
+        assert self.lock is not None, "this handler lets errors through"
         with self.lock:
             self.emit(record)
         return True
@@ -215,7 +215,7 @@ def test_a_captured_stream_otherwise_behaves_as_before(monkeypatch: pytest.Monke
 
 
 def test_a_capture_that_outlives_its_stream_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since Python 3.13 an error raised while a file is deallocated is reported."""
+    """Python 3.13 and later report an error raised while a file is deallocated."""
     reported: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -54,7 +54,7 @@ def _fill(lines: RunLines) -> None:
             lines.add(_invitation(job), 1, 20, "shop", "x" * 8_000)
 
 
-def _sent(broker: FlakyBroker) -> list[tuple[str, int]]:
+def _sent_lines(broker: FlakyBroker) -> list[tuple[str, int]]:
     """Return the runs of the confirmed lines, and their number."""
     bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Confirmed)]
     return [(log.id, len(log.lines)) for body in bodies for log in decode_logs(body)]
@@ -75,7 +75,7 @@ async def test_a_report_waits_for_lines_of_its_run_that_are_being_sent(
     broker.release_publishes()
     await report
 
-    assert _sent(broker) == [("a", 40), ("b", 40)]
+    assert _sent_lines(broker) == [("a", 40), ("b", 40)]
     await flush
 
 
@@ -91,7 +91,7 @@ async def test_pending_lines_are_sent_when_the_worker_stops(lines: RunLines, bro
     broker.release_publishes()
     await closing
 
-    assert (_sent(broker), lines.dropped) == ([("a", 40), ("b", 40)], 0)
+    assert (_sent_lines(broker), lines.dropped) == ([("a", 40), ("b", 40)], 0)
 
 
 @run_by(_play)
@@ -103,7 +103,7 @@ async def test_lines_refused_by_the_broker_are_counted(
     await asyncio.sleep(0.6)
     await lines.aclose()
 
-    assert (_sent(broker), lines.dropped) == ([], 80)
+    assert (_sent_lines(broker), lines.dropped) == ([], 80)
     assert "up to 80 log lines for reports are lost" in caplog.text
 
 
@@ -135,7 +135,7 @@ async def test_a_finaliser_that_logs_during_a_capture_does_not_deadlock(
         lines.add(_invitation(f"{number}"), 1, 20, "shop", "another")
     await lines.aclose()
 
-    assert ("of the finaliser", 1) in _sent(broker)
+    assert ("of the finaliser", 1) in _sent_lines(broker)
 
 
 def test_redaction_stops_at_the_size_limit() -> None:
@@ -171,7 +171,7 @@ async def test_any_number_of_runs_may_print_without_a_newline(lines: RunLines, b
     await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
 
     # The oldest run is forgotten.
-    assert (_sent(broker), lines.dropped) == ([("5000", 1)], 1)
+    assert (_sent_lines(broker), lines.dropped) == ([("5000", 1)], 1)
     await lines.aclose()
 
 
@@ -191,4 +191,4 @@ async def test_a_run_may_begin_to_log_during_a_capture(lines: RunLines, broker: 
     await lines.send(_QUEUE)
     await lines.aclose()
 
-    assert {job for job, _ in _sent(broker)} == {"early", "other", "late"}
+    assert {job for job, _ in _sent_lines(broker)} == {"early", "other", "late"}

@@ -10,7 +10,7 @@ from taskmq import Context
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, ids, play, send, working
-from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged import StagedApp, open_staged, settle_loop
 
 
 async def revoke(app: StagedApp, job_id: str, reason: str = "not wanted") -> None:
@@ -24,7 +24,7 @@ async def state_of(app: StagedApp, job_id: str) -> tuple[JobState, str] | None:
     return None if record is None else (record.state, record.error.message if record.error else "")
 
 
-async def reached(look: Callable[[], Awaitable[bool] | bool]) -> None:
+async def wait_until_reached(look: Callable[[], Awaitable[bool] | bool]) -> None:
     for _ in range(20_000):
         found = look()
         if found if isinstance(found, bool) else await found:
@@ -111,7 +111,7 @@ async def test_a_cancelled_job_that_waits_for_resources_ends_at_once(app: Staged
 
 
 async def test_a_job_is_cancelled_between_two_attempts() -> None:
-    with staged() as app:
+    with open_staged() as app:
         attempts: list[int] = []
 
         @app.task(name="flaky", queue="work")
@@ -133,7 +133,7 @@ async def test_a_job_is_cancelled_between_two_attempts() -> None:
 
 @pytest.mark.real_time
 async def test_a_thread_sees_its_cancellation_and_may_end_by_itself() -> None:
-    with staged() as app:
+    with open_staged() as app:
         begun, ended = threading.Event(), threading.Event()
 
         @app.task(name="looking", queue="work")
@@ -145,14 +145,14 @@ async def test_a_thread_sees_its_cancellation_and_may_end_by_itself() -> None:
 
         async with working(app) as (worker, _):
             await send(app, "a", task="looking")
-            await reached(begun.is_set)
+            await wait_until_reached(begun.is_set)
             await revoke(app, "a")
             worker.revoked("a")
 
             async def is_cancelled() -> bool:
                 return await state_of(app, "a") == CANCELLED
 
-            await reached(is_cancelled)
+            await wait_until_reached(is_cancelled)
             assert ended.is_set()
             assert worker.status().abandoned == 0
     # In real time: nothing else waits for a thread.
@@ -160,7 +160,7 @@ async def test_a_thread_sees_its_cancellation_and_may_end_by_itself() -> None:
 
 @pytest.mark.real_time
 async def test_a_thread_that_ignores_its_cancellation_is_abandoned_after_its_grace() -> None:
-    with staged() as app:
+    with open_staged() as app:
         begun, let_go = threading.Event(), threading.Event()
 
         @app.task(name="stuck", queue="work")
@@ -170,7 +170,7 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned_after_its_gra
 
         async with working(app, cancel_grace=0.3) as (worker, _):
             await send(app, "a", task="stuck")
-            await reached(begun.is_set)
+            await wait_until_reached(begun.is_set)
             began = asyncio.get_running_loop().time()
             await revoke(app, "a")
             worker.revoked("a")
@@ -178,7 +178,7 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned_after_its_gra
             async def is_cancelled() -> bool:
                 return await state_of(app, "a") == CANCELLED
 
-            await reached(is_cancelled)
+            await wait_until_reached(is_cancelled)
             assert asyncio.get_running_loop().time() - began >= 0.3
             assert worker.status().abandoned == 1
             let_go.set()

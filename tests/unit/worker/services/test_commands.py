@@ -288,7 +288,7 @@ def test_stacks_show_the_position_of_threads_and_coroutines_and_no_values() -> N
     async def outer() -> None:
         await inner("hunter2")
 
-    def blocked(secret: str) -> str:
+    def block(secret: str) -> str:
         leave.wait(PATIENCE)
         return secret
 
@@ -301,7 +301,7 @@ def test_stacks_show_the_position_of_threads_and_coroutines_and_no_values() -> N
             task.cancel()
 
     waiting, leave = asyncio.Event(), threading.Event()
-    thread = threading.Thread(target=blocked, args=("hunter2",), name="the thread")
+    thread = threading.Thread(target=block, args=("hunter2",), name="the thread")
     thread.start()
     try:
         text = asyncio.run(main())

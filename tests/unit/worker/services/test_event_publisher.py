@@ -282,7 +282,7 @@ class _Radio:
         return [(topic, list(batch.events), batch.dropped) for topic, batch in batches]
 
 
-def staged(radio: _Radio, *, beat_seconds: float = 60) -> tuple[EventPublisher, WorkerStats]:
+def open_stage(radio: _Radio, *, beat_seconds: float = 60) -> tuple[EventPublisher, WorkerStats]:
     stats = WorkerStats()
     publisher = EventPublisher(
         radio,
@@ -314,7 +314,7 @@ def once(stats: WorkerStats, attempt: Attempt, outcome: Outcome | None = None) -
 @pytest.mark.real_time
 async def test_events_are_sampled_only_while_there_is_a_listener() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     once(stats, attempt_of("a"))
     assert stats.on_start is None
 
@@ -334,7 +334,7 @@ async def test_events_are_sampled_only_while_there_is_a_listener() -> None:
 @pytest.mark.real_time
 async def test_events_are_sent_in_batches_of_one_topic_with_starts_before_ends() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     once(stats, attempt_of("a"))
     once(stats, attempt_of("b"))
@@ -356,7 +356,7 @@ async def test_events_are_sent_in_batches_of_one_topic_with_starts_before_ends()
     announcer.close()
 
 
-def raised(text: str) -> ValueError:
+def raise_error(text: str) -> ValueError:
     try:
         raise ValueError(text)
     except ValueError as error:
@@ -366,9 +366,9 @@ def raised(text: str) -> ValueError:
 @pytest.mark.real_time
 async def test_an_error_message_has_its_own_topic_and_precedes_the_event() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
-    once(stats, attempt_of("a", queue="images"), Dead("error", raised("password=hunter2 is wrong")))
+    once(stats, attempt_of("a", queue="images"), Dead("error", raise_error("password=hunter2 is wrong")))
     announcer.flush()
 
     (topic, (failure,), _), *others = [batch for batch in radio.take() if batch[0] != "worker.beat"]
@@ -384,10 +384,10 @@ async def test_an_error_message_has_its_own_topic_and_precedes_the_event() -> No
 @pytest.mark.real_time
 async def test_ten_failures_of_one_kind_have_a_message_and_all_have_their_type() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     for number in range(25):
-        once(stats, attempt_of(str(number)), Dead("error", raised("x" * 20_000)))
+        once(stats, attempt_of(str(number)), Dead("error", raise_error("x" * 20_000)))
     announcer.flush()
 
     batches = radio.take()
@@ -402,13 +402,13 @@ async def test_ten_failures_of_one_kind_have_a_message_and_all_have_their_type()
 
 @pytest.mark.parametrize(("said", "expected"), [("type", None), ("message", ("no", ""))])
 def test_error_messages_can_be_kept_within_the_worker(said: LogErrors, expected: tuple[str, str] | None) -> None:
-    assert ErrorWords(ErrorTexts(Redactor()), said).of("t", raised("no")) == expected
+    assert ErrorWords(ErrorTexts(Redactor()), said).of("t", raise_error("no")) == expected
 
 
 @pytest.mark.real_time
 async def test_an_answered_duplicate_is_a_separate_kind_of_run_in_events_and_counts() -> None:
     radio = _Radio()
-    publisher, stats = staged(radio)
+    publisher, stats = open_stage(radio)
     publisher.watch()
     once(stats, attempt_of("a"), AlreadyDone("application/json", b"5"))
     publisher.close()
@@ -420,7 +420,7 @@ async def test_an_answered_duplicate_is_a_separate_kind_of_run_in_events_and_cou
 @pytest.mark.real_time
 async def test_events_are_sent_within_a_short_time() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     once(stats, attempt_of("a"))
     assert not radio.messages
@@ -432,7 +432,7 @@ async def test_events_are_sent_within_a_short_time() -> None:
 @pytest.mark.real_time
 async def test_a_large_batch_is_split() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     attempt = attempt_of("a")
     for _ in range(1_200):
@@ -446,7 +446,7 @@ async def test_a_large_batch_is_split() -> None:
 @pytest.mark.real_time
 async def test_events_refused_by_the_broker_are_counted_in_the_next_batch() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     radio.is_cut = True
     once(stats, attempt_of("a"))
@@ -464,7 +464,7 @@ async def test_events_refused_by_the_broker_are_counted_in_the_next_batch() -> N
 @pytest.mark.real_time
 async def test_events_beyond_the_limit_are_dropped_and_counted() -> None:
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     attempt = attempt_of("a")
     for _ in range(20_003):
@@ -479,7 +479,7 @@ async def test_events_beyond_the_limit_are_dropped_and_counted() -> None:
 
 async def test_a_worker_sends_heartbeats_while_it_runs() -> None:
     radio = _Radio()
-    publisher, _ = staged(radio, beat_seconds=10)
+    publisher, _ = open_stage(radio, beat_seconds=10)
     async with ServiceGroup() as services:
         await services.start(publisher, "events")
         await asyncio.sleep(25)
@@ -492,7 +492,7 @@ async def test_a_worker_sends_heartbeats_while_it_runs() -> None:
 async def test_an_unread_stream_keeps_the_newest_events_and_counts_the_others(app: TaskMQ, /) -> None:
     broker = as_broadcasting(app.sessions.current().broker)
     radio = _Radio()
-    announcer, stats = staged(radio)
+    announcer, stats = open_stage(radio)
     announcer.watch()
     for number in range(5):
         stats.start(attempt_of(str(number)), now=1.0)

@@ -30,7 +30,7 @@ def _app() -> TaskMQ:
     return app
 
 
-async def _heard(app: TaskMQ) -> list[ToldTasks]:
+async def _hear_tasks(app: TaskMQ) -> list[ToldTasks]:
     heard: list[ToldTasks] = []
     broker = as_broadcasting(app.sessions.current().broker)
     await broker.listen([TASKS_TOLD], lambda _, body: heard.append(decode_told(body)))
@@ -40,7 +40,7 @@ async def _heard(app: TaskMQ) -> list[ToldTasks]:
 def test_a_worker_announces_its_tasks_at_its_start_and_every_ten_minutes() -> None:
     async def main() -> None:
         async with _app() as app:
-            heard = await _heard(app)
+            heard = await _hear_tasks(app)
             broker = as_broadcasting(app.sessions.current().broker)
             async with ServiceGroup() as services:
                 await services.start(TaskAnnouncer(broker, app, worker="w1"), "announcer")
@@ -60,7 +60,7 @@ def test_a_worker_announces_its_tasks_at_its_start_and_every_ten_minutes() -> No
 def test_a_worker_answers_several_requests_for_its_tasks_together_and_soon() -> None:
     async def main() -> None:
         async with _app() as app:
-            heard = await _heard(app)
+            heard = await _hear_tasks(app)
             broker = as_broadcasting(app.sessions.current().broker)
             async with ServiceGroup() as services:
                 announcer = TaskAnnouncer(broker, app, worker="w1")
@@ -82,7 +82,7 @@ async def test_a_running_worker_answers_requests_for_its_tasks(app: TaskMQ, /) -
     @app.task(name="t")
     async def t() -> None: ...
 
-    heard = await _heard(app)
+    heard = await _hear_tasks(app)
     async with working(app):
         (answer,) = await tell(app, "tasks", "w")
         assert answer.verdict == "done"

@@ -128,7 +128,7 @@ UNWRITABLE: list[Callable[[], BaseException]] = [
 ]
 
 
-def raised(make: Callable[[], BaseException]) -> BaseException:
+def raise_error(make: Callable[[], BaseException]) -> BaseException:
     def within_the_task() -> NoReturn:
         raise make()
 
@@ -140,7 +140,7 @@ def raised(make: Callable[[], BaseException]) -> BaseException:
 
 @pytest.mark.parametrize("make", UNWRITABLE)
 def test_an_unprintable_error_is_reported_with_its_frames(make: Callable[[], BaseException]) -> None:
-    error = raised(make)
+    error = raise_error(make)
 
     told = _TEXTS.record(error)
 
@@ -151,14 +151,14 @@ def test_an_unprintable_error_is_reported_with_its_frames(make: Callable[[], Bas
 
 
 def test_an_error_unprintable_for_python_is_withheld_from_handlers() -> None:
-    error = raised(lambda: bad_template("4", "{% if %}"))
+    error = raise_error(lambda: bad_template("4", "{% if %}"))
 
     assert not _TEXTS.is_plain(error)
     assert "SyntaxError: (what else there is to its traceback cannot be written)" in _TEXTS.traceback_of(error)
 
 
 def test_an_unreadable_error_has_a_substitute_with_its_frames() -> None:
-    found = substitute(raised(Closed), "charge")
+    found = substitute(raise_error(Closed), "charge")
 
     assert str(found) == f"task charge raised {__name__}.Closed, an error whose class raises when it is looked at"
     assert "within_the_task" in _TEXTS.traceback_of(found)

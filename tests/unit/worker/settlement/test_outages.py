@@ -34,7 +34,7 @@ from tests.coroutines import run_by
 from tests.unit.worker.bench import bench
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.services.test_cancellations import revoke
-from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import FakeDelivery, StagedApp, open_staged, settle_loop
 from tests.virtual_time import run
 
 _OUTAGES = [
@@ -152,14 +152,14 @@ def _define(app: TaskMQ) -> None:
         raise StateUnavailable("no answer")
 
 
-def _settled(
+def _settle_outcome(
     outcome: Outcome, *, outages: int | None = None, attempt: int = 2
 ) -> tuple[list[str], dict[str, object]]:
     """Settle a message; return the events, and the copy's attempt, pause (ms) and headers."""
     seen: list[tuple[list[str], dict[str, object]]] = []
 
     async def main() -> None:
-        with staged() as app:
+        with open_staged() as app:
             _define(app)
             body = json.dumps({"task": "job", "id": "job-1", "attempt": attempt}).encode()
             await app.put(body, headers={} if outages is None else {"x-taskmq-outages": outages})
@@ -187,8 +187,8 @@ def _settled(
 def test_an_interrupted_job_is_published_again_with_the_number_of_its_outages() -> None:
     outcome = Interrupted(delay=timedelta(seconds=3.9), error=StateUnavailable("no answer"))
 
-    story, copy = _settled(outcome)
-    _, again = _settled(outcome, outages=4)
+    story, copy = _settle_outcome(outcome)
+    _, again = _settle_outcome(outcome, outages=4)
 
     assert story[-1] == "acked work"
     assert copy == {"attempt": 2, "pause": 4_000, "headers": {"x-taskmq-outages": 1}}
@@ -196,15 +196,15 @@ def test_an_interrupted_job_is_published_again_with_the_number_of_its_outages() 
 
 
 def test_a_snooze_keeps_the_number_of_outages_and_a_retry_resets_it() -> None:
-    _, snoozed = _settled(Snoozed(timedelta(seconds=1)), outages=4)
-    _, retried = _settled(Retried(timedelta(seconds=1), ValueError("no")), outages=4)
+    _, snoozed = _settle_outcome(Snoozed(timedelta(seconds=1)), outages=4)
+    _, retried = _settle_outcome(Retried(timedelta(seconds=1), ValueError("no")), outages=4)
 
     assert snoozed["headers"] == {"x-taskmq-outages": 4}
     assert "x-taskmq-outages" not in dict(retried["headers"])  # type: ignore[call-overload]
 
 
 def test_the_log_reports_an_interrupted_run_and_when_the_job_continues(caplog: pytest.LogCaptureFixture) -> None:
-    _settled(Interrupted(delay=timedelta(seconds=4), error=StateUnavailable("redis is gone")))
+    _settle_outcome(Interrupted(delay=timedelta(seconds=4), error=StateUnavailable("redis is gone")))
 
     (record,) = [record for record in caplog.records if "interrupted" in record.message]
     assert record.message == (

@@ -42,7 +42,7 @@ def _send(sender: ReportSender, job: str, queue: str = "reports") -> "asyncio.Ta
     return asyncio.create_task(sender.send(invitation, Report(id=job, token=1, kind="succeeded")))
 
 
-def _sent(broker: FlakyBroker) -> list[list[str]]:
+def _sent_jobs(broker: FlakyBroker) -> list[list[str]]:
     """Return the jobs of each message in order."""
     bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Published)]
     return [[report.id for report in decode_reports(body)] for body in bodies]
@@ -53,7 +53,7 @@ async def test_reports_within_two_ms_share_a_message(sender: ReportSender, broke
     sent = [_send(sender, job) for job in "abc"]
 
     assert await asyncio.gather(*sent) == [True] * 3
-    assert _sent(broker) == [["a", "b", "c"]]
+    assert _sent_jobs(broker) == [["a", "b", "c"]]
 
 
 @run_by(_play)
@@ -71,7 +71,7 @@ async def test_reports_during_a_publish_go_into_the_next_message(
     broker.release_publishes()
 
     assert await asyncio.gather(*sent) == [True] * 4
-    assert _sent(broker) == [["a"], ["b", "c", "d"]]
+    assert _sent_jobs(broker) == [["a"], ["b", "c", "d"]]
 
 
 @run_by(_play)
@@ -87,4 +87,4 @@ async def test_a_queue_does_not_wait_for_the_message_of_another_one(
     broker.release_publishes()
     assert await asyncio.gather(*sent) == [True] * 2
     assert await _send(sender, "c")
-    assert _sent(broker)[-1] == ["c"]
+    assert _sent_jobs(broker)[-1] == ["c"]

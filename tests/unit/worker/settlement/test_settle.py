@@ -19,7 +19,7 @@ from taskmq.model.units import instant_text
 from taskmq.testing import Published
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
-from tests.unit.worker.staged import FakeDelivery, StagedApp, staged
+from tests.unit.worker.staged import FakeDelivery, StagedApp, open_staged
 from tests.virtual_time import run
 
 BODY = {
@@ -35,7 +35,7 @@ BODY = {
 }
 
 
-def _settled(
+def _settle_outcome(
     outcome: Outcome,
     *,
     body: bytes | None = None,
@@ -52,7 +52,7 @@ def _settled(
     seen: list[tuple[list[Delivery], ResultRecord | None, StagedApp]] = []
 
     async def main() -> None:
-        with staged(with_state=with_state) as app:
+        with open_staged(with_state=with_state) as app:
             _define(app)
             data = json.dumps(BODY).encode() if body is None else body
             await app.put(data, queue=queue, headers=headers, job_id=message_id, content_type=content_type)
@@ -94,7 +94,7 @@ NOW = 1_700_000_000_000
 
 
 def test_a_record_about_a_refused_job_has_its_fields(caplog: pytest.LogCaptureFixture) -> None:
-    _settled(Dead("invalid_arguments", InvalidArguments("no such argument")))
+    _settle_outcome(Dead("invalid_arguments", InvalidArguments("no such argument")))
 
     (record,) = [record for record in caplog.records if "dead" in record.message]
     fields = {name: getattr(record, name) for name in ("job_id", "task", "attempt", "queue")}
@@ -102,7 +102,7 @@ def test_a_record_about_a_refused_job_has_its_fields(caplog: pytest.LogCaptureFi
 
 
 def test_a_retry_is_the_same_message_with_the_next_attempt_and_its_time() -> None:
-    (copy,), _, app = _settled(Retried(timedelta(seconds=1), ValueError("no")))
+    (copy,), _, app = _settle_outcome(Retried(timedelta(seconds=1), ValueError("no")))
 
     assert json.loads(copy.body) == {**BODY, "attempt": 4, "eta": NOW + 1000}
     assert _due(app) == NOW + 1000
@@ -111,14 +111,14 @@ def test_a_retry_is_the_same_message_with_the_next_attempt_and_its_time() -> Non
 
 
 def test_the_console_shows_a_retry_with_the_first_time_and_origin_of_its_job() -> None:
-    _, _, app = _settled(Retried(timedelta(seconds=1), ValueError("no")))
+    _, _, app = _settle_outcome(Retried(timedelta(seconds=1), ValueError("no")))
 
     (message,) = [entry.message for entry in app.flaky.journal if isinstance(entry, Published)]
     assert (message.enqueued, message.root) == (1_699_999_999_000, "root-1")
 
 
 def test_a_retry_without_a_delay_is_due_at_once() -> None:
-    (copy,), _, app = _settled(Retried(timedelta(), ValueError("no")))
+    (copy,), _, app = _settle_outcome(Retried(timedelta(), ValueError("no")))
 
     assert _due(app) == NOW
     assert decode_envelope(copy.body).eta == NOW
@@ -128,13 +128,13 @@ def test_a_retry_without_a_delay_is_due_at_once() -> None:
     ("wanted", "coarse"), [(0.001, 0.125), (1, 1), (1.01, 1.25), (10.1, 12), (299, 320), (300, 320)]
 )
 def test_retry_delays_are_rounded_up_to_three_significant_bits(wanted: float, coarse: float) -> None:
-    _, _, app = _settled(Retried(timedelta(seconds=wanted), ValueError("no")))
+    _, _, app = _settle_outcome(Retried(timedelta(seconds=wanted), ValueError("no")))
 
     assert _due(app) == NOW + coarse * 1000
 
 
 def test_a_snooze_keeps_the_attempt_and_is_not_rounded() -> None:
-    (copy,), _, app = _settled(Snoozed(timedelta(seconds=10.123)))
+    (copy,), _, app = _settle_outcome(Snoozed(timedelta(seconds=10.123)))
 
     assert json.loads(copy.body) == {**BODY, "eta": NOW + 10_123}
     assert _due(app) == NOW + 10_123
@@ -144,15 +144,15 @@ def test_a_snooze_keeps_the_attempt_and_is_not_rounded() -> None:
 def test_a_copy_in_messagepack_stays_messagepack() -> None:
     body = msgspec.msgpack.encode(BODY)
 
-    (copy,), _, _ = _settled(Retried(timedelta(seconds=1), ValueError("no")), body=body, content_type=MSGPACK)
+    (copy,), _, _ = _settle_outcome(Retried(timedelta(seconds=1), ValueError("no")), body=body, content_type=MSGPACK)
 
     assert copy.content_type == MSGPACK
     assert msgspec.msgpack.decode(copy.body) == {**BODY, "attempt": 4, "eta": NOW + 1000}
 
 
 def test_a_copy_keeps_its_priority_class_and_a_dead_letter_goes_to_the_queue_itself() -> None:
-    (copy,), _, _ = _settled(Retried(timedelta(seconds=1), ValueError("no")), queue="work.p.high")
-    (letter,), _, _ = _settled(Dead("error", ValueError("no")), queue="work.p.high")
+    (copy,), _, _ = _settle_outcome(Retried(timedelta(seconds=1), ValueError("no")), queue="work.p.high")
+    (letter,), _, _ = _settle_outcome(Dead("error", ValueError("no")), queue="work.p.high")
 
     assert copy.queue == "work.p.high"
     assert letter.queue == "work.dlq"
@@ -162,7 +162,9 @@ def test_a_copy_keeps_its_priority_class_and_a_dead_letter_goes_to_the_queue_its
 def test_a_message_without_an_id_gets_the_one_under_which_it_ran() -> None:
     body = b'{"task":"job"}'
 
-    (copy,), _, _ = _settled(Retried(timedelta(seconds=1), ValueError("no")), body=body, message_id="from-the-broker")
+    (copy,), _, _ = _settle_outcome(
+        Retried(timedelta(seconds=1), ValueError("no")), body=body, message_id="from-the-broker"
+    )
 
     assert decode_envelope(copy.body).id == "from-the-broker"
     assert copy.message_id == "from-the-broker"
@@ -182,7 +184,7 @@ def test_copies_carry_the_headers_of_the_sender_and_no_old_ones_of_taskmq(outcom
         "x-taskmq-error": "an old one",
     }
 
-    (copy,), _, _ = _settled(outcome, headers=headers)
+    (copy,), _, _ = _settle_outcome(outcome, headers=headers)
 
     assert copy.headers["shop"] == "paris"
     assert copy.headers["size"] == 3
@@ -197,7 +199,7 @@ def test_a_dead_letter_records_cause_task_time_worker_and_origin() -> None:
     except KeyError as error:
         dead = Dead("error", error)
 
-    (letter,), _, _ = _settled(dead)
+    (letter,), _, _ = _settle_outcome(dead)
 
     trace = letter.headers["x-taskmq-traceback"]
     assert letter.headers == {
@@ -228,7 +230,7 @@ def test_a_dead_letter_records_cause_task_time_worker_and_origin() -> None:
     ids=lambda outcome: type(outcome).__name__,
 )
 def test_the_number_of_replays_stays_on_all_copies_of_a_job(outcome: Outcome) -> None:
-    (copy,), _, _ = _settled(outcome, headers={"x-taskmq-replayed": 2, "x-taskmq-error": "old"})
+    (copy,), _, _ = _settle_outcome(outcome, headers={"x-taskmq-replayed": 2, "x-taskmq-error": "old"})
 
     assert copy.headers["x-taskmq-replayed"] == 2
     assert copy.headers.get("x-taskmq-error") != "old"
@@ -236,7 +238,7 @@ def test_the_number_of_replays_stays_on_all_copies_of_a_job(outcome: Outcome) ->
 
 @pytest.mark.parametrize("reason", ["error", "rejected", "invalid_arguments", "timeout", "worker_lost"])
 def test_a_dead_letter_carries_the_reason_of_the_outcome(reason: str) -> None:
-    (letter,), _, _ = _settled(Dead(reason, Reject("no")))  # type: ignore[arg-type]
+    (letter,), _, _ = _settle_outcome(Dead(reason, Reject("no")))  # type: ignore[arg-type]
 
     assert letter.headers["x-taskmq-reason"] == reason
 
@@ -244,13 +246,13 @@ def test_a_dead_letter_carries_the_reason_of_the_outcome(reason: str) -> None:
 def test_a_past_eta_is_removed_from_a_dead_letter() -> None:
     body = json.dumps({**BODY, "eta": NOW - 5}).encode()
 
-    (letter,), _, _ = _settled(Dead("error", ValueError("no")), body=body)
+    (letter,), _, _ = _settle_outcome(Dead("error", ValueError("no")), body=body)
 
     assert json.loads(letter.body) == BODY
 
 
 def test_long_errors_are_truncated_to_fit_short_headers() -> None:
-    (letter,), record, _ = _settled(Dead("error", ValueError("x" * 100_000)))
+    (letter,), record, _ = _settle_outcome(Dead("error", ValueError("x" * 100_000)))
 
     headers = {name: len(str(value)) for name, value in letter.headers.items()}
     assert headers["x-taskmq-error"] == 500
@@ -268,7 +270,7 @@ class _Unprintable(Exception):
 
 @pytest.mark.parametrize("make", [lambda e: Dead("error", e), lambda e: Retried(timedelta(seconds=1), e)])
 def test_an_unprintable_error_is_settled_normally(make: Callable[[BaseException], Outcome]) -> None:
-    (copy,), _, app = _settled(make(_Unprintable()))
+    (copy,), _, app = _settle_outcome(make(_Unprintable()))
 
     assert "_Unprintable" in str(copy.headers["x-taskmq-error"])
     assert app.story()[-1] == "acked work"
@@ -278,7 +280,7 @@ def test_an_unprintable_error_is_settled_normally(make: Callable[[BaseException]
 def test_an_unencodable_error_is_escaped(
     make: Callable[[BaseException], Outcome],
 ) -> None:
-    (copy,), record, _ = _settled(make(ValueError("a \ud800 file name")))
+    (copy,), record, _ = _settle_outcome(make(ValueError("a \ud800 file name")))
 
     for value in copy.headers.values():
         assert str(value).encode()
@@ -286,7 +288,7 @@ def test_an_unencodable_error_is_escaped(
 
 
 def test_an_exception_of_a_module_is_named_with_it() -> None:
-    (letter,), record, _ = _settled(Dead("worker_lost", WorkerLost("killed")))
+    (letter,), record, _ = _settle_outcome(Dead("worker_lost", WorkerLost("killed")))
 
     assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.WorkerLost"
     assert record is not None
@@ -295,7 +297,7 @@ def test_an_exception_of_a_module_is_named_with_it() -> None:
 
 
 def test_a_result_record_contains_task_and_time_and_worker() -> None:
-    _, record, _ = _settled(Succeeded({"a": 1}))
+    _, record, _ = _settle_outcome(Succeeded({"a": 1}))
 
     assert record == ResultRecord(
         job_id="job-1",
@@ -311,15 +313,15 @@ def test_a_result_record_contains_task_and_time_and_worker() -> None:
 
 
 def test_a_result_is_stored_in_the_encoding_of_the_message() -> None:
-    _, record, _ = _settled(Succeeded([1]), body=msgspec.msgpack.encode(BODY), content_type=MSGPACK)
+    _, record, _ = _settle_outcome(Succeeded([1]), body=msgspec.msgpack.encode(BODY), content_type=MSGPACK)
 
     assert record is not None
     assert (record.content_type, record.value) == (MSGPACK, msgspec.msgpack.encode([1]))
 
 
 def test_the_record_of_a_dead_job_has_the_error_and_a_cancelled_one_the_reason() -> None:
-    _, dead, _ = _settled(Dead("error", ValueError("no")))
-    _, cancelled, _ = _settled(Cancelled("expired before it started"))
+    _, dead, _ = _settle_outcome(Dead("error", ValueError("no")))
+    _, cancelled, _ = _settle_outcome(Cancelled("expired before it started"))
 
     assert dead is not None
     assert dead.error is not None
@@ -336,7 +338,7 @@ def test_the_record_of_a_dead_job_has_the_error_and_a_cancelled_one_the_reason()
 )
 def test_a_task_without_results_or_without_a_state_stores_nothing(outcome: Outcome) -> None:
     for task, with_state in (("mute", True), ("job", False)):
-        _, record, app = _settled(outcome, task=task, with_state=with_state)
+        _, record, app = _settle_outcome(outcome, task=task, with_state=with_state)
 
         assert record is None
         assert app.points.names.count("put") == 0
@@ -345,7 +347,7 @@ def test_a_task_without_results_or_without_a_state_stores_nothing(outcome: Outco
 
 def test_a_value_that_is_not_stored_may_be_unencodable() -> None:
     for task, with_state in (("mute", True), ("job", False)):
-        copies, _, app = _settled(Succeeded(object()), task=task, with_state=with_state)
+        copies, _, app = _settle_outcome(Succeeded(object()), task=task, with_state=with_state)
 
         assert copies == []
         assert app.story() == ["acked work"]
@@ -364,7 +366,7 @@ class _Model:
     ids=["object", "set", "type", "surrogate", "model"],
 )
 def test_an_unencodable_value_is_a_dead_letter_with_the_reason_result(value: object) -> None:
-    (letter,), record, _ = _settled(Succeeded(value))
+    (letter,), record, _ = _settle_outcome(Succeeded(value))
 
     assert letter.queue == "work.dlq"
     assert letter.headers["x-taskmq-reason"] == "result"
@@ -374,7 +376,7 @@ def test_an_unencodable_value_is_a_dead_letter_with_the_reason_result(value: obj
 
 
 def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> None:
-    (letter,), record, _ = _settled(Succeeded("x" * 2000), result_limit=1000)
+    (letter,), record, _ = _settle_outcome(Succeeded("x" * 2000), result_limit=1000)
 
     assert letter.headers["x-taskmq-reason"] == "result"
     assert str(letter.headers["x-taskmq-error"]).startswith(
@@ -382,7 +384,7 @@ def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> No
     )
     assert record is not None
     assert record.state is JobState.FAILED
-    assert _settled(Succeeded("x" * 998), result_limit=1000)[0] == []
+    assert _settle_outcome(Succeeded("x" * 998), result_limit=1000)[0] == []
 
 
 class _TakenAway(FakeDelivery):
@@ -407,7 +409,7 @@ class _TakenAway(FakeDelivery):
     ids=lambda outcome: type(outcome).__name__,
 )
 async def test_a_late_outcome_makes_no_copy_and_no_record(outcome: Outcome) -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         data = json.dumps(BODY).encode()
         await app.put(data, queue="work", headers=None, job_id="job-1", content_type=JSON)
@@ -428,7 +430,7 @@ GARBAGE = b"\x00 not a task \xff"
 
 
 def test_a_parked_message_is_verbatim_and_records_cause_origin_time_and_worker() -> None:
-    (parked,), _, app = _settled(
+    (parked,), _, app = _settle_outcome(
         Parked("the body is no task"), body=GARBAGE, content_type="text/plain", headers={"shop": "paris"}
     )
 
@@ -445,8 +447,8 @@ def test_a_parked_message_is_verbatim_and_records_cause_origin_time_and_worker()
 
 
 def test_a_requeued_message_is_verbatim_and_counted_and_due_later() -> None:
-    (once,), _, app = _settled(Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, queue="work.p.low")
-    (again,), _, _ = _settled(
+    (once,), _, app = _settle_outcome(Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, queue="work.p.low")
+    (again,), _, _ = _settle_outcome(
         Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, headers={"x-taskmq-unknown": 4, "shop": "paris"}
     )
 
@@ -456,7 +458,7 @@ def test_a_requeued_message_is_verbatim_and_counted_and_due_later() -> None:
 
 
 def test_a_foreign_text_in_a_count_header_resets_the_count() -> None:
-    (copy,), _, _ = _settled(
+    (copy,), _, _ = _settle_outcome(
         Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, headers={"x-taskmq-unknown": "many"}
     )
 
@@ -466,7 +468,7 @@ def test_a_foreign_text_in_a_count_header_resets_the_count() -> None:
 @pytest.mark.parametrize("delay", [timedelta.max, timedelta(days=3_000_000)])
 def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_of_a_message(delay: timedelta) -> None:
     for outcome in (Snoozed(delay), Retried(delay, ValueError("no"))):
-        copies, _, app = _settled(outcome)
+        copies, _, app = _settle_outcome(outcome)
 
         (message,) = [entry.message for entry in app.flaky.journal if isinstance(entry, Published)]
         assert decode_envelope(message.body).eta == message.due == 253_402_300_799_999
@@ -475,7 +477,7 @@ def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_of_a_message(delay
 
 
 async def test_missing_queues_are_declared_again_for_a_copy() -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         await app.put(json.dumps(BODY).encode())
         settler = Settler(app, worker="w1")
@@ -491,7 +493,7 @@ async def test_missing_queues_are_declared_again_for_a_copy() -> None:
 
 
 async def test_a_stopping_settler_gives_up_during_a_pause() -> None:
-    with staged() as app:
+    with open_staged() as app:
         _define(app)
         app.points.rest = app.points.rest.REFUSED
         await app.put(json.dumps(BODY).encode())
@@ -520,7 +522,7 @@ async def test_a_stopping_settler_gives_up_during_a_pause() -> None:
     ],
 )
 def test_a_result_that_its_caller_cannot_read_is_a_failure_with_the_reason(value: object, words: str) -> None:
-    (letter,), record, _ = _settled(Succeeded(value), task="share")
+    (letter,), record, _ = _settle_outcome(Succeeded(value), task="share")
 
     assert letter.headers["x-taskmq-reason"] == "result"
     assert words in str(letter.headers["x-taskmq-error"])
@@ -531,7 +533,7 @@ def test_a_result_that_its_caller_cannot_read_is_a_failure_with_the_reason(value
 def test_a_result_that_messagepack_can_encode_is_stored() -> None:
     body = msgspec.msgpack.encode({**BODY, "task": "share"})
 
-    _, record, _ = _settled(Succeeded(float("inf")), task="share", body=body, content_type=MSGPACK)
+    _, record, _ = _settle_outcome(Succeeded(float("inf")), task="share", body=body, content_type=MSGPACK)
 
     assert record is not None
     assert msgspec.msgpack.decode(record.value) == float("inf")

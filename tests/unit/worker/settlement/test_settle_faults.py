@@ -24,7 +24,7 @@ from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, 
 from taskmq.model.states import JobState
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.settle import Settler
-from tests.unit.worker.staged import Fault, Points, StagedApp, staged
+from tests.unit.worker.staged import Fault, Points, StagedApp, open_staged
 from tests.virtual_time import run
 
 
@@ -98,7 +98,7 @@ class _Steps:
 
 
 class _Scenario:
-    """One unacked delivery, one settle, and the invariants afterwards.
+    """An unacked delivery, one settle, and the invariants afterwards.
 
     Each outage here is shorter than results wait: `test_result_wait` covers longer ones.
     """
@@ -120,7 +120,7 @@ class _Scenario:
         settler = Settler(app, worker="w1", result_wait=self.RESULT_WAIT)
         async with AsyncExitStack() as hands:
             (delivery,) = await hands.enter_async_context(app.flaky.peek("work", limit=1))
-            steps = _Steps(self._settled(settler, delivery), cancel_at)
+            steps = _Steps(self._settle_once(settler, delivery), cancel_at)
             settling = asyncio.ensure_future(_run(steps))
             if stop_after is not None:
                 asyncio.get_running_loop().call_later(stop_after, settler.stop_trying)
@@ -129,10 +129,10 @@ class _Scenario:
             (ended,) = await asyncio.gather(settling, return_exceptions=True)
             self.steps = steps.count
             self._check_order(ended)
-        await self._check_that_nothing_is_lost()
+        await self._check_no_loss()
         await app.aclose()
 
-    async def _settled(self, settler: Settler, delivery: Delivery) -> None:
+    async def _settle_once(self, settler: Settler, delivery: Delivery) -> None:
         outcome = self._case.outcome()
         if isinstance(outcome, Parked):
             await settler.park(delivery, outcome)
@@ -152,7 +152,7 @@ class _Scenario:
         assert len(settles) <= 1, story
         assert self._app.flaky.void == 0
         if ended is None:
-            assert settles, f"settle has returned and the delivery is nobody's: {story}"
+            assert settles, f"settle has returned with an unsettled delivery: {story}"
         else:
             assert isinstance(ended, asyncio.CancelledError), ended
         if settles == ["acked work"]:
@@ -160,7 +160,7 @@ class _Scenario:
             for need in self._case.needs(self._app, self._task):
                 assert need in before, story
 
-    async def _check_that_nothing_is_lost(self) -> None:
+    async def _check_no_loss(self) -> None:
         """Check the real broker and state, not the journal; no delivery is held by now."""
         app, case = self._app, self._case
         is_back = any(delivery.message_id == "job-1" for delivery in await app.messages("work"))
@@ -171,7 +171,7 @@ class _Scenario:
         if case.published in ("work.dlq", "taskmq.parking"):
             assert [delivery.message_id for delivery in await app.messages(case.published)][:1] == ["job-1"]
         elif case.published == "work":
-            assert (await app.stats("work")).delayed, "the copy is nowhere"
+            assert (await app.stats("work")).delayed, "the copy is missing"
         if f"stored {case.stored}" in needs:
             record = await app.record()
             assert record is not None
@@ -200,7 +200,7 @@ def _check_play(
     seen: list[tuple[list[str], list[str], int]] = []
 
     async def main() -> None:
-        with staged(with_state=with_state) as app:
+        with open_staged(with_state=with_state) as app:
             app.points = points or Points()
             app.task(name="job")(_job)
             app.task(name="mute", result=False)(_job)
@@ -218,7 +218,7 @@ def test_without_a_fault_the_outcome_is_durable_and_then_the_delivery_is_settled
 ) -> None:
     _, story, _ = _check_play(case, with_state=with_state, task=task)
 
-    with staged(with_state=with_state) as app:
+    with open_staged(with_state=with_state) as app:
         assert story == [*case.needs(app, task), case.settled]
 
 
@@ -231,7 +231,7 @@ def test_a_call_that_fails_anywhere_is_retried_before_the_ack(case: Case, with_s
             plan = [Fault.NONE] * number + [fault]
             again, story, _ = _check_play(case, with_state=with_state, task=task, points=Points(plan))
 
-            assert len(again) > len(calls), f"{fault} of {calls[number]} was not answered by another try"
+            assert len(again) > len(calls), f"{fault} of {calls[number]} was not followed by another attempt"
             assert story[-1] == faultless[-1]
 
 
@@ -322,7 +322,7 @@ def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_too_early(
 
 
 async def test_an_unexpected_error_leaves_the_delivery_unsettled() -> None:
-    with staged() as app:
+    with open_staged() as app:
         task = app.task(name="job")(_job)
         await app.put(b"{")
         settler = Settler(app, worker="w1")
@@ -338,7 +338,7 @@ async def test_an_unexpected_error_leaves_the_delivery_unsettled() -> None:
 
 
 async def test_a_stored_value_reads_back_as_it_was_returned() -> None:
-    with staged() as app:
+    with open_staged() as app:
         app.task(name="job")(_job)
         await _Scenario(app, CASES[0], "job").settle()
 

@@ -4,11 +4,11 @@ import asyncio
 
 from taskmq import Context, JobState, RetryPolicy, Snooze
 from tests.unit.worker.gate import send, working
-from tests.unit.worker.staged import settle_loop, staged
+from tests.unit.worker.staged import open_staged, settle_loop
 
 
 async def test_a_job_that_reports_progress_is_running_and_then_has_its_outcome() -> None:
-    with staged() as app:
+    with open_staged() as app:
         endings: dict[str, asyncio.Event] = {}
 
         @app.task(name="gated", queue="work", result=False, retry=RetryPolicy(base=60, jitter=False))

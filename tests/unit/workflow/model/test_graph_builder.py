@@ -1,4 +1,4 @@
-"""From workflow definitions to nodes."""
+"""The nodes of workflow definitions."""
 
 from datetime import UTC, datetime
 from typing import Any
