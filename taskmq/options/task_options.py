@@ -60,52 +60,51 @@ class TaskOptions(TypedDict, total=False):
     Attributes:
         name: the task's name in messages. Default: `module.function`.
         queue: where its jobs wait. Default: the app's `default_queue`.
-        priority: 0 (lowest) to 9 (highest). What it does depends on the queue, see `WorkQueue`. Default: the middle.
-        lane: `broker`: a call goes to the broker at once. `store`: it is kept in the store first, as by
-            `app.jobs.submit`: it can be listed, changed and cancelled, and a scheduler dispatches it. Needs a store.
+        priority: 0 (lowest) to 9 (highest). Its effect depends on the queue, see `WorkQueue`. Default: the middle.
+        lane: `broker`: a call goes to the broker at once. `store`: a call becomes a stored job, as with
+            `app.jobs.submit`. It can be listed, changed and cancelled, and a scheduler dispatches it. Needs a store.
             Default: `broker`.
         order_key: jobs of one key run one at a time, in the order of sending; the queue has to be `ordered`. A
-            delayed job takes its place when its delay is over. A failed one is tried again before those behind it.
+            delayed job joins the line when its delay is over. A failed job is retried before the jobs behind it.
             Default: none.
-        delay: how long each job waits, at the broker, before it can start. Default: none.
-        expires: a job that has not started that long after it was sent is cancelled, by the worker that takes it.
-            Default: never.
-        retry: which errors are tried again, how often and when; `None`: no retries. Default: `RetryPolicy()`.
-        timeout: a run that takes longer is ended and has failed. A thread cannot be ended: it is left alone, and
-            `ctx.cancelled` is true. Default: none.
-        soft_timeout: a run that takes longer gets `SoftTimeout` raised inside: a coroutine where it waits, a thread
-            once it is back from a call into C, a process in its main thread. Less than `timeout`. Default: none.
+        delay: how long each job waits at the broker before it can start. Default: none.
+        expires: how long after sending a job may start; the worker that receives it later cancels it. Default: never.
+        retry: which errors are retried, how often and when; `None`: no retries. Default: `RetryPolicy()`.
+        timeout: maximum duration of a run, which then ends and has failed. A thread cannot be ended: it keeps running,
+            and `ctx.cancelled` is true. Default: none.
+        soft_timeout: duration after which `SoftTimeout` is raised inside a run: in a coroutine where it waits, in a
+            thread after a call into C has returned, in a process in its main thread. Less than `timeout`. Default:
+            none.
         ack: `late`: the message is acknowledged after the outcome is durable, so a crash repeats the job. `early`:
             before the function is called, so the job runs at most once, without retries. Default: `late`.
-        resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`. It starts once that
-            is free; `taskmq worker --resources` says what there is. Default: a slot.
-        preemptible: a run of a job of the store may be stopped where a pool is owed its guaranteed share: it saves a
-            checkpoint, and goes on later in the same attempt, see docs/scheduling.md. Default: `False`.
-        worker_concurrency: how many of its runs one worker process has at a time. Default: as many as it has slots.
-        rate_limit: how often it starts, over all workers, such as "100/s". Jobs over the limit wait at the broker.
+        resources: resources that a run needs, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`. It starts once they are
+            free in its worker (`taskmq worker --resources`). Default: a slot.
+        preemptible: whether a run of a stored job may be stopped so that a pool gets its guaranteed share. It saves a
+            checkpoint and resumes later in the same attempt, see docs/scheduling.md. Default: `False`.
+        worker_concurrency: maximum of concurrent runs in one worker process. Default: as many as it has slots.
+        rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait at the broker.
             Needs a state. Default: none.
-        concurrency: how many of its runs there are at a time, over all workers, such as 5. Needs a state. Default:
-            no limit.
+        concurrency: maximum of concurrent runs over all workers, such as 5. Needs a state. Default: no limit.
         executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
             plain function in a separate process, which can be killed. Default: `auto`.
-        result: store what it returns, or its error, for `Job.result`. A finished job keeps its slot until that is
-            stored, so say False where no caller asks for it. Default: `True` if the app has a state.
-        result_ttl: how long that is kept. Default: the app's.
-        tenant: whom the jobs belong to. Each tenant has its own job ids and keys. Default: no tenant.
-        meta: strings that travel with the job; the task reads `ctx.meta`. Default: none.
-        idempotency_key: the work of one key is done once; later jobs get the first one's result. Needs a state.
+        result: whether to store the return value or the error for `Job.result`. A finished job keeps its slot until
+            that is stored, so set False if no caller reads it. Default: `True` if the app has a state.
+        result_ttl: how long the result is kept. Default: the app's.
+        tenant: owner of the jobs. Each tenant has its own job ids and keys. Default: no tenant.
+        meta: strings in the message, which the task reads as `ctx.meta`. Default: none.
+        idempotency_key: the work of one key is done once; later jobs get the result of the first one. Needs a state.
             Default: none.
         idempotency_scope: tasks of one scope share their keys. Default: the task's own.
         idempotency_ttl: how long a key is remembered once its work is done. Default: a day.
-        unique: at most one job of a key waits, or waits or runs; True: all arguments are the key. Needs a
-            state; jobs of the store need none. Default: `False`.
-        unique_for: a key is taken while its job is `waiting`, or until that has ended (`running`). Default:
+        unique: at most one job of a key exists at a time, see `unique_for`; True: all arguments are the key. Needs a
+            state; stored jobs need none. Default: `False`.
+        unique_for: how long a job holds its key: while it is `waiting`, or until it has ended (`running`). Default:
             `waiting`.
-        unique_policy: what a further call does. `refuse`: raises `DuplicateJob`. `existing`: returns the job that is
-            there. `replace`: takes its place, where it has not started. `debounce`: the same with a `delay`, so the
-            last call runs once there was none for that long. `throttle`: the first call in `unique_ttl` counts, the
-            others return its job. Default: `refuse`.
-        unique_ttl: after that the key is free in any case. Default: a day.
+        unique_policy: effect of a further call. `refuse`: raises `DuplicateJob`. `existing`: returns the existing
+            job. `replace`: replaces the existing job if it has not started. `debounce`: the same with a `delay`, so
+            the last call runs once there was none for that long. `throttle`: the first call in `unique_ttl` counts,
+            the others return its job. Default: `refuse`.
+        unique_ttl: time after which the key is free in any case. Default: a day.
     """
 
     name: str
@@ -142,15 +141,14 @@ class CallOptions(TypedDict, total=False):
     """Options of `task.options(...)` for one call; they override the task's. All others are as of a task.
 
     Attributes:
-        order_key: the key itself. Default: what the task's own makes of the arguments.
-        idempotency_key: the key itself. Default: what the task's own makes of the arguments.
+        order_key: the key itself. Default: the task's key for these arguments.
+        idempotency_key: the key itself. Default: the task's key for these arguments.
         eta: the job does not start before this instant (with a time zone); instead of `delay`. Default: none.
-        expires: how long after sending, or the instant (with a time zone), after which it does not start any more.
+        expires: duration after sending, or instant (with a time zone), after which the job does not start any more.
             Default: the task's.
-        job_id: the job's id, up to 255 bytes, and not one that begins with "taskmq:", as those do which follow from
-            schedules and events. With a state, an id that is sent twice is one job. Default: a new
-            time-ordered UUID.
-        headers: further headers of the message, few and short. Not of jobs of the store, for which there is `meta`.
+        job_id: the job's id, up to 255 bytes. It must not begin with "taskmq:", which is reserved for schedules and
+            events. With a state, an id that is sent twice is one job. Default: a new time-ordered UUID.
+        headers: further headers of the message, few and short. Stored jobs have no headers; use `meta`.
             Default: none.
     """
 

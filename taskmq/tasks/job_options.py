@@ -42,24 +42,24 @@ _NO_DETAIL: Final = JobDetail()
 
 
 class StoreOptions(TypedDict, total=False):
-    """Options of jobs of the store alone; one that is None, or empty, is as not given.
+    """Options of stored jobs only. An option that is None or empty counts as not given.
 
-    The following need `.submit(...)`, or `lane="store"`; `send` of a call that goes to the broker refuses them.
+    They need `.submit(...)` or `lane="store"`; `send` refuses them for a call that goes to the broker.
 
     Attributes:
-        description: for people, up to 2,000 bytes. Default: none.
-        owner: for people and for quotas, a name. Default: none.
-        labels: up to 32 names with values, by which the job is found. Default: none.
-        resources: what the job takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`; its
-            queue has to be `placed`. Default: the task's.
-        place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and the
-            `gang` with which it begins, see docs/nodes.md. Default: any node.
+        description: text for people, up to 2,000 bytes. Default: none.
+        owner: name of a user, for people and for quotas. Default: none.
+        labels: up to 32 names with values, for filters. Default: none.
+        resources: resources of a node that the job needs, such as `{"cpu": 2, "memory": "4G"}`; its queue has to be
+            `placed`. Default: the task's.
+        place: choice of the node: required `labels`, labels that the job `prefers` for `patience` seconds, and the
+            `gang` that starts together, see docs/nodes.md. Default: any node.
         preemptible: whether a run may be stopped for others, see docs/scheduling.md. Default: the task's.
-        held: the job does not run until it is released. Default: `False`.
-        depends_on: jobs of the tenant, up to 1,000, that have to end first: handles or ids, or `(job, "ended")`,
-            `(job, "failed")` for another end than success. Default: none.
-        connection: a connection or session in a transaction of the caller's own, in the store's database: the job
-            exists once that commits. Default: none.
+        held: whether the job waits until it is released. Default: `False`.
+        depends_on: up to 1,000 jobs of the tenant that have to succeed first: handles or ids; `(job, "ended")` or
+            `(job, "failed")` for another end. Default: none.
+        connection: connection or session with a transaction in the store's database; the job exists once that
+            commits. Default: none.
     """
 
     description: str
@@ -74,9 +74,9 @@ class StoreOptions(TypedDict, total=False):
 
 
 class JobOptions(CallOptions, StoreOptions, total=False):
-    """Options of one call, as `task.options(...)` takes them, and all that a job of the store can be given.
+    """Options of `task.options(...)` for one call, including those of stored jobs.
 
-    Every door that submits jobs takes these, or says in `tests/unit/stored_jobs/test_doors.py` which it leaves out.
+    Every way to submit jobs takes these; `tests/unit/stored_jobs/test_doors.py` lists what some leave out.
     """
 
 
