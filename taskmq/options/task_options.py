@@ -70,8 +70,8 @@ class TaskOptions(TypedDict, total=False):
         delay: how long each job waits at the broker before it can start. Default: none.
         expires: how long after sending a job may start; the worker that receives it later cancels it. Default: never.
         retry: which errors are retried, how often and when; `None`: no retries. Default: `RetryPolicy()`.
-        timeout: maximum duration of a run, which then ends and has failed. A thread cannot be ended: it keeps running,
-            and `ctx.cancelled` is true. Default: none.
+        timeout: maximum duration of a run, which then ends and has failed. A thread cannot be ended: it keeps
+            running, and `ctx.cancelled` is true. Default: none.
         soft_timeout: duration after which `SoftTimeout` is raised inside a run: in a coroutine where it waits, in a
             thread after a call into C has returned, in a process in its main thread. Less than `timeout`. Default:
             none.
@@ -82,8 +82,8 @@ class TaskOptions(TypedDict, total=False):
         preemptible: whether a run of a stored job may be stopped so that a pool gets its guaranteed share. It saves a
             checkpoint and resumes later in the same attempt, see docs/scheduling.md. Default: `False`.
         worker_concurrency: maximum of concurrent runs in one worker process. Default: as many as it has slots.
-        rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait at the broker.
-            Needs a state. Default: none.
+        rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait at the
+            broker. Needs a state. Default: none.
         concurrency: maximum of concurrent runs over all workers, such as 5. Needs a state. Default: no limit.
         executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
             plain function in a separate process, which can be killed. Default: `auto`.

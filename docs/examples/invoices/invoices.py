@@ -1,4 +1,4 @@
-"""The tasks of the service, and its database."""
+"""Tasks and database of the service."""
 
 import os
 from functools import cache
@@ -21,7 +21,7 @@ class Table(DeclarativeBase):
 
 
 class Invoice(Table):
-    """An invoice, and what has been done for it."""
+    """An invoice with its document."""
 
     __tablename__ = "invoice"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -46,7 +46,7 @@ class Page(Table):
 
 
 class Day(Table):
-    """A tenant's day that is closed."""
+    """A closed day of a tenant."""
 
     __tablename__ = "day"
     tenant: Mapped[str] = mapped_column(primary_key=True)
@@ -56,12 +56,12 @@ class Day(Table):
 
 @cache
 def sessions() -> async_sessionmaker[AsyncSession]:
-    """The sessions of the database."""
+    """Return the sessions of the database."""
     return async_sessionmaker(create_async_engine(os.environ["INVOICES_DATABASE"]))
 
 
 async def make_tables() -> None:
-    """Make the tables that are not there."""
+    """Create the missing tables."""
     async with sessions()() as session, session.begin():
         await (await session.connection()).run_sync(Table.metadata.create_all)
 
@@ -86,7 +86,7 @@ async def mail(invoice: int) -> None:
 
 @app.task(queue="archive", retry=RetryPolicy(max_attempts=6, base="10s"))
 async def archive(ctx: Context) -> int:
-    """Send all pages to the archive; a later run goes on behind the last page that is noted as sent."""
+    """Send all pages to the archive; a later run continues after the last checkpoint."""
     await ctx.resume()
     done = ctx.last_checkpoint or 0
     while done < PAGES:
@@ -112,7 +112,7 @@ async def close_day(ctx: Context) -> None:
 
 
 def close_days() -> None:
-    """Have each tenant's day closed at half past two by its own clocks. The same again changes nothing."""
+    """Close each tenant's day at half past two in its own time zone. Repeating this changes nothing."""
     for tenant, zone in ZONES.items():
         rule = cron("30 2 * * *", tz=zone)
         app.schedules.add(f"@{tenant}:close the day", close_day, rule, catchup="all")

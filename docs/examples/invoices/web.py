@@ -11,7 +11,7 @@ Tenant = Annotated[str, Header(alias="x-tenant")]
 
 @web.post("/invoices", status_code=201)
 async def write(cents: int, tenant: Tenant) -> dict[str, Any]:
-    """Write an invoice, and have it rendered and then mailed: all of it when the transaction commits, or nothing."""
+    """Write an invoice and submit its jobs, which render and then mail it, in one transaction."""
     async with sessions()() as session, session.begin():
         invoice = Invoice(tenant=tenant, cents=cents)
         session.add(invoice)
@@ -35,14 +35,14 @@ async def write(cents: int, tenant: Tenant) -> dict[str, Any]:
 
 @web.put("/archive/{year}", status_code=202)
 async def begin_archive(year: int, tenant: Tenant) -> dict[str, str]:
-    """Send the archive of a year; a second request finds the job of the first one."""
+    """Send the archive of a year; a second request finds the same job."""
     job = await app.jobs.asubmit(archive, job_id=f"archive-{year}", tenant=tenant)
     return {"job": job.id}
 
 
 @web.post("/archive/{year}/retry", status_code=202)
 async def retry_archive(year: int, tenant: Tenant) -> dict[str, str]:
-    """Let an archive that has failed go on where it was: the same job, with the same id."""
+    """Resume a failed archive: the same job, with the same id."""
     job = await app.jobs.aretry(f"archive-{year}", tenant=tenant, note="retried on the page of the archive")
     return {"job": job.id}
 

@@ -1,4 +1,4 @@
-"""What the shop does in the background. README.md says how to run it."""
+"""Background tasks of the shop; README.md says how to run them."""
 
 import mailbox
 import os
@@ -26,14 +26,14 @@ app = TaskMQ(send_timeout="3s", queues=[WorkQueue("ledger", ordered=8)])
 
 
 def home() -> Path:
-    """Where the database, mails, photos and exports are."""
+    """Return the folder of the database, mails, photos and exports."""
     folder = Path(os.environ.get("SHOP_HOME", "data"))
     folder.mkdir(exist_ok=True)
     return folder
 
 
 def database() -> Iterator[sqlite3.Connection]:
-    """A transaction for each run: committed when the task returns, rolled back when it raises."""
+    """Open a transaction for each run: committed when the task returns, rolled back when it raises."""
     connection = sqlite3.connect(home() / "shop.db", timeout=30)
     try:
         connection.executescript(TABLES)
@@ -57,13 +57,13 @@ def confirm(number: int, db: sqlite3.Connection = Depends(database)) -> str:
     return str(customer)
 
 
-# The orders of one customer, one after the other. Written twice is written once: `number` is unique.
+# One order of a customer at a time. A repeated run changes nothing: `number` is unique.
 @app.task(queue="ledger", order_key="customer", result=False)
 def book(customer: str, number: int, db: sqlite3.Connection = Depends(database)) -> None:
     db.execute("INSERT OR IGNORE INTO ledger (customer, number) VALUES (?, ?)", [customer, number])
 
 
-# In a process of its own: it uses a processor, and is killed if a picture takes too long.
+# In a separate process: it uses a whole processor, and is killed if a picture takes too long.
 @app.task(queue="images", executor="process", timeout="20s")
 def thumbnail(name: str, size: tuple[int, int] = (128, 128)) -> str:
     from PIL import Image
@@ -75,7 +75,7 @@ def thumbnail(name: str, size: tuple[int, int] = (128, 128)) -> str:
     return small
 
 
-# No seller has more than two exports at a time, so none waits for the exports of another.
+# Two exports of a seller at a time, so that no seller waits for all exports of another.
 @app.task(queue="exports", timeout="10m", concurrency=Concurrency(2, key="seller"))
 def export(ctx: Context, seller: str, year: int, db: sqlite3.Connection = Depends(database)) -> str:
     like = [seller, f"{year}-%"]
@@ -92,7 +92,7 @@ def export(ctx: Context, seller: str, year: int, db: sqlite3.Connection = Depend
     return name
 
 
-# The night's work: all orders of the day, each in euro, and their sum. One workflow for each night.
+# One workflow each night: all orders of the day, each in euro, and their sum.
 @app.cron("30 2 * * *", tz="Europe/Paris")
 @app.task(result=False)
 def nightly(ctx: Context) -> None:

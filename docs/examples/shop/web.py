@@ -25,7 +25,7 @@ web = FastAPI(lifespan=lifespan)
 
 
 def seller(x_seller: Annotated[str, Header()]) -> str:
-    return x_seller  # in a real shop: whoever is logged in
+    return x_seller  # in a real shop: the user who is logged in
 
 
 def database() -> Iterator[sqlite3.Connection]:
@@ -53,7 +53,7 @@ def page() -> str:
 def order(
     key: UUID, seller: Seller, customer: Annotated[str, Body()], cents: Annotated[int, Body()], currency: str = "EUR"
 ) -> dict[str, int]:
-    """The browser repeats this with one key until it is answered: each step may be done again."""
+    """Place an order. The browser repeats the request with one key until it gets an answer."""
     day = datetime.now(shop.PARIS).date().isoformat()
     with contextlib.contextmanager(shop.database)() as db:
         db.execute(
