@@ -73,7 +73,7 @@ def test_a_burst_runs_waiting_jobs_and_ends_with_0(shop: Path, taskmq: Here) -> 
 
 
 @pytest.mark.parametrize("count", ["1", "-1"])
-def test_one_start_may_have_happened_or_not(shop: Path, taskmq: Here, count: str) -> None:
+def test_a_limit_of_one_start_is_refused(shop: Path, taskmq: Here, count: str) -> None:
     ended = taskmq("worker", "shop:app", "--burst", f"--max-crashes={count}")
 
     assert ended.code == 2

@@ -37,7 +37,7 @@ async def test_queued_works_are_committed_turn_by_turn(tmp_path: Path) -> None:
     await thread.aclose()
 
 
-async def test_an_answer_follows_its_own_transaction(tmp_path: Path) -> None:
+async def test_an_answer_does_not_wait_for_later_transactions(tmp_path: Path) -> None:
     thread = thread_on(tmp_path / "notes.db", turn=0)
     heard = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ async def test_a_failing_work_does_not_affect_its_turn_or_the_next_one(tmp_path:
         await thread.aclose()
 
 
-async def test_a_set_is_one_call_for_some_hundred_items(tmp_path: Path) -> None:
+async def test_sets_of_several_callers_share_calls_of_some_hundred_items(tmp_path: Path) -> None:
     thread = thread_on(tmp_path / "notes.db", turn=20)
     sizes: list[int] = []
 

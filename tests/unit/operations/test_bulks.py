@@ -128,7 +128,7 @@ async def test_a_bulk_applies_to_all_matches_and_the_audit_records_its_begin_and
 @pytest.mark.parametrize("changes", [1, 2, 19, 20, 21, 30])
 @pytest.mark.parametrize("action", ["hold", "change", "retry"])
 @run_by(play)
-async def test_a_killed_runner_is_succeeded_and_each_job_is_changed_once(
+async def test_a_successor_of_a_killed_runner_changes_each_job_once(
     stage: Stage, /, action: str, changes: int
 ) -> None:
     ids = await _jobs(stage, 45)

@@ -12,7 +12,7 @@ def _notice(tenant: str, host: str, number: int = 0) -> AlertNotice:
     return AlertNotice(id=f"{tenant}-{host}-{number}", channel=f"https://{host}/x", rule=rule, changes=[], at=0)
 
 
-def test_a_tenant_has_two_notices_in_progress_and_one_per_host() -> None:
+def test_a_tenant_has_at_most_two_notices_in_progress_and_one_per_host() -> None:
     turns = NoticeTurns()
     one, two = _notice("acme", "a.test"), _notice("acme", "b.test")
 

@@ -1,4 +1,4 @@
-"""A model of claims over time: one holder, growing tokens, done stays done, late holders are told."""
+"""A model of claims over time: one holder, growing tokens, done stays done, late holders are refused."""
 
 from typing import Final
 

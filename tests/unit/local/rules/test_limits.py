@@ -18,7 +18,7 @@ LEAD = 0.15
 
 @dataclass
 class Play:
-    """Jobs that arrive, are told when to return, and return more or less on time.
+    """Jobs that arrive, get a time to return, and return more or less on time.
 
     Attributes:
         late: maximum seconds by which a job returns early or late.

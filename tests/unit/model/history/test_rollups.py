@@ -264,7 +264,7 @@ def test_times_are_absent_without_samples() -> None:
     assert _samples([rollup], metric="wait_p95") == {"": bucket_bound(bucket_of(4.0))}
 
 
-def test_too_few_of_something_includes_zero() -> None:
+def test_a_rule_for_too_few_counts_zero_without_figures() -> None:
     assert _samples([], metric="ended", below=True) == {"": 0.0}
     assert _samples([], metric="ended") == _samples([], metric="ended", below=True, each="task") == {}
 

@@ -33,7 +33,7 @@ def test_numbers_wrap_around_after_two_million_dispatches() -> None:
 
 
 @given(_numbers, _numbers, _chances, _chances)
-def test_a_dispatch_is_forgotten_if_its_number_was_never_used(
+def test_a_dispatch_with_an_unknown_number_or_chance_is_forgotten(
     reported: int, known: int, chance: int, other: int
 ) -> None:
     is_later = reported > known

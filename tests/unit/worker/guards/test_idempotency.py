@@ -139,7 +139,7 @@ async def test_a_duplicate_waits_at_the_broker_without_an_attempt_while_the_firs
 
 @pytest.mark.parametrize("what", ["fails", "snoozes"])
 @run_by(_play)
-async def test_a_run_before_the_last_frees_the_key_for_the_next(app: StagedApp, shop: Shop, /, what: str) -> None:
+async def test_a_run_that_will_be_repeated_frees_its_key(app: StagedApp, shop: Shop, /, what: str) -> None:
     async with working(app):
         await _send(app, "a", "7", what)
         await settle_loop()
@@ -474,7 +474,7 @@ async def test_a_job_id_that_has_failed_may_be_sent_again(app: StagedApp, shop: 
     assert shop.runs == ["7", "7"]
 
 
-async def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_runs() -> None:
+async def test_without_a_state_a_job_id_is_not_a_key_and_a_job_with_a_key_runs() -> None:
     with open_staged(with_state=False) as app:
         runs: list[str] = []
 

@@ -137,7 +137,7 @@ def test_the_limit_of_starts_can_be_set_and_disabled() -> None:
 
 
 @pytest.mark.parametrize("count", [1, -1])
-def test_one_start_may_have_happened_or_not(count: int) -> None:
+def test_a_limit_of_one_start_is_refused(count: int) -> None:
     with open_staged() as app:
         Gate().define(app)
         with pytest.raises(InvalidOption, match="at least 2, or 0"):

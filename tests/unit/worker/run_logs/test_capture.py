@@ -281,7 +281,7 @@ def test_a_text_is_found_behind_more_lines_than_a_search_page(
 def test_only_runs_of_stored_jobs_are_captured(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         await app.tasks["plain"].asend()
-        _shop.info("of nobody")
+        _shop.info("of no job")
         thread = threading.Thread(target=_shop.info, args=("of a thread",))
         thread.start()
         await asyncio.to_thread(thread.join)
