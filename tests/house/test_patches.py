@@ -23,7 +23,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/operations/test_failures.py: taskmq.operations.history.failures._PAGE",
         "unit/redis/link/test_server.py: taskmq_redis.link.pipeline._FRESH",
         "unit/scheduler/test_registrar.py: taskmq.scheduler.catalogue.registrar._MOST_FORMS",
-        "unit/worker/run_logs/test_capture.py: history_of(app.sessions.store()).logs._looked_at",
+        "unit/worker/run_logs/test_capture.py: history_of(app.sessions.store()).logs._search_lines",
     },
     "Ids are new in each process, on purpose; what a history of a seed does depends on them.": {
         "conformance/test_the_job_store_suite_itself.py: driver._order",

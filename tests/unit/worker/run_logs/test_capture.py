@@ -271,7 +271,7 @@ def test_a_text_is_found_behind_more_lines_than_a_search_page(
 ) -> None:
     async def test(app: TaskMQ) -> None:
         job = (await _lines(app, "chatter", 12))[0].job
-        monkeypatch.setattr(history_of(app.sessions.store()).logs, "_looked_at", 4)
+        monkeypatch.setattr(history_of(app.sessions.store()).logs, "_search_lines", 4)
 
         assert [line.message async for line in app.jobs.follow_logs(job, text="line 11")] == ["line 11"]
 
