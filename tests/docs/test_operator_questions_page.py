@@ -81,7 +81,7 @@ class _Installation:
         self._do("send partner.push --args '[17]' --queue partner --tenant acme")
         self._until_counted(1, "status:succeeded task:invoice.render")
         self._until_counted(1, "status:running task:invoice.archive duration:>10s")
-        self._until_counted(1, "status:dispatched task:invoice.print wait:>10s")
+        self._until_counted(1, "status:queued task:invoice.print wait:>10s")
         eventually(
             lambda: "invoice.mail" in self.taskmq("stats --by task")[1], "figures", within=_PATIENCE, every=_SECOND
         )
