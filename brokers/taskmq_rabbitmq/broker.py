@@ -94,7 +94,7 @@ class RabbitMQBroker:
         return self._counts.stale_settles
 
     async def connect(self, *, timeout: float) -> None:
-        await self._open().sending.opened(timeout)
+        await self._open().sending.wait_open(timeout)
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         await self._open().declarations.declare(queues)
@@ -257,7 +257,7 @@ class RabbitMQBroker:
     async def alarm(self) -> str | None:
         """See `taskmq.contracts.broker.Alarming`."""
         parts = self._open()
-        await parts.sending.opened(OPEN_SECONDS)
+        await parts.sending.wait_open(OPEN_SECONDS)
         # RabbitMQ blocks a connection, and reports it, once it has published during the alarm.
         parts.announcements.announce(_PROBE, b"{}")
         return parts.sending.blocked
@@ -280,7 +280,7 @@ class RabbitMQBroker:
 
         parts = self._open()
         connection = parts.asking()
-        await connection.opened(OPEN_SECONDS)
+        await connection.wait_open(OPEN_SECONDS)
         return await diagnose(
             self,
             endpoint=self._endpoint,
@@ -377,7 +377,7 @@ class _Parts:
 
     async def _cluster_name(self) -> str | None:
         connection = self.asking()
-        await connection.opened(OPEN_SECONDS)
+        await connection.wait_open(OPEN_SECONDS)
         return connection.cluster_name
 
     def asking(self) -> Connection:

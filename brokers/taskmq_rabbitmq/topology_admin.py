@@ -26,7 +26,7 @@ from taskmq_rabbitmq.model.entities import (
     archive,
     events,
     ladder,
-    shared,
+    shared_entities,
     work_queue,
 )
 from taskmq_rabbitmq.model.url import Endpoint
@@ -149,7 +149,7 @@ class TopologyAdmin:
     async def _open_connection(self, name: str, *, patience: float) -> AsyncGenerator[Connection]:
         connection = self._separate(name)
         try:
-            await connection.opened(patience)
+            await connection.wait_open(patience)
             yield connection
         finally:
             await connection.close(_CLOSE_SECONDS)
@@ -157,7 +157,7 @@ class TopologyAdmin:
     def _wanted_entities(self) -> list[Entity]:
         kept = self._endpoint.archive
         return [
-            *shared(),
+            *shared_entities(),
             *ladder(),
             *events(),
             *(() if kept is None else archive(kept.age, kept.bytes)),
@@ -165,7 +165,7 @@ class TopologyAdmin:
         ]
 
     async def _compare(self) -> tuple[Comparison, list[Entity]]:
-        await self._connection.opened(OPEN_SECONDS)
+        await self._connection.wait_open(OPEN_SECONDS)
         wanted = self._wanted_entities()
         blind: str | None = None
         try:
@@ -186,7 +186,7 @@ class TopologyAdmin:
         return Found(exchanges=exchanges, queues=queues, bindings=None, complete=False)
 
     async def _version(self) -> tuple[int, ...]:
-        await self._connection.opened(OPEN_SECONDS)
+        await self._connection.wait_open(OPEN_SECONDS)
         if (version := self._connection.server_version) is None:
             raise InvalidOption("the broker does not say its version: say it with --version")
         return version

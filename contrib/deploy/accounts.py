@@ -1,19 +1,19 @@
-# ruff: noqa: INP001 - a program that is copied into an image, and no module of a package
-"""Makes the accounts of a deployment: for each part a broker user and, where it needs one, a database role.
+# ruff: noqa: INP001 - a program copied into an image, not a module of a package
+"""Create the accounts of a deployment: for each part a broker user and, if it needs one, a database role.
 
-    python accounts.py users     # once, and again when a queue or a password has changed; needs administrators
+    python accounts.py users     # once, and after a change of queues or passwords; needs administrators
     python accounts.py grants    # after each `taskmq store upgrade`; needs the owner of the tables
 
-`users` reads $TASKMQ_APP and $TASKMQ_URL of an administrator of the broker, $RABBITMQ_API (its management, such as
+`users` reads $TASKMQ_APP, $TASKMQ_URL (as an administrator of the broker), $RABBITMQ_API (its management API, such as
 http://admin:password@rabbitmq:15672), $POSTGRES_ADMIN (the database, as an administrator), and the passwords
-$OWNER_PASSWORD, $WORKER_PASSWORD, $SCHEDULER_PASSWORD, $SERVER_PASSWORD and, where there are beats, $BEAT_PASSWORD.
-`grants` reads $TASKMQ_STORE of the owner. Both may run again at any time, and change what differs.
+$OWNER_PASSWORD, $WORKER_PASSWORD, $SCHEDULER_PASSWORD, $SERVER_PASSWORD and, if there are beats, $BEAT_PASSWORD.
+`grants` reads $TASKMQ_STORE of the owner. Both may run again at any time; they change only what differs.
 
 | part      | broker user                          | database role                                             |
 |-----------|--------------------------------------|-----------------------------------------------------------|
 | worker    | taskmq-worker, role worker           | none                                                      |
-| scheduler | taskmq-scheduler, role scheduler     | taskmq_scheduler, which acts as the owner: it makes and   |
-|           |                                      | drops the tables of days, and seals the audit             |
+| scheduler | taskmq-scheduler, role scheduler     | taskmq_scheduler, which acts as the owner: it creates and |
+|           |                                      | drops daily partitions, and seals the audit               |
 | server    | taskmq-server, role server           | taskmq_server, which adds to the audit and cannot change  |
 |           |                                      | it                                                        |
 | beat      | taskmq-beat, role beat               | none                                                      |
@@ -51,7 +51,7 @@ revoke all on taskmq.report_key from taskmq_server;
 
 
 def make_broker_users() -> None:
-    """Create the queues, and for each part with a password a user that may do what its role needs."""
+    """Create the queues, and a user with its role's permissions for each part with a password."""
     taskmq("topology", "apply")
     for part in PARTS:
         password = os.environ.get(f"{part.upper()}_PASSWORD")
@@ -63,13 +63,13 @@ def make_broker_users() -> None:
 
 
 def taskmq(*words: str) -> str:
-    """Run a command of taskmq; what it prints."""
+    """Run a taskmq command; return its output."""
     command = [sys.executable, "-m", "taskmq", *words]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def request(method: str, path: str, body: dict[str, Any]) -> None:
-    """Send a request to the management of RabbitMQ."""
+    """Send a request to RabbitMQ's management API."""
     api = urllib.parse.urlsplit(os.environ["RABBITMQ_API"])
     login = f"{urllib.parse.unquote(api.username or '')}:{urllib.parse.unquote(api.password or '')}"
     headers = {
@@ -83,15 +83,15 @@ def request(method: str, path: str, body: dict[str, Any]) -> None:
         sys.stderr.write(f"{method} {path}\n")
 
 
-async def connected(url: str) -> Any:
+async def connect_to(url: str) -> Any:
     """Connect to the database."""
     connect: Any = asyncpg.connect  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return await connect(url)
 
 
 async def make_roles() -> None:
-    """Create the roles of the database, or give them their passwords anew."""
-    connection = await connected(os.environ["POSTGRES_ADMIN"])
+    """Create the database roles, or update their passwords."""
+    connection = await connect_to(os.environ["POSTGRES_ADMIN"])
     try:
         for role, part in ROLES.items():
             verb = (
@@ -109,8 +109,8 @@ async def make_roles() -> None:
 
 
 async def grant_rights() -> None:
-    """Give the server's role what it needs of the tables that there are now."""
-    connection = await connected(os.environ["TASKMQ_STORE"])
+    """Grant the server's role its rights on the present tables."""
+    connection = await connect_to(os.environ["TASKMQ_STORE"])
     try:
         await connection.execute(SERVER_RIGHTS)
     finally:

@@ -1,4 +1,4 @@
-"""Jobs over a connection of aio-pika's that the caller has: `pip install 'taskmq[aio-pika]'`.
+"""Jobs over the caller's own aio-pika connection: `pip install 'taskmq[aio-pika]'`.
 
     import aio_pika
     from taskmq_aio_pika import send
@@ -13,10 +13,10 @@
             await send(transaction, resize, 7)                     # counts once the transaction commits
 
 The message is the one that `resize.send(7)` publishes, and goes to the same exchanges, so any worker of the app runs
-it. `send` declares nothing: a queue exists once a worker, another producer or `taskmq topology apply` has made it.
+it. `send` declares nothing: a worker, another producer or `taskmq topology apply` creates the queue.
 
-A beat takes messages from other systems' queues by this package, too: `@app.on(amqp("amqp://crm/", queue="orders"))`,
-see `taskmq.reactions.amqp`. `open_source` is what it calls for that.
+A beat also uses this package to consume queues of other systems: `@app.on(amqp("amqp://crm/", queue="orders"))`, see
+`taskmq.reactions.amqp`. It calls `open_source` for that.
 """
 
 from taskmq_aio_pika.producer import send

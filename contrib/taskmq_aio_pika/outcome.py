@@ -1,4 +1,4 @@
-"""The end of a publish over aio-pika, in taskmq's own errors."""
+"""Outcomes of publishes over aio-pika, as taskmq's errors."""
 
 import asyncio
 from typing import Final
@@ -24,7 +24,7 @@ _LOST: Final = (AMQPError, ConnectionError, RuntimeError)
 
 
 def judge(answer: object, message: Outgoing, hint: str) -> None:
-    """Raise where the broker has given the message back: channels report that instead of raising it by default."""
+    """Raise if the broker returned the message: by default, channels report that instead of raising."""
     if isinstance(answer, DeliveredMessage):
         raise Unroutable(message.queue, hint)
 
@@ -38,11 +38,11 @@ def error_for(
     was_closed: bool,
     is_alone: bool,
 ) -> SendError | None:
-    """The error that the caller gets instead; None where it is the caller's own.
+    """Return taskmq's error for an error of aio-pika; None if the error is the caller's own.
 
     Args:
-        was_closed: whether the channel was closed before.
-        is_alone: no other job was on its way over the channel, so that what was refused is this one.
+        was_closed: whether the channel was already closed.
+        is_alone: whether no other job was in flight on the channel, so that the refusal concerns this one.
     """
     job = f"job {message.job_id}"
     match error:
@@ -60,7 +60,7 @@ def error_for(
             return refused
         case _:
             pass
-    # A channel that is closed by its owner ends what waits by a cancellation that no caller has asked for.
+    # Closing a channel cancels pending publishes, although no caller asked for that.
     task = asyncio.current_task()
     is_made_up = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
     if is_made_up or isinstance(error, _LOST) or type(error) is Exception:
@@ -69,7 +69,7 @@ def error_for(
 
 
 def _refusal(error: ChannelClosed, message: Outgoing, route: Route, hint: str) -> SendError | None:
-    """Return the error that the broker's words mean for this message; None where they are about something else."""
+    """Return the error that the broker's refusal means for this message; None if it concerns something else."""
     text = " ".join(map(str, error.args))
     if (size := exceeded_size(text)) is not None:
         return TooLarge(*size, f"the message of job {message.job_id}")

@@ -1,4 +1,4 @@
-"""A producer that sends over a channel or a transaction of the caller's own."""
+"""A producer over a channel or transaction of the caller."""
 
 import asyncio
 from functools import partial
@@ -29,11 +29,9 @@ __all__ = ["send"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_HINT: Final = (
-    "start a worker for it, or run `taskmq topology apply` once; over a channel of yours nothing is declared"
-)
+_HINT: Final = "start a worker for it, or run `taskmq topology apply` once; send() declares nothing on your channel"
 _clock = SystemClock()
-# aiormq finds what was returned by its message id, and each channel has one place for an id.
+# aiormq finds returned messages by message id, and a channel tracks each id only once.
 _in_flight: "WeakKeyDictionary[AbstractChannel, dict[str, asyncio.Future[None]]]" = WeakKeyDictionary()
 _checked: "WeakKeyDictionary[AbstractTransaction, set[str]]" = WeakKeyDictionary()
 
@@ -41,25 +39,25 @@ _checked: "WeakKeyDictionary[AbstractTransaction, set[str]]" = WeakKeyDictionary
 async def send(
     channel: AbstractChannel | AbstractTransaction, call: Call[P, R], /, *args: P.args, **kwargs: P.kwargs
 ) -> Job[R]:
-    """Send one call over what the caller has; delays, priorities and middleware are those of `call.asend(...)`.
+    """Send one call over the caller's channel; delays, priorities and middleware are those of `call.asend(...)`.
 
-    Over a channel it returns when RabbitMQ has confirmed the message. In a transaction it returns when the message is
-    written: it counts once the transaction commits, and is gone where that rolls back. The channel stays the
+    Over a channel it returns once RabbitMQ has confirmed the message. In a transaction it returns once the message is
+    written; the message counts when the transaction commits, and disappears if it rolls back. The channel remains the
     caller's: it is neither opened nor closed here, and nothing is sent a second time.
 
     Args:
-        channel: a channel with publisher confirms, aio-pika's default, or a transaction that was begun.
-        call: a task, or what its `options(...)` returns.
+        channel: a channel with publisher confirms, aio-pika's default, or a transaction that has begun.
+        call: a task, or the result of its `options(...)`.
 
     Raises:
-        InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
-        InvalidOption: a channel without confirms, a transaction that has not begun or is over, or a call that goes
-            to the job store.
-        Unroutable: the queue does not exist; for a transaction that is looked up on a channel of its own.
-        AccessDenied, TooLarge, PublishRejected: the broker has refused it, and for the first two closed the channel.
+        InvalidArguments, EncodeError: the arguments are invalid; nothing was sent.
+        InvalidOption: the channel has no confirms, the transaction has not begun or is over, or the call goes to the
+            job store.
+        Unroutable: the queue does not exist; for a transaction, a separate channel checks that.
+        AccessDenied, TooLarge, PublishRejected: the broker refused the message; the first two close the channel.
         BrokerUnavailable: the channel is closed; nothing was sent.
-        PublishUnknown: no confirm within the app's send timeout, or the channel was lost before: it may have been
-            sent. Send it again with the same `job_id` where the task is idempotent.
+        PublishUnknown: no confirm within the app's send timeout, or the channel was lost before: the message may have
+            been sent. If the task is idempotent, send it again with the same `job_id`.
     """
     publish = (
         partial(_publish_in, channel) if isinstance(channel, AbstractTransaction) else partial(_publish, channel)
@@ -72,7 +70,7 @@ async def send(
 async def _publish(channel: AbstractChannel, _: WorkQueue, message: Outgoing, timeout: float) -> None:
     if not getattr(channel, "publisher_confirms", True):
         raise InvalidOption(
-            "the channel has no publisher confirms, so a job that is lost would not be noticed: open it with "
+            "the channel has no publisher confirms, so lost jobs would go unnoticed: open it with "
             "publisher_confirms=True, or send in `async with channel.transaction() as transaction`"
         )
     route, content = _wire_form(message)
@@ -80,7 +78,7 @@ async def _publish(channel: AbstractChannel, _: WorkQueue, message: Outgoing, ti
     flight: asyncio.Future[None] | None = None
     is_closed = channel.is_closed
     try:
-        # Around all of it: a robust channel waits for its connection without an end.
+        # Covers everything: a robust channel waits for its connection without a limit.
         async with asyncio.timeout(timeout):
             while (other := flights.get(message.job_id)) is not None:
                 await asyncio.wait({other})
@@ -113,12 +111,12 @@ async def _publish_in(transaction: AbstractTransaction, _: WorkQueue, message: O
             "`async with channel.transaction() as transaction`"
         )
     route, content = _wire_form(message)
-    # Which the abstract one has not declared.
+    # The abstract class does not declare it.
     channel = cast("Transaction", transaction).channel
     is_closed = channel.is_closed
     try:
         async with asyncio.timeout(timeout):
-            await _look_for(channel, _checked.setdefault(transaction, set()), route, message.queue)
+            await _check_route(channel, _checked.setdefault(transaction, set()), route, message.queue)
             exchange = await channel.get_exchange(route.exchange, ensure=False)
             await exchange.publish(content, route.key, mandatory=True)
     except BaseException as error:
@@ -128,8 +126,8 @@ async def _publish_in(transaction: AbstractTransaction, _: WorkQueue, message: O
         raise mended from error
 
 
-async def _look_for(channel: AbstractChannel, known: set[str], route: Route, queue: str) -> None:
-    """See that the way to the queue is there: aiormq reports no message that is returned at a commit."""
+async def _check_route(channel: AbstractChannel, known: set[str], route: Route, queue: str) -> None:
+    """Check that the queue is reachable: aiormq does not report messages returned at a commit."""
     underlay = await channel.get_underlay_channel()
     for kind, name in (("exchange", route.exchange), ("queue", queue)):
         if f"{kind} {name}" in known:
@@ -149,7 +147,7 @@ async def _look_for(channel: AbstractChannel, known: set[str], route: Route, que
 
 
 def _wire_form(message: Outgoing) -> tuple[Route, Message]:
-    """The exchange and key, and the properties that `taskmq_rabbitmq` gives to the same message."""
+    """Return the exchange and key, and the properties that `taskmq_rabbitmq` gives to the same message."""
     headers: dict[str, object] = dict(message.headers)
     delay_ms = 0 if message.due is None else message.due - _clock.now_ms()
     route = route_to(message.queue)
@@ -170,12 +168,12 @@ def _wire_form(message: Outgoing) -> tuple[Route, Message]:
         type=_short(message.task),
         app_id="taskmq",
     )
-    # None would be 0 to the constructor. On the ladder it would overtake, and be overtaken by, what is due at another
-    # time.
+    # The constructor would turn None into 0. On the delay ladder, a priority would let messages overtake others that
+    # are due at another time.
     content.priority = message.priority if delay_ms <= 0 else None
     return route, content
 
 
 def _short(text: str) -> str:
-    """Cut a text to what AMQP's short strings hold; the body has all of it."""
+    """Cut a text to the length of AMQP's short strings; the body has the full text."""
     return text.encode()[:255].decode(errors="ignore")

@@ -1,9 +1,9 @@
-"""The messages of a queue of another system's, on this broker or another one, for a beat.
+"""Messages of another system's queue, on this broker or another one, for a beat.
 
-The connection is a plain one. aio-pika's robust connection declares and consumes again by itself, under the same
-consumer tags, and one refused declaration ends all of it; here the beat calls `listen` each second, and what was lost
-is made anew. A message is settled on the channel that it came over, or not at all: after a loss it comes
-again. A token is renewed before it expires, and the connection goes on with the newer one.
+The connection is a plain one. aio-pika's robust connection redeclares and resumes consumers by itself, under the same
+consumer tags, and one refused declaration ends them all. Here the beat calls `listen` every second, which restores
+what was lost. A message is settled on its own channel or not at all: after a loss it is redelivered. A token is
+renewed before it expires, and the connection continues with the newer one.
 """
 
 import asyncio
@@ -38,16 +38,16 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 5.0
-# aiormq takes a connection for lost after so many heartbeats.
+# aiormq considers a connection lost after this many heartbeats.
 _SILENT_BEATS: Final = 3
 _ARGUMENTS: FieldTable = {"x-queue-type": "quorum"}
 
 
 def open_source(queue: SourceQueue) -> "AmqpSource":
-    """Make what takes the messages of a queue, not yet connected.
+    """Return a source of a queue's messages, not yet connected.
 
     Raises:
-        InvalidSetting: the URL cannot be read.
+        InvalidSetting: the URL is malformed.
     """
     return AmqpSource(queue)
 
@@ -63,7 +63,7 @@ class AmqpSource:
         self._token: Token | None = None
         self._connection: AbstractConnection | None = None
         self._listening: _Listening | None = None
-        self._settling = TaskSet(f"settles messages of {queue.name}", failure="a message was not settled")
+        self._settling = TaskSet(f"settles messages of {queue.name}", failure="settling a message failed")
 
     @property
     def address(self) -> str:
@@ -73,12 +73,12 @@ class AmqpSource:
 
     async def listen(self, deliver: Callable[[Delivery], None]) -> None:
         """See `MessageSource.listen`."""
-        if self._listening is not None and await self._listening.goes_on():
+        if self._listening is not None and await self._listening.is_alive():
             return
         self._disconnect()
         connecting = asyncio.ensure_future(self._connect(deliver))
         try:
-            await _ended(connecting)
+            await _wait_for(connecting)
         except BaseException as error:
             self._disconnect()
             if (mended := self._error_for(error)) is None:
@@ -89,7 +89,7 @@ class AmqpSource:
         """See `MessageSource.stop`."""
         if self._tokens is not None:
             self._tokens.close()
-        # What is given back goes before the connection.
+        # Messages to requeue are settled before the connection closes.
         await self._settling.aclose(grace=_CLOSE_SECONDS)
         self._disconnect()
         await self._settling.aclose(grace=_CLOSE_SECONDS)
@@ -97,7 +97,7 @@ class AmqpSource:
     async def _connect(self, deliver: Callable[[Delivery], None]) -> None:
         endpoint, queue, token = self._endpoint, self._queue, await self._fetch_token()
         self._token = token
-        # Another node each time.
+        # Another node for each attempt.
         host = endpoint.hosts[self._next_host % len(endpoint.hosts)]
         self._next_host += 1
         heartbeat = max(1, endpoint.heartbeat // _SILENT_BEATS) if endpoint.heartbeat else 0
@@ -137,10 +137,10 @@ class AmqpSource:
         if self._endpoint.token is None:
             return Token(self._endpoint.password)
         if self._tokens is None:
-            logging.getLogger("aiormq.connection").addFilter(_shows_no_frame)
+            logging.getLogger("aiormq.connection").addFilter(_hides_frames)
             self._tokens = TokenHolder(self._endpoint, loop=asyncio.get_running_loop())
             self._tokens.on_renewed(self._renew)
-        return await self._tokens.fetched()
+        return await self._tokens.fetch_token()
 
     def _renew(self, secret: str) -> None:
         if self._connection is not None:
@@ -149,65 +149,67 @@ class AmqpSource:
     def _disconnect(self) -> None:
         connection, self._connection, self._listening = self._connection, None, None
         if connection is not None:
-            # Not waited for: a connection that was found silent may never end its own close.
+            # Not awaited: a connection found silent may never finish its own close.
             self._settling.start(_close(connection))
 
     def _error_for(self, error: BaseException) -> Exception | None:
         where = f"queue {self._queue.name!r} at {self.address}"
         match error:
             case ChannelNotFoundEntity():
-                return QueueMissing(self._queue.name, f"nor is it made here; {self.address} says: {_words(error)}")
+                return QueueMissing(
+                    self._queue.name, f"and it is not created here; {self.address} reported: {_words(error)}"
+                )
             case ChannelPreconditionFailed():
-                return TopologyMismatch(f"{where} is there with other properties: {_words(error)}")
+                return TopologyMismatch(f"{where} exists with other properties: {_words(error)}")
             case (
                 ChannelAccessRefused()
                 | AuthenticationError()
                 | ProbableAuthenticationError()
                 | ConnectionNotAllowed()
             ):
-                return AccessDenied(f"{self.address} refuses the user: {_words(error)}{self._remedy()}")
+                return AccessDenied(f"{self.address} refused the user: {_words(error)}{self._remedy()}")
             case TimeoutError():
                 return BrokerUnavailable(f"{self.address} did not answer within {_CONNECT_SECONDS:g} s")
             case AMQPError() | OSError() | RuntimeError():
-                return BrokerUnavailable(f"{where} cannot be listened to: {_words(error)}")
+                return BrokerUnavailable(f"consuming from {where} failed: {_words(error)}")
             case _ if type(error) is Exception:
-                # With which aiormq ends what waits where it knows no reason.
-                return BrokerUnavailable(f"{where} cannot be listened to: the connection was lost")
+                # aiormq cancels pending calls with this error if it knows no reason.
+                return BrokerUnavailable(f"consuming from {where} failed: the connection was lost")
             case _:
                 return None
 
     def _remedy(self) -> str:
         if self._tokens is None or self._token is None:
             return ""
-        # The next attempt shows another one, if there is any.
-        self._tokens.refused(self._token.secret)
+        # The next attempt reveals another problem, if any.
+        self._tokens.on_refusal(self._token.secret)
         return f"; {self._tokens.remedy(self._token)}"
 
 
 class _Listening:
-    """Whether messages still come over a channel."""
+    """Whether messages still arrive over a channel."""
 
     def __init__(self, channel: AbstractChannel, queue: str) -> None:
         self._channel = channel
         self._queue = queue
         self._is_cancelled = False
 
-    async def goes_on(self) -> bool:
-        """Whether the broker has not cancelled the consumer, and answers over its channel.
+    async def is_alive(self) -> bool:
+        """Whether the broker still serves the consumer and answers over its channel.
 
-        Asked, since a connection that aiormq has found silent can look open for ever.
+        It sends a request, since a connection that aiormq found silent can look open forever.
         """
         if self._is_cancelled or self._channel.is_closed:
             return False
         asking = asyncio.ensure_future(self._channel.declare_queue(self._queue, passive=True))
         try:
-            await _ended(asking)
-        except Exception:  # noqa: BLE001 - whatever it is, the next connection shows whether the broker is there
+            await _wait_for(asking)
+        except Exception:  # noqa: BLE001 - the next connection shows what is wrong
             return False
         return not self._is_cancelled
 
     def end(self, _: object) -> None:
-        """Take note that the broker has cancelled the consumer, for example since the queue was deleted."""
+        """Record that the broker cancelled the consumer, for example because the queue was deleted."""
         self._is_cancelled = True
 
 
@@ -254,7 +256,7 @@ class _SourceDelivery:
             self._settling.start(self._settle(self._message.ack()))
 
     async def ack_confirmed(self) -> bool:
-        """Take the message off the broker; never sure, since the broker does not answer to that here."""
+        """Acknowledge the message; the result is never certain, since AMQP does not confirm acknowledgements."""
         self.ack()
         return False
 
@@ -265,17 +267,17 @@ class _SourceDelivery:
 
     @staticmethod
     async def _settle(settling: Any) -> None:
-        # Over a channel that is lost nothing can be settled: the message comes again.
+        # Over a lost channel nothing can be settled: the message is redelivered.
         with contextlib.suppress(Exception):
             await settling
 
 
-async def _ended(work: asyncio.Future[T]) -> T:
-    """Return what the work returns; leave it alone where it takes too long, also if it cannot be cancelled.
+async def _wait_for(work: asyncio.Future[T]) -> T:
+    """Wait for `work` and return its result; give up after a timeout even if it cannot be cancelled.
 
     Raises:
-        TimeoutError: it takes too long.
-        ConnectionError: aiormq has cancelled it, as it does where it has found the connection silent.
+        TimeoutError: it took too long.
+        ConnectionError: aiormq cancelled it, as it does after finding the connection silent.
     """
     try:
         await asyncio.wait({work}, timeout=_CONNECT_SECONDS)
@@ -288,13 +290,13 @@ async def _ended(work: asyncio.Future[T]) -> T:
         work.cancel()
 
 
-def _shows_no_frame(record: logging.LogRecord) -> bool:
-    # aiormq's debug log has each frame that it sends as it is, and so the newer tokens.
+def _hides_frames(record: logging.LogRecord) -> bool:
+    # aiormq's debug log contains the frames that it sends, and so renewed tokens.
     return record.levelno > logging.DEBUG or not str(record.msg).startswith("Prepare to send")
 
 
 async def _renew(connection: AbstractConnection, secret: str) -> None:
-    # Where the connection is being lost, the next one begins with the newer token.
+    # If the connection is being lost, the next one starts with the newer token.
     with contextlib.suppress(Exception):
         await connection.update_secret(secret)
 

@@ -1,4 +1,4 @@
-"""Celery's `beat_schedule`: reads its entries, and defines them as schedules of an app."""
+"""Celery's `beat_schedule`, read and defined as schedules of an app."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -19,12 +19,12 @@ _KEYS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "rela
 _NAME: Final = re.compile(r"[a-zA-Z]{4,}")
 
 CronField = str | int | Iterable[int | str]
-"""What Celery takes for one field: text as in cron, a number, or several."""
+"""Values that Celery accepts for one field: text as in cron, a number, or several."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeleryEntry:
-    """One entry of a `beat_schedule`, read."""
+    """An entry of a `beat_schedule`, read."""
 
     name: str
     task: str
@@ -36,12 +36,12 @@ class CeleryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """What Celery's `crontab` says; whose clocks it goes by is said elsewhere."""
+    """The fields of Celery's `crontab`, without a time zone."""
 
     expression: str
 
     def trigger(self, tz: str) -> Cron:
-        """The rule by the clocks of a zone. A day has to fit both of its fields, where cron asks for one of them."""
+        """Return the rule for a time zone. A day must match both of its fields, while cron requires only one."""
         return Cron(self.expression, tz, both_days=True)
 
 
@@ -53,10 +53,10 @@ def crontab(
     day_of_month: CronField = "*",
     month_of_year: CronField = "*",
 ) -> Crontab:
-    """Replaces Celery's, in a `beat_schedule`.
+    """Replace Celery's `crontab` in a `beat_schedule`.
 
     Raises:
-        InvalidOption: it cannot be read, or is never due.
+        InvalidOption: a field is malformed, or the schedule is never due.
     """
     found = Crontab(" ".join(map(_text, (minute, hour, day_of_month, month_of_year, day_of_week))))
     found.trigger("UTC")
@@ -73,27 +73,28 @@ def import_beat_schedule(
     """Define a schedule of `app` for each entry, as if the app's code had defined it.
 
     Args:
-        app: has a task of the name that each entry calls.
-        beat_schedule: by name: `task`, `schedule` (seconds, a timedelta, a `crontab`), perhaps `args`, `kwargs`.
+        app: has the tasks that the entries call.
+        beat_schedule: by name: `task`, `schedule` (seconds, a timedelta, a `crontab`), optionally
+            `args` and `kwargs`.
         tz: Celery's `timezone`.
-        drop: options of sending that may be left out, since the tasks say them.
+        drop: sending options to ignore, since the tasks define them.
 
     Raises:
-        InvalidOption: an entry cannot be taken over; then none is.
+        InvalidOption: an entry cannot be converted; then none is defined.
     """
-    # All are made before the first is defined: an entry that cannot be leaves nothing behind.
+    # All are built before the first is defined: an invalid entry leaves nothing behind.
     for schedule in [_schedule(entry, app.tasks, drop) for entry in read_beat_schedule(beat_schedule, tz=tz)]:
         app.schedules.define(schedule)
 
 
 def read_beat_schedule(entries: Mapping[str, Mapping[str, Any]], *, tz: str = "UTC") -> list[CeleryEntry]:
-    """The entries of a `beat_schedule`.
+    """Read the entries of a `beat_schedule`.
 
     Args:
         tz: Celery's `timezone`, for each `crontab`.
 
     Raises:
-        InvalidOption: an entry cannot be read, has an unknown key, or a schedule by the sun.
+        InvalidOption: an entry is malformed, has an unknown key, or is scheduled by the sun.
     """
     return [_entry(name, entry, tz) for name, entry in entries.items()]
 
@@ -102,14 +103,14 @@ def _schedule(entry: CeleryEntry, tasks: Mapping[str, Task[..., Any]], drop: Col
     task = tasks.get(entry.task)
     if task is None:
         raise InvalidOption(
-            f"beat_schedule[{entry.name!r}]: this app has no task {entry.task!r}; give one that name="
+            f"beat_schedule[{entry.name!r}]: this app has no task {entry.task!r}; give a task that name with name="
         )
     same = {"queue": task.queue}
     left = sorted(name for name, value in entry.options.items() if name not in drop and same.get(name) != value)
     if left:
         raise InvalidOption(
-            f"beat_schedule[{entry.name!r}]: the option {left[0]!r} is not taken over; say it at the task "
-            f"{entry.task!r}, and drop=[{left[0]!r}] here"
+            f"beat_schedule[{entry.name!r}]: the option {left[0]!r} cannot be converted; set it on the task "
+            f"{entry.task!r} and pass drop=[{left[0]!r}]"
         )
     return ScheduleEntry(entry.name, task, entry.trigger, entry.args, entry.kwargs)
 
@@ -132,7 +133,7 @@ def _entry(name: str, entry: Mapping[str, Any], tz: str) -> CeleryEntry:
 
 def _trigger(name: str, schedule: object, tz: str) -> Trigger:
     if isinstance(schedule, bool):
-        raise InvalidOption(f"beat_schedule[{name!r}]: schedule={schedule!r} is no schedule")
+        raise InvalidOption(f"beat_schedule[{name!r}]: schedule={schedule!r} is not a schedule")
     if isinstance(schedule, timedelta | int | float):
         return Every.parse(schedule)
     if isinstance(schedule, Crontab):
@@ -145,14 +146,14 @@ def _trigger(name: str, schedule: object, tz: str) -> Trigger:
     if isinstance(period := getattr(schedule, "run_every", None), timedelta):
         return Every.parse(period)
     raise InvalidOption(
-        f"beat_schedule[{name!r}]: a {type(schedule).__name__} cannot be taken over; seconds, a timedelta, a crontab "
-        "and a schedule can"
+        f"beat_schedule[{name!r}]: a {type(schedule).__name__} cannot be converted; use seconds, a timedelta, a "
+        "crontab or a schedule"
     )
 
 
 def _text(field: CronField) -> str:
     if isinstance(field, str):
-        # Celery knows the days by their full names too.
+        # Celery also accepts full names of days.
         return _NAME.sub(lambda name: name[0][:3], field.replace(" ", ""))
     if isinstance(field, int):
         return str(field)

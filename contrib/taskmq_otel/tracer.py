@@ -1,4 +1,4 @@
-"""The middleware that traces."""
+"""The tracing middleware."""
 
 import asyncio
 import time
@@ -22,8 +22,8 @@ from taskmq_otel import attributes
 __all__ = ["Relation", "Tracing"]
 
 Relation = Literal["auto", "parent", "link"]
-"""How a run's span relates to its call's: child and link (`parent`), link alone, or child as long as the job has
-waited for less than a minute (`auto`)."""
+"""Relation of a run's span to the call's: child and link (`parent`), link only, or child only if the job waited less
+than a minute (`auto`)."""
 
 _SAME_TRACE_MS: Final = 60_000
 _TRACEPARENT: Final = "traceparent"
@@ -37,14 +37,14 @@ _OUTCOMES: Final[dict[type[BaseException], str]] = {
 
 
 class Tracing(Middleware):
-    """Spans around calls and runs. Put it first, so that what other middleware does is inside.
+    """Creates spans around calls and runs. Put it first, so that other middleware runs inside the spans.
 
     Args:
         tracer_provider: default: the global one.
         relation: of a run's span to its call's.
-        record_errors: whether the message and traceback of a task's error are in its span, without what the worker
-            redacts.
-        system: what `messaging.system` says.
+        record_errors: whether spans contain the message and traceback of a task's error; redacted values are left
+            out.
+        system: value of `messaging.system`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Tracing(Middleware):
                 **({} if waited is None else {attributes.WAITED: waited}),
             },
         )
-        # The sender's baggage goes along, whosever child the span is.
+        # The sender's baggage is attached even if the span is not a child.
         token = current.attach(trace.set_span_in_context(span, sender))
         try:
             carry: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Tracing(Middleware):
             span.end()
 
     def attach(self, carry: Mapping[str, str]) -> AbstractContextManager[object]:
-        return _attached(propagate.extract(carry, Context()))
+        return _attach(propagate.extract(carry, Context()))
 
     def _is_child(self, waited: int | None) -> bool:
         if self._relation == "auto":
@@ -141,11 +141,11 @@ class Tracing(Middleware):
         outcome = next((name for kind, name in _OUTCOMES.items() if isinstance(error, kind)), "failed")
         span.set_attribute(attributes.OUTCOME, outcome)
         if isinstance(error, TaskControl | asyncio.CancelledError) and not isinstance(error, Reject):
-            # The task says how it goes on, or the worker stops: nothing is wrong.
+            # The task decided how to continue, or the worker stops: not an error.
             return
         _mark_failed(span, error)
         if self._record_errors and execution.record_of is not None:
-            # `span.record_exception` would have what the worker redacts, and fail with an error that has no text.
+            # `span.record_exception` would include values that the worker redacts, and fail for errors without text.
             record = execution.record_of(error)
             span.add_event(
                 "exception",
@@ -169,7 +169,7 @@ def _ending(span: Span) -> Generator[None]:
 
 
 @contextmanager
-def _attached(context: Context) -> Generator[None]:
+def _attach(context: Context) -> Generator[None]:
     token = current.attach(context)
     try:
         yield
@@ -184,7 +184,7 @@ def _mark_failed(span: Span, error: BaseException) -> None:
 
 
 def _carrier(envelope: Envelope) -> dict[str, str]:
-    """What the sender's propagators have written."""
+    """Return the fields that the sender's propagators wrote."""
     carrier = {} if envelope.trace is None else {_TRACEPARENT: envelope.trace}
     if envelope.meta:
         carrier |= {

@@ -1,4 +1,4 @@
-"""The half of workers and beats: what the process knows whose health port is asked, as families of metrics."""
+"""Metrics of the process behind a health port: a worker, beat, scheduler or server."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,13 +34,13 @@ __all__ = ["ProcessCollector", "open_exporter"]
 
 _MOST_SERIES: Final = 1000
 _QUEUES: Final = (
-    "Messages that wait, `ready`, as one process of this worker sees them: take `max` over workers, not `sum`."
+    "Ready messages, as one process of this worker sees them: aggregate with `max` over workers, not `sum`."
 )
 _EDGES: Final = (*(str(float(bound)) for bound in BOUNDS), "+Inf")
 
 
 def open_exporter(source: Source) -> Exporter:
-    """A page of `source`, in the format that who asks accepts."""
+    """Return a page of `source`, in a format that the client accepts."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ProcessCollector(source))
 
@@ -52,13 +52,13 @@ def open_exporter(source: Source) -> Exporter:
 
 
 class ProcessCollector(Collector):
-    """Collects `source` anew each time."""
+    """Collects new values of `source` for each scrape."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are known only from a snapshot, and a registry of its own has no others."""
+        """Return nothing: names depend on the snapshot, and the separate registry has no other collectors."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -70,13 +70,13 @@ class ProcessCollector(Collector):
         elif isinstance(snapshot, ServerSnapshot):
             yield from _server(snapshot)
         else:
-            yield from _jobs(_bounded(snapshot.counts))
+            yield from _jobs(_limit_series(snapshot.counts))
             yield from _processes(snapshot)
             queues = GaugeMetricFamily("taskmq_queue_messages", _QUEUES, labels=["queue", "state"])
             for queue, ready in snapshot.queues.items():
                 queues.add_metric([queue, "ready"], ready)
             yield queues
-        build = GaugeMetricFamily("taskmq_build_info", "The version that runs.", labels=["version"])
+        build = GaugeMetricFamily("taskmq_build_info", "Version of taskmq.", labels=["version"])
         build.add_metric([snapshot.version], 1)
         yield build
 
@@ -85,15 +85,15 @@ def _schedules(counts: Sequence[ScheduleCount]) -> Iterator[Metric]:
     by = ["task"]
     emitted = CounterMetricFamily(
         "taskmq_schedule_occurrences",
-        "Occurrences that were sent, by kind: `due`, `catchup`, `buffered`, `backfill`.",
+        "Occurrences sent, by kind: `due`, `catchup`, `buffered`, `backfill`.",
         labels=[*by, "kind"],
     )
     failed = CounterMetricFamily(
-        "taskmq_schedule_failures", "Occurrences that cannot be sent: their message is too large.", labels=by
+        "taskmq_schedule_failures", "Occurrences not sent because their message is too large.", labels=by
     )
     late = HistogramMetricFamily(
         "taskmq_schedule_late_seconds",
-        "From when occurrences were due to the broker's confirm, or to the commit of their jobs.",
+        "Delay from an occurrence's instant to the broker's confirm, or to the commit of its job.",
         labels=by,
     )
     for count in counts:
@@ -106,10 +106,10 @@ def _schedules(counts: Sequence[ScheduleCount]) -> Iterator[Metric]:
 
 def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
     yield from _schedules(snapshot.counts)
-    yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules that beats emit.", snapshot.schedules)
+    yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules of the beat.", snapshot.schedules)
     silence = float("inf") if snapshot.state_silence is None else snapshot.state_silence
     yield GaugeMetricFamily(
-        "taskmq_beat_state_silence_seconds", "Since the state last answered; it is asked once a second.", silence
+        "taskmq_beat_state_silence_seconds", "Seconds since the state last answered; polled once a second.", silence
     )
 
 
@@ -117,54 +117,51 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     yield from _schedules(snapshot.schedules)
     reports = CounterMetricFamily(
         "taskmq_scheduler_reports",
-        "Reports of workers: `accepted`; `superseded`, of an earlier dispatch; `invented`, with a token that the "
-        "store has not given out; `unknown`, the store has no such job; "
-        "`malformed`.",
+        "Workers' reports by outcome: `accepted`; `superseded`: from an earlier dispatch; `invented`: with a token "
+        "that the store never issued; `unknown`: of a job that the store does not have; `malformed`.",
         labels=["outcome"],
     )
     for outcome, number in sorted(snapshot.reports.items()):
         reports.add_metric([outcome], number)
-    in_flight = GaugeMetricFamily(
-        "taskmq_scheduler_in_flight", "Jobs at the broker and with workers.", labels=["queue"]
-    )
+    in_flight = GaugeMetricFamily("taskmq_scheduler_in_flight", "Jobs at the broker or running.", labels=["queue"])
     for queue, number in sorted(snapshot.in_flight.items()):
         in_flight.add_metric([queue], number)
     yield from (reports, in_flight)
     for name, text, number in (
-        ("dispatched", "Jobs that were handed to the broker.", snapshot.dispatched),
-        ("fired", "Jobs whose time has come.", snapshot.fired),
-        ("lost", "Jobs that no worker had any more: dispatched again, or ended.", snapshot.lost),
-        ("preempted", "Runs that were asked to give way to others.", snapshot.preempted),
+        ("dispatched", "Jobs published to the broker.", snapshot.dispatched),
+        ("fired", "Scheduled and retried jobs that became due.", snapshot.fired),
+        ("lost", "Jobs that their worker lost: dispatched again, or ended.", snapshot.lost),
+        ("preempted", "Runs preempted for other jobs.", snapshot.preempted),
     ):
         yield CounterMetricFamily(f"taskmq_scheduler_jobs_{name}", text, number)
     yield GaugeMetricFamily(
         "taskmq_scheduler_partitions",
-        "Partitions that the scheduler holds: the sum over schedulers is the store's number, 8.",
+        "Partitions held; the sum over schedulers is the number of partitions, 8.",
         snapshot.partitions,
     )
     silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
     yield GaugeMetricFamily(
-        "taskmq_scheduler_store_silence_seconds", "Since the store last answered; it is asked once a second.", silence
+        "taskmq_scheduler_store_silence_seconds",
+        "Seconds since the store last answered; polled once a second.",
+        silence,
     )
 
 
 def _server(snapshot: ServerSnapshot) -> Iterator[Metric]:
-    requests = CounterMetricFamily(
-        "taskmq_server_requests", "Requests that were answered.", labels=["operation", "status"]
-    )
+    requests = CounterMetricFamily("taskmq_server_requests", "Requests answered.", labels=["operation", "status"])
     took = HistogramMetricFamily(
-        "taskmq_server_request_seconds", "How long answers took to begin.", labels=["operation"]
+        "taskmq_server_request_seconds", "Time to the start of the response.", labels=["operation"]
     )
     for count in snapshot.counts:
         for status, number in sorted(count.statuses.items()):
             requests.add_metric([count.operation, status], number)
         took.add_metric([count.operation], _buckets(count.took), count.took.total)
     yield from (requests, took)
-    yield GaugeMetricFamily("taskmq_server_streams", "Streams of events that are open.", snapshot.streams)
+    yield GaugeMetricFamily("taskmq_server_streams", "Open event streams.", snapshot.streams)
 
 
-def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:
-    """All of them, or the busiest and the sum of the others by queue."""
+def _limit_series(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:
+    """Return the counts; if there are more than `most`, the rest is added up by queue."""
     if len(counts) <= most:
         return counts
     ordered = sorted(counts, key=lambda count: (-count.ended, count.task, count.queue))
@@ -177,13 +174,13 @@ def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:
 def _jobs(counts: list[Count]) -> Iterator[Metric]:
     by = ["task", "queue"]
     states = ", ".join(f"`{name}`" for name in OUTCOME_NAMES.values())
-    jobs = CounterMetricFamily("taskmq_jobs", f"Runs that have ended: {states}.", labels=[*by, "state"])
-    retries = CounterMetricFamily("taskmq_job_retries", "Runs that failed and are tried again.", labels=by)
-    dead = CounterMetricFamily("taskmq_dead_letters", "Runs that failed for good.", labels=by)
-    duration = HistogramMetricFamily("taskmq_job_duration_seconds", "How long runs took.", labels=by)
+    jobs = CounterMetricFamily("taskmq_jobs", f"Ended runs: {states}.", labels=[*by, "state"])
+    retries = CounterMetricFamily("taskmq_job_retries", "Failed runs with a retry.", labels=by)
+    dead = CounterMetricFamily("taskmq_dead_letters", "Jobs that failed for good.", labels=by)
+    duration = HistogramMetricFamily("taskmq_job_duration_seconds", "Duration of runs.", labels=by)
     wait = HistogramMetricFamily(
         "taskmq_job_wait_seconds",
-        "From when jobs were due to their first start; of scheduled ones from when the schedule said so.",
+        "Delay from a job's due time, or the time of its schedule, to its first start.",
         labels=by,
     )
     for count in counts:
@@ -209,16 +206,16 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     slots.add_metric(["free"], max(sum(process.slots for process in there) - busy, 0))
     yield slots
     yield GaugeMetricFamily(
-        "taskmq_worker_backlog", "Deliveries in hand that wait for a slot.", sum(process.backlog for process in there)
+        "taskmq_worker_backlog", "Deliveries that wait for a slot.", sum(process.backlog for process in there)
     )
     yield GaugeMetricFamily(
         "taskmq_worker_abandoned_threads",
-        "Threads that were given up after a timeout and have not returned.",
+        "Threads abandoned after a timeout that have not returned.",
         sum(process.abandoned for process in there),
     )
     yield GaugeMetricFamily(
         "taskmq_worker_unsettled_jobs",
-        "Jobs that have run and keep their slots because their outcomes cannot be settled.",
+        "Finished jobs that keep their slots because their outcomes cannot be settled.",
         sum(process.unsettled for process in there),
     )
     states = GaugeMetricFamily(
@@ -229,12 +226,10 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     for state, number in sorted(Counter(process.state for process in there).items()):
         states.add_metric([state], number)
     yield states
-    yield GaugeMetricFamily(
-        "taskmq_worker_processes_wanted", "Worker processes that there are to be.", snapshot.wanted
-    )
+    yield GaugeMetricFamily("taskmq_worker_processes_wanted", "Worker processes that should run.", snapshot.wanted)
     ends = CounterMetricFamily(
         "taskmq_worker_process_ends",
-        "Worker processes that ended before their time: `exit`, `signal`, `out of memory`.",
+        "Worker processes that ended unexpectedly: `exit`, `signal`, `out of memory`.",
         labels=["how"],
     )
     for how, number in sorted(snapshot.ends.items()):
@@ -247,8 +242,8 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
             [float(process.memory) for process in there],
         ),
         ("open_descriptors", "Open descriptors of a worker process.", [float(each.descriptors) for each in there]),
-        ("loop_lag_seconds", "How late a worker process's event loop is.", [process.loop_lag for process in there]),
-        ("cpu_cores", "Cores that a worker process uses.", [process.cpu for process in there]),
+        ("loop_lag_seconds", "Lag of a worker process's event loop.", [process.loop_lag for process in there]),
+        ("cpu_cores", "CPU cores used by a worker process.", [process.cpu for process in there]),
     ):
         family = GaugeMetricFamily(f"taskmq_worker_{name}", text, labels=["process"])
         for process, value in zip(there, values, strict=True):

@@ -1,4 +1,4 @@
-"""The senders' half: a middleware that counts calls."""
+"""The senders' metrics: a middleware that counts calls."""
 
 import time
 from collections.abc import Generator
@@ -15,35 +15,34 @@ _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class SendMetrics(Middleware):
-    """Counts what an app sends, and measures the time until the broker has confirmed.
+    """Counts calls and measures the time to the broker's confirm.
 
     `taskmq_sends_total{task,queue,outcome}`, where the outcome is `ok` or the error's name, and
-    `taskmq_publish_confirm_seconds`. Each call costs a few microseconds. One for each registry: the names are taken
-    afterwards.
+    `taskmq_publish_confirm_seconds`. Each call costs a few microseconds. Create one per registry: it owns the names.
 
     Args:
-        registry: where the metrics are shown; default: prometheus-client's own.
+        registry: where the metrics are registered; default: prometheus-client's own.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._sends = Counter(
             "taskmq_sends",
-            "Calls that were sent, by how that ended.",
+            "Calls sent, by outcome.",
             ["task", "queue", "outcome"],
             registry=registry,
         )
         self._confirm = Histogram(
             "taskmq_publish_confirm_seconds",
-            "From a call to the broker's confirm.",
+            "Time from a call to the broker's confirm.",
             buckets=_BOUNDS,
             registry=registry,
         )
 
     def send(self, sending: Sending) -> AbstractContextManager[object]:
-        return self._measured(sending)
+        return self._measure(sending)
 
     @contextmanager
-    def _measured(self, sending: Sending) -> Generator[None]:
+    def _measure(self, sending: Sending) -> Generator[None]:
         began, outcome = time.perf_counter(), "ok"
         try:
             yield

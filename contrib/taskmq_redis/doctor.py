@@ -1,4 +1,4 @@
-"""What may be wrong with a Redis that keeps state. Pure."""
+"""Findings about a Redis that stores state. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ __all__ = ["Finding", "diagnose", "parse_info"]
 
 
 def parse_info(text: str) -> dict[str, str]:
-    """The fields of what `INFO` answers."""
+    """Parse the answer of `INFO` into fields."""
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
 def diagnose(info: Mapping[str, str]) -> list[Finding]:
-    """Findings: level, what it is about, what was found, and the remedy."""
+    """Return findings: level, subject, what was found, and the remedy."""
     version = info.get("redis_version", "?")
     return [Finding("ok", "redis", f"version {version}"), _role(info), _eviction(info), _durability(info)]
 
@@ -21,8 +21,8 @@ def diagnose(info: Mapping[str, str]) -> list[Finding]:
 def _role(info: Mapping[str, str]) -> Finding:
     role = info.get("role", "?")
     if role == "master":
-        return Finding("ok", "role", "takes writes")
-    return Finding("problem", "role", f"is a {role}: it takes no writes", "name the primary in the state's URL")
+        return Finding("ok", "role", "accepts writes")
+    return Finding("problem", "role", f"is a {role}: it rejects writes", "name the primary in the state's URL")
 
 
 def _eviction(info: Mapping[str, str]) -> Finding:
@@ -39,5 +39,5 @@ def _eviction(info: Mapping[str, str]) -> Finding:
 def _durability(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
         return Finding("ok", "durability", "appendonly is on")
-    found = "appendonly is off: a restart forgets the latest writes, delayed jobs (delay='state') among them"
+    found = "appendonly is off: a restart loses the latest writes, including delayed jobs (delay='state')"
     return Finding("warning", "durability", found, "set appendonly yes")

@@ -1,4 +1,4 @@
-"""The names of keys; each is also the channel on which its change is published."""
+"""Names of keys; each is also the channel on which its changes are published."""
 
 import msgspec
 
@@ -9,14 +9,14 @@ __all__ = ["Keys"]
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Names under one prefix; what stands in braces decides about the slot in a Redis Cluster."""
+    """Key names under one prefix; the text in braces decides the slot in a Redis Cluster."""
 
     prefix: str
 
     def result(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:result"
 
-    def ended(self, job_id: str) -> str:
+    def ended_mark(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:ended"
 
     def starts(self, job_id: str) -> str:
@@ -29,28 +29,28 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{{key}}}:lease"
 
     def members(self, group: str) -> str:
-        """The names of those who are or were members; in one slot with their leases."""
+        """Return the key of the names of present and past members, in one slot with their leases."""
         return f"{self.prefix}:{{members of {group}}}:names"
 
     def member_of(self, group: str, lease: str) -> str:
-        """The member whose lease has this name."""
+        """Return the member whose lease has this key."""
         return lease.removeprefix(self.lease(member_key(group, ""))[: -len(":lease")]).removesuffix(":lease")
 
     def flow(self, flow_id: str) -> str:
-        """With it the names of all that belong to the flow begin."""
+        """Return the prefix of all keys of the flow."""
         return f"{self.prefix}:{{{flow_id}}}:flow"
 
     @property
     def flow_places(self) -> str:
-        """Of all flows, when they were made."""
+        """The key of all flows, by their creation."""
         return f"{self.prefix}:{{flows}}:places"
 
     def flow_places_of(self, tenant: str) -> str:
-        """Of a tenant's flows, "" those without a tenant, when they were made."""
+        """Return the key of a tenant's flows by their creation; "" stands for flows without a tenant."""
         return f"{self.prefix}:{{flows}}:of:{tenant}"
 
     def flow_lists(self, flow_id: str) -> tuple[str, str, str]:
-        """Where a flow is listed: among all, among its tenant's, and by until when it is known at least."""
+        """Return the three lists that contain a flow: all flows, its tenant's, and flows by their earliest expiry."""
         tenant, _ = split_tenant_key(flow_id)
         return self.flow_places, self.flow_places_of(tenant), f"{self.prefix}:{{flows}}:ends"
 
@@ -58,7 +58,7 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{{key}}}:claim"
 
     def limit(self, key: str) -> tuple[str, str, str, str]:
-        """Of a limit, its facts, who waits for it by instants and by order, and who has its places."""
+        """Return the keys of a limit: its state, its line by instant and by order, and the holders of its permits."""
         name = f"{self.prefix}:{{limits}}:{key}"
         return f"{name}:facts", f"{name}:line", f"{name}:order", f"{name}:holds"
 
@@ -70,7 +70,7 @@ class Keys(msgspec.Struct, frozen=True):
 
     @property
     def revocations(self) -> tuple[str, str, str]:
-        """Of the jobs by place, the ends of their times, and the reasons."""
+        """Keys of the revoked jobs by place, their expiries, and their reasons."""
         return (
             f"{self.prefix}:{{revoked}}:places",
             f"{self.prefix}:{{revoked}}:ends",
@@ -81,7 +81,7 @@ class Keys(msgspec.Struct, frozen=True):
         return f"{self.prefix}:{{schedules {slot}}}:{name}:record"
 
     def schedules(self, scope: str) -> tuple[str, str, str]:
-        """Of the definitions, the names by their last change, and those that have no definition."""
+        """Return the keys of the definitions, the names by last change, and the names without a definition."""
         return (
             f"{self.prefix}:{{schedules of {scope}}}:definitions",
             f"{self.prefix}:{{schedules of {scope}}}:places",
@@ -90,7 +90,7 @@ class Keys(msgspec.Struct, frozen=True):
 
     @property
     def delays(self) -> tuple[str, str, str]:
-        """Of the messages, their due instants, and those that are taken."""
+        """Keys of the messages, their due times, and the leased ones."""
         return f"{self.prefix}:{{delay}}:messages", self.due, f"{self.prefix}:{{delay}}:taken"
 
     @property

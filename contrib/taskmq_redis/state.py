@@ -1,4 +1,4 @@
-"""`redis://` as a state, as one event loop of one process sees it."""
+"""The state at `redis://`, as used by one event loop of one process."""
 
 import asyncio
 
@@ -25,16 +25,16 @@ __all__ = ["RedisState", "open_state"]
 
 
 def open_state(url: str, options: BrokerOptions) -> "RedisState":
-    """A state at the Redis that `redis://`, `rediss://` or `unix://` names; connects on first use.
+    """Return a state at the Redis of `redis://`, `rediss://` or `unix://`; it connects on first use.
 
     Raises:
-        InvalidSetting: the URL cannot be read.
+        InvalidSetting: the URL is malformed.
     """
     return RedisState(url, options)
 
 
 class RedisState:
-    """One Redis, with a connection for commands and one for channels."""
+    """A Redis state with one connection for commands and one for channels."""
 
     def __init__(self, url: str, options: BrokerOptions) -> None:
         endpoint = parse_url(url)
@@ -100,7 +100,7 @@ class RedisState:
         return self._revocations
 
     async def diagnose(self) -> list[Finding]:
-        """What is wrong with the server: level, what it is about, what was found, and the remedy.
+        """Return findings about the server: level, subject, what was found, and the remedy.
 
         Raises:
             StateUnavailable: the server could not be reached.
@@ -117,7 +117,7 @@ class RedisState:
     async def aclose(self) -> None:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # A cancelled close goes on, and may be waited for again.
+        # A cancelled close continues and may be awaited again.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:

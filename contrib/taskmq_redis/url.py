@@ -1,6 +1,6 @@
 """`redis://`, `rediss://` and `unix://` URLs. Pure.
 
-As `contracts.server_url` says, no message shows any part of a URL.
+As `contracts.server_url` requires, no message shows any part of a URL.
 """
 
 import re
@@ -41,7 +41,7 @@ _URL: Final = UrlReader(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the state is, and who we are there.
+    """The location of the state, and the credentials for it.
 
     Attributes:
         hosts: tried in turn; nodes of one cluster, a primary and its replicas, or the sentinels of `service`.
@@ -49,7 +49,7 @@ class Endpoint:
         database: its number.
         prefix: of all keys and channels.
         timeout: seconds for a call.
-        service: the name under which the sentinels know the primary; "": the hosts are the servers themselves.
+        service: the primary's name at the sentinels; "": the hosts are the servers themselves.
     """
 
     hosts: tuple[Host, ...] = ()
@@ -66,7 +66,7 @@ class Endpoint:
 
     @property
     def of_sentinels(self) -> "Endpoint":
-        """The same endpoint with the account of the sentinels."""
+        """The same endpoint with the sentinels' account."""
         return replace(self, user=self.sentinel_user, password=self.sentinel_password, database=0, service="")
 
     @property
@@ -81,10 +81,10 @@ class Endpoint:
 
 
 def parse_url(url: str) -> Endpoint:
-    """The endpoint that `redis://user:password@host1:6379,host2/0?prefix=taskmq&timeout=5` names.
+    """Parse a URL such as `redis://user:password@host1:6379,host2/0?prefix=taskmq&timeout=5`.
 
     Raises:
-        InvalidSetting: it cannot be read.
+        InvalidSetting: the URL is malformed.
     """
     parts = _URL.read(url)
     options = parts.options
@@ -113,31 +113,31 @@ def parse_url(url: str) -> Endpoint:
 def _database(path: str, options: Mapping[str, str]) -> int:
     text = options.get("db", path or "0")
     if (path and "db" in options) or not re.fullmatch(r"[0-9]{1,5}", text):
-        _refuse(f"the database is a number, after the host or as db=; {_URL.encode}")
+        _refuse(f"the database must be a number, after the host or as db=; {_URL.encode}")
     return int(text)
 
 
 def _prefix(options: Mapping[str, str]) -> str:
     text = options.get("prefix", _PREFIX)
-    # A brace would be taken for a hash tag.
+    # A brace would become a hash tag.
     if not re.fullmatch(r"[A-Za-z0-9_.:/-]{1,64}", text):
-        _refuse("prefix is 1 to 64 letters, digits and _ . : / -")
+        _refuse("prefix must be 1 to 64 letters, digits and _ . : / -")
     return text
 
 
 def _service(options: Mapping[str, str]) -> str:
     text = options.get("sentinel", "")
     if "sentinel" in options and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", text):
-        _refuse("sentinel is the name of the service as the sentinels know it: letters, digits and . _ -")
+        _refuse("sentinel must be the service's name at the sentinels: letters, digits and . _ -")
     if not text and not options.keys().isdisjoint(("sentinel_user", "sentinel_password")):
-        _refuse("sentinel_user and sentinel_password need sentinel")
+        _refuse("sentinel_user and sentinel_password require sentinel")
     return text
 
 
 def _timeout(options: Mapping[str, str]) -> float:
     seconds = seconds_in(options.get("timeout", str(_TIMEOUT)))
     if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT:
-        _refuse(f"timeout is a number of seconds, or such as '500ms', above 0 and up to {_LONGEST_TIMEOUT:g} s")
+        _refuse(f"timeout must be a number of seconds, or such as '500ms', above 0 and up to {_LONGEST_TIMEOUT:g} s")
     return seconds
 
 

@@ -1,12 +1,11 @@
-"""Large results in a bucket: `s3://BUCKET/PREFIX`, on Amazon S3 or whatever speaks as it does.
+"""Large results in a bucket: `s3://BUCKET/PREFIX`, on Amazon S3 or a compatible server.
 
-    PREFIX/2026112205/LABEL-DATA    both are hashes; before them the hour in UTC after which it may go
+    PREFIX/2026112205/LABEL-DATA    LABEL and DATA are hashes; the hour (UTC) is when the object may be deleted
 
-What has had its time is taken away by the workers that put others, and by a lifecycle rule of the bucket where they
-may not delete.
+Workers delete expired objects when they store others. If they may not delete, use a lifecycle rule of the bucket.
 
-Credentials are those of the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, or what
-the machine was given), never of the URL.
+Credentials come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`) or from the
+machine, never from the URL.
 """
 
 from taskmq_s3.blobs import S3Blobs

@@ -1,4 +1,4 @@
-"""Values as objects of a bucket."""
+"""Large results as objects of a bucket."""
 
 import asyncio
 import hashlib
@@ -30,11 +30,11 @@ class S3Blobs:
     Args:
         prefix: of all names; may be empty.
         endpoint: of the server; "": Amazon's.
-        region: "": the environment's, or Amazon's first.
+        region: "": the environment's, or Amazon's default.
         timeout: of each request.
 
     Raises:
-        InvalidSetting: the package that talks to the server is not installed.
+        InvalidSetting: obstore is not installed.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class S3Blobs:
         try:
             await self._store.put_async(name, data)
         except Exception as error:
-            # The client's own errors, and those of the system that it stands for.
+            # The client's errors, and the built-in ones that it raises.
             raise StateUnavailable(
-                f"a result of {len(data):,} bytes cannot be kept at {self.address}: {_first_line(error)}"
+                f"a result of {len(data):,} bytes cannot be stored at {self.address}: {_first_line(error)}"
             ) from error
         if now - self._swept >= _BETWEEN_SWEEPS and self._sweeping is None:
             self._swept = now
@@ -62,7 +62,7 @@ class S3Blobs:
         return name
 
     async def get(self, name: str) -> bytes | None:
-        # A name from the state is not trusted to be a path.
+        # A name from the state is not trusted as a path.
         if not _NAME.fullmatch(name):
             return None
         try:
@@ -80,7 +80,7 @@ class S3Blobs:
             await asyncio.wait((sweeping,))
 
     async def _sweep(self, hour: str) -> None:
-        """Remove what has had its time; many may do so at once."""
+        """Delete expired objects; several processes may do so at once."""
         try:
             found = await self._store.list_with_delimiter_async()  # pyright: ignore[reportUnknownMemberType]
             for entry in found["common_prefixes"]:
@@ -89,8 +89,8 @@ class S3Blobs:
                     objects = self._store.list(f"{directory}/")  # pyright: ignore[reportUnknownMemberType]
                     async for chunk in objects:
                         await self._store.delete_async([one["path"] for one in chunk])
-        except Exception as error:  # noqa: BLE001 - as above; it is done again later
-            _log.warning("old results at %s are not taken away: %s", self.address, _first_line(error))
+        except Exception as error:  # noqa: BLE001 - as above; the next sweep retries
+            _log.warning("deleting expired results at %s failed, will retry: %s", self.address, _first_line(error))
         finally:
             self._sweeping = None
 

@@ -1,4 +1,4 @@
-"""`s3://BUCKET/PREFIX?endpoint=URL&region=NAME&timeout=SECONDS`."""
+"""URLs of buckets: `s3://BUCKET/PREFIX?endpoint=URL&region=NAME&timeout=SECONDS`."""
 
 from datetime import timedelta
 from typing import Final
@@ -17,29 +17,29 @@ _OPTIONS: Final = frozenset({"endpoint", "region", "timeout"})
 
 
 def open_blobs(url: str, options: BrokerOptions) -> S3Blobs:
-    """The bucket that the URL names; nothing connects before something is put or fetched.
+    """Return the bucket of the URL; it connects on the first put or get.
 
     Raises:
-        InvalidSetting: the URL cannot be read, or the package that talks to the server is not installed.
+        InvalidSetting: the URL is malformed, or obstore is not installed.
     """
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     if "@" in parts.netloc:
         raise InvalidSetting(
-            "the URL of a bucket holds no credentials: they are $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or "
-            "the machine's own"
+            "the URL of a bucket must not contain credentials: set $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or "
+            "use the machine's own"
         )
     if not parts.netloc or parts.fragment:
-        raise InvalidSetting(f"{url!r} names no bucket: it looks like s3://bucket/results")
+        raise InvalidSetting(f"{url!r} names no bucket: use s3://bucket/results, for example")
     if unknown := sorted(given.keys() - _OPTIONS):
         raise InvalidSetting(f"{url!r}: unknown option {unknown[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
     endpoint = given.get("endpoint", "")
     if endpoint and urlsplit(endpoint).scheme not in {"http", "https"}:
-        raise InvalidSetting(f"{url!r}: endpoint={endpoint!r} is no http:// or https:// URL")
+        raise InvalidSetting(f"{url!r}: endpoint={endpoint!r} is not an http:// or https:// URL")
     seconds = seconds_in(given.get("timeout", str(_TIMEOUT)))
     if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT:
         raise InvalidSetting(
-            f"{url!r}: timeout={given['timeout']!r} is not a number of seconds up to 3600, or such as '30s'"
+            f"{url!r}: timeout={given['timeout']!r} must be a number of seconds up to 3600, or such as '30s'"
         )
     return S3Blobs(
         parts.netloc,

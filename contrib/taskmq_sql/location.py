@@ -15,8 +15,8 @@ def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
     """Return a job store for the URL, not yet connected.
 
     Raises:
-            InvalidSetting: the URL is malformed.
-            UnsupportedFeature: a package that the store needs is not installed.
+        InvalidSetting: the URL is malformed.
+        UnsupportedFeature: a package that the store needs is not installed.
     """
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme == "sqlite":

@@ -60,8 +60,8 @@ class EndedJobs(NamedTuple):
     """Tables of a database that have rows of ended jobs.
 
     Attributes:
-            beside: further tables with rows keyed by the job's id.
-            forget_keys: deletes the keys of jobs, by id, tenant and key.
+        beside: further tables with rows keyed by the job's id.
+        forget_keys: deletes the keys of jobs, by id, tenant and key.
     """
 
     beside: Sequence[str]

@@ -69,10 +69,10 @@ class SqlSchedules:
     """A `JobScheduleStore` in the database's tables.
 
     Args:
-            lists: reads lists and writes changes.
-            turns: reads due schedules.
-            upkeep: deletes old occurrences.
-            firings: implementation for the same database.
+        lists: reads lists and writes changes.
+        turns: reads due schedules.
+        upkeep: deletes old occurrences.
+        firings: implementation for the same database.
     """
 
     def __init__(self, *, lists: Runner, turns: Runner, upkeep: Runner, firings: Firings) -> None:

@@ -23,13 +23,13 @@ class SqlJobStore:
     """A `JobStore`, `Catalogued` and `Remembering`, except its jobs.
 
     Args:
-            accounts: runs changes of accounts, nodes and bulks.
-            histories: runs queries of the run history.
-            changes: runs changes of definitions.
-            lookups: reads settings without waiting for lists.
-            jobs: queries on the jobs of the same database.
-            schedules: schedules of the same database.
-            ended_jobs: tables with ended jobs.
+        accounts: runs changes of accounts, nodes and bulks.
+        histories: runs queries of the run history.
+        changes: runs changes of definitions.
+        lookups: reads settings without waiting for lists.
+        jobs: queries on the jobs of the same database.
+        schedules: schedules of the same database.
+        ended_jobs: tables with ended jobs.
     """
 
     def __init__(

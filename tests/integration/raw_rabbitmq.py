@@ -9,7 +9,7 @@ import pika  # type: ignore[import-untyped]
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared_entities
 
 __all__ = ["Message", "Raw", "short_ladder", "stays"]
 
@@ -150,7 +150,7 @@ def stays(raw: Raw, condition: Callable[[], bool], *, seconds: float) -> bool:
 def short_ladder(name: str, *, levels: int = 5, has_alternate: bool = True) -> list[Entity]:
     """Declare the lowest levels of the ladder under another name; the exchange `NAME.deliver` gets due messages."""
     above = tuple(delay.level_name(level) for level in range(levels, delay.LEVELS))
-    entities: list[Entity] = [*shared()] if has_alternate else []
+    entities: list[Entity] = [*shared_entities()] if has_alternate else []
     for entity in ladder():
         if isinstance(entity, Binding) and (entity.source in above or entity.target in above):
             continue

@@ -31,7 +31,7 @@ from taskmq_rabbitmq.model.entities import (
     events,
     ladder,
     queues_on_demand,
-    shared,
+    shared_entities,
     work_queue,
 )
 from taskmq_rabbitmq.model.url import parse_url
@@ -50,7 +50,7 @@ def _levels(entity: Entity) -> set[str]:
     return {match[0] for name in names if (match := re.search(r"l\d\d$", name))}
 
 
-DECLARED = [*shared(), *events(), *ladder(), *work_queue(WORK)]
+DECLARED = [*shared_entities(), *events(), *ladder(), *work_queue(WORK)]
 DELETED = [entity for entity in DECLARED if _levels(entity) <= LEVELS]
 _REPORTS = "taskmq.reports.shop.0"
 _REPORTED = Binding("taskmq.reports", _REPORTS, _REPORTS)

@@ -281,9 +281,9 @@ async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconn
         if not opened:
             opened.append(True)
             await management.put(limit, {"value": 2})
-            await publisher.opened(_PATIENCE)
+            await publisher.wait_open(_PATIENCE)
         try:
-            await ours.opened(1)
+            await ours.wait_open(1)
             yield
         finally:
             await ours.close(_PATIENCE)
@@ -292,13 +292,13 @@ async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconn
         management, ours="ours", open_another=open_two, settle=SETTLE_SECONDS, report=steps.append
     )
     try:
-        async with lockout.held():
+        async with lockout.hold():
             assert not publisher.is_open
             with pytest.raises(BrokerUnavailable):
-                await publisher.opened(1)
+                await publisher.wait_open(1)
             # On a busy machine the publisher returns once more before the limit is 0 again.
             let_in = publisher.generation
-        await publisher.opened(_PATIENCE)
+        await publisher.wait_open(_PATIENCE)
     finally:
         await publisher.close(_PATIENCE)
         login.close()

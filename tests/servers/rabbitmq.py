@@ -12,7 +12,7 @@ import pika  # type: ignore[import-untyped]
 import pika.exceptions  # type: ignore[import-untyped]
 
 from taskmq.testing.containers import RabbitMQContainer, engine_answers
-from taskmq_rabbitmq.model.entities import Binding, events, ladder, shared
+from taskmq_rabbitmq.model.entities import Binding, events, ladder, shared_entities
 from tests.servers.chroot import SUITES
 from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
 from tests.servers.installation import find_rabbitmq
@@ -34,7 +34,7 @@ _ALARM: Final = (
     "rabbit_alarm:get_alarms()) of {wanted} -> ok; _ -> timer:sleep(50), Look(Left - 1) end end)(600)"
 )
 # Shared objects that no test may miss or change in a reused vhost.
-_EVERY_APP: Final = (*shared(), *events(), *ladder())
+_EVERY_APP: Final = (*shared_entities(), *events(), *ladder())
 _OF_EVERY_APP: Final = frozenset(each.name for each in _EVERY_APP if not isinstance(each, Binding))
 
 

@@ -42,7 +42,7 @@ _CLOSING: Final = 5.0
 
 
 class LocalBroker:
-    """One file, as used by one event loop of one process."""
+    """A file, as used by one event loop of one process."""
 
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self._address = address

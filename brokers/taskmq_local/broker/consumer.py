@@ -24,7 +24,7 @@ _PATIENCE: Final = 10.0
 
 
 class LocalSubscription:
-    """One subscription: leases more messages whenever its prefetch has room and some may be ready.
+    """A subscription: leases more messages whenever its prefetch has room and some may be ready.
 
     At most one lease is under way. Settlements made meanwhile join the transaction of the next lease, which therefore
     leases as many messages as were settled.

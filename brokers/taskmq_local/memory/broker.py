@@ -23,7 +23,7 @@ def open_memory_broker(url: str, options: BrokerOptions) -> "MemoryBroker":
 
 
 class MemoryBroker:
-    """One `MemoryData`, as used by one event loop.
+    """A `MemoryData`, as used by one event loop.
 
     Attributes:
         void: number of settlements without effect, because the message had been requeued before.

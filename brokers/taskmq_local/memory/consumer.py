@@ -187,7 +187,7 @@ class MemoryConsumer:
 
 
 class _Subscription:
-    """One subscription, which keeps its prefetch filled."""
+    """A subscription, which keeps its prefetch filled."""
 
     def __init__(
         self,

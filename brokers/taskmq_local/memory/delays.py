@@ -22,7 +22,7 @@ class _Kept(msgspec.Struct):
 
 
 class DelayTable:
-    """One message per job, ordered by due time. Instants are milliseconds of the caller's clock."""
+    """Delayed messages, one per job, ordered by due time. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class DelayTable:
 
 
 class MemoryDelays:
-    """One message per job, kept in memory.
+    """Delayed messages, one per job, kept in memory.
 
     Args:
         check_open: raises if the state was closed.

@@ -46,7 +46,7 @@ class _Turns(msgspec.Struct):
 
 
 class MemoryFlow:
-    """One flow: a `taskmq.workflow.model.flow_view.FlowView`."""
+    """A flow as a `taskmq.workflow.model.flow_view.FlowView`."""
 
     def __init__(self, head: bytes, nodes: Sequence[FlowNode], *, ttl: int) -> None:
         self.head = head

@@ -29,7 +29,7 @@ _IS_AS_FOUND: Final = "SELECT 1 FROM waiting WHERE job_id = ? AND message = ? AN
 
 
 class LocalDelays:
-    """One message per job. Every put and swap sets a new version, which is the token of a take.
+    """Delayed messages, one per job. Every put and swap sets a new version, which is the token of a take.
 
     Args:
         open_wakeup: registers a callback for wakeups about waiting messages.

@@ -79,7 +79,7 @@ _FAILED: Final = "SELECT DISTINCT iif(parent = '', key, parent) FROM flow_nodes 
 
 
 class _FlowRows:
-    """One flow: a `taskmq.workflow.model.flow_view.FlowView`, valid within one transaction."""
+    """A flow as a `taskmq.workflow.model.flow_view.FlowView`, valid within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, number: int, facts: FlowFacts) -> None:
         self._connection = connection

@@ -30,7 +30,7 @@ _CLOSING: Final = 10.0
 
 
 class LocalState:
-    """One file, as used by one event loop of one process, with its own thread."""
+    """A file, as used by one event loop of one process, with its own thread."""
 
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self.address = address

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never
 
 from taskmq_rabbitmq.admin.plan import Found, Trait
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, described
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, declared_arguments
 
 __all__ = ["found_in", "to_definitions"]
 
@@ -42,7 +42,7 @@ def to_definitions(entities: Iterable[Entity], vhost: str, *, app: str = "") -> 
                         "vhost": vhost,
                         "durable": True,
                         "auto_delete": False,
-                        "arguments": described(entity, app),
+                        "arguments": declared_arguments(entity, app),
                     }
                 )
             case Binding(source, target, key, target_kind):

@@ -44,7 +44,7 @@ from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND
-from taskmq_rabbitmq.model.entities import Exchange, shared
+from taskmq_rabbitmq.model.entities import Exchange, shared_entities
 from taskmq_rabbitmq.model.routes import DEAD_LETTERS, INVITATIONS, REPORTS, WORK
 from taskmq_rabbitmq.model.url import Endpoint
 
@@ -71,7 +71,7 @@ async def diagnose(
     hands_over: bool,
     clock: Clock,
 ) -> list[Finding]:
-    """All findings; `loads`, `watch` and `hands_over` as in `taskmq.contracts.broker.Diagnosable`.
+    """Return all findings; `loads`, `watch` and `hands_over` as in `taskmq.contracts.broker.Diagnosable`.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -151,7 +151,7 @@ async def _rights(
     # A broker that is short of memory or disk listens no more to a connection that has published.
     publishing = separate("doctor")
     try:
-        await publishing.opened(OPEN_SECONDS)
+        await publishing.wait_open(OPEN_SECONDS)
         may: dict[str, bool | None] = {}
         for exchange in (WORK, delay.ENTER, REPORTS, INVITATIONS) if has_ladder else ():
             if publishing.blocked is None:
@@ -223,7 +223,7 @@ def _look_for(exchange: str, kind: str) -> Step:
 
 async def _declare_again(channel: OpenChannel) -> None:
     arguments = next(
-        dict(one.arguments) for one in shared() if isinstance(one, Exchange) and one.name == DEAD_LETTERS
+        dict(one.arguments) for one in shared_entities() if isinstance(one, Exchange) and one.name == DEAD_LETTERS
     )
     await channel.request(
         lambda done: channel.raw.exchange_declare(

@@ -36,7 +36,7 @@ ChannelEnd = ChannelRefused | BrokerUnavailable
 
 
 class OpenChannel:
-    """One channel, from before channel.open until its end.
+    """A channel, from before channel.open until its end.
 
     Attributes:
         raw: pika's channel.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["UNANSWERED", "distrusted", "explained"]
+__all__ = ["UNANSWERED", "explain", "find_tls_problem"]
 
 UNANSWERED: Final = (
     "the node does not answer: it is starting, a firewall is between, or it has no file handles left (before 4.0: "
@@ -37,14 +37,14 @@ _PLAIN: Final[Mapping[str, str]] = {
 }
 
 
-def distrusted(failure: str) -> str | None:
+def find_tls_problem(failure: str) -> str | None:
     """Return the problem if one side refuses the other's certificate or protocol: retrying does not help."""
     return _first(failure, _VERIFY)
 
 
-def explained(failure: str) -> str:
+def explain(failure: str) -> str:
     """Return the text of a failure, with its meaning if that is known."""
-    meaning = distrusted(failure) or _first(failure, _PLAIN)
+    meaning = find_tls_problem(failure) or _first(failure, _PLAIN)
     return failure if meaning is None else f"{meaning} ({failure})"
 
 

@@ -31,7 +31,7 @@ from taskmq_rabbitmq.amqp.pika_types import (
 )
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.client_properties import client_properties
-from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, distrusted, explained
+from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, explain, find_tls_problem
 from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.connect.silence import SilenceDetector
 from taskmq_rabbitmq.model.access_refused import denies_connection
@@ -147,7 +147,7 @@ class Connection:
         """Address of the node, without the password."""
         return self._endpoint.address
 
-    async def opened(self, timeout: float | None) -> AmqpConnection:
+    async def wait_open(self, timeout: float | None) -> AmqpConnection:
         """Return the connection once it is open; open it if it is not.
 
         Raises:
@@ -177,7 +177,7 @@ class Connection:
         """
         give_up = self._loop.time() + timeout if timeout is not None else math.inf
         while True:
-            amqp = await self.opened(None if timeout is None else give_up - self._loop.time())
+            amqp = await self.wait_open(None if timeout is None else give_up - self._loop.time())
             try:
                 return await self._open_channel(amqp)
             except BrokerUnavailable:
@@ -296,12 +296,12 @@ class Connection:
         reason = _describe(error)
         credentials = self._credentials
         denied = isinstance(error, AuthenticationError) or denies_connection(reason)
-        self._distrusts = self._distrusts + 1 if distrusted(reason) is not None else 0
-        self._reconnect_later((credentials.problem if credentials is not None else None) or explained(reason))
+        self._distrusts = self._distrusts + 1 if find_tls_problem(reason) is not None else 0
+        self._reconnect_later((credentials.problem if credentials is not None else None) or explain(reason))
         if self._state is ConnectionState.CLOSED or credentials is None:
             return
         if denied:
-            self._login.refused(credentials.secret)
+            self._login.on_refusal(credentials.secret)
             remedy = "" if credentials.problem is not None else f"; {credentials.remedy}"
             self._deny(AccessDenied(f"{self._endpoint.address} refused this client: {self.last_error}{remedy}"))
         elif self._distrusts >= len(self._hosts):

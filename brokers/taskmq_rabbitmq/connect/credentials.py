@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "CertificateCredentials", "CredentialSource", "LoginCredentials", "PasswordCredentials"]
 
-# RabbitMQ's limit for a frame before the login, by the first version that has it; and what else is in that frame.
+# RabbitMQ's limit of a frame before the login, by the first version that has it; and the rest of that frame.
 _FRAME: Final = 4096
 _LARGER_FRAME: Final = ((4, 1), 8192)
 _BESIDE: Final = 480
 
 
 class LoginCredentials:
-    """What one attempt to connect shows; pika's credentials, and what to say when they are refused.
+    """Credentials of one attempt to connect, for pika.
 
     Attributes:
         secret: the password or token.
-        remedy: what to do when the broker refuses them.
-        problem: why they were not even shown, once that is known.
+        remedy: what to do if the broker refuses them.
+        problem: why they were not even sent, once that is known.
     """
 
     def __init__(self, secret: str, remedy: str) -> None:
@@ -41,14 +41,14 @@ class LoginCredentials:
         return f"<{type(self).__name__}>"
 
     def __deepcopy__(self, memo: object) -> "LoginCredentials":
-        # pika copies what it is given, and the problem would reach the copy alone.
+        # pika copies its credentials, and only the copy would get the problem.
         return self
 
-    def _offered(self, start: "Start", mechanism: str) -> bool:
+    def _is_offered(self, start: "Start", mechanism: str) -> bool:
         offered = _text(start.mechanisms).split()
         if mechanism not in offered:
             plugin = "; it needs the plugin rabbitmq_auth_mechanism_ssl" if mechanism == "EXTERNAL" else ""
-            self.problem = f"the broker offers {', '.join(offered)} for the login, and not {mechanism}{plugin}"
+            self.problem = f"the broker offers {', '.join(offered)} for the login, but not {mechanism}{plugin}"
         return self.problem is None
 
 
@@ -60,29 +60,27 @@ class PasswordCredentials(LoginCredentials, PlainCredentials):
         LoginCredentials.__init__(self, secret, remedy)
 
     def response_for(self, start: "Start") -> tuple[str | None, bytes | None]:
-        """What pika asks for."""
+        """Return the SASL mechanism and response for pika."""
         answer = b"\0" + self.username.encode() + b"\0" + self.secret.encode()
         limit = _frame_limit(start)
-        if self._offered(start, "PLAIN") and len(answer) + _BESIDE > limit:
+        if self._is_offered(start, "PLAIN") and len(answer) + _BESIDE > limit:
             self.problem = (
-                f"the token has {len(self.secret):,} bytes, and a login at this broker {limit:,} at most, with all "
-                "that belongs to it: ask for a token with fewer scopes or claims, or upgrade to RabbitMQ 4.1 (8,192)"
+                f"the token has {len(self.secret):,} bytes, but a login at this broker may have {limit:,} in total: "
+                "ask for a token with fewer scopes or claims, or upgrade to RabbitMQ 4.1 (8,192)"
             )
         return (None, None) if self.problem is not None else ("PLAIN", answer)
 
 
 class CertificateCredentials(LoginCredentials, ExternalCredentials):
-    """The client certificate, which TLS has shown."""
+    """The client certificate, which TLS has presented."""
 
     def __init__(self) -> None:
         ExternalCredentials.__init__(self)
-        LoginCredentials.__init__(
-            self, "", "create a user of the name that the certificate has (`ssl_cert_login_from`)"
-        )
+        LoginCredentials.__init__(self, "", "create a user with the name in the certificate (`ssl_cert_login_from`)")
 
     def response_for(self, start: "Start") -> tuple[str | None, bytes | None]:
-        """What pika asks for."""
-        return ("EXTERNAL", b"") if self._offered(start, "EXTERNAL") else (None, None)
+        """Return the SASL mechanism and response for pika."""
+        return ("EXTERNAL", b"") if self._is_offered(start, "EXTERNAL") else (None, None)
 
 
 Answer = PasswordCredentials | CertificateCredentials | BrokerUnavailable

@@ -80,10 +80,10 @@ class TokenHolder:
         Raises:
             BrokerUnavailable: there is none.
         """
-        return (await self.fetched()).secret
+        return (await self.fetch_token()).secret
 
-    async def fetched(self) -> Token:
-        """Return the token; of an endpoint without tokens its password.
+    async def fetch_token(self) -> Token:
+        """Return the token, or the password if the endpoint has no tokens.
 
         Raises:
             BrokerUnavailable: there is none.
@@ -101,8 +101,8 @@ class TokenHolder:
         self.token(take)
         return await found
 
-    def refused(self, secret: str) -> None:
-        """Note that the broker does not accept `secret`: a newer one is fetched before the next attempt."""
+    def on_refusal(self, secret: str) -> None:
+        """Record that the broker refused `secret`: a newer one is fetched before the next attempt."""
         if self.newer(secret) is None:
             self._is_stale = True
 
@@ -114,7 +114,7 @@ class TokenHolder:
         return "check the token's audience, issuer and scopes against the node's settings"
 
     def close(self) -> None:
-        """Renew the token no more."""
+        """Stop renewing the token."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -132,40 +132,40 @@ class TokenHolder:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # A thread of its own: those of the loop's executor may all be busy with tasks, and are waited for at exit.
+        # A separate thread: tasks may occupy all threads of the loop's executor, which are also joined at exit.
         threading.Thread(target=self._fetch_in_thread, name="taskmq token", daemon=True).start()
 
     def _fetch_in_thread(self) -> None:
-        # Only who has tokens loads what speaks HTTP.
+        # Imported on demand: only endpoints with tokens need the HTTP client.
         from taskmq_rabbitmq.connect.token_sources import fetch
 
         try:
             found: Token | BrokerUnavailable = fetch(self._endpoint, now=self._now)
         except BrokerUnavailable as error:
             found = error
-        # Where the loop has been closed no caller waits any more.
+        # If the loop was closed, no caller waits any more.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._fetched, found)
+            self._loop.call_soon_threadsafe(self._on_fetch, found)
 
-    def _fetched(self, found: Token | BrokerUnavailable) -> None:
+    def _on_fetch(self, found: Token | BrokerUnavailable) -> None:
         self._is_fetching = False
         if self._is_closed:
             return
         if isinstance(found, BrokerUnavailable):
-            self._failed(found)
+            self._on_failure(found)
         else:
             self._hold(found)
         asked, self._asked = self._asked, []
         for answer in asked:
             answer(found)
 
-    def _failed(self, error: BrokerUnavailable) -> None:
+    def _on_failure(self, error: BrokerUnavailable) -> None:
         if self._token is None:
-            # The caller gets the error, and asks again.
+            # The caller gets the error and retries.
             return
         if not self._is_failing:
             self._is_failing = True
-            _log.warning("%s: the token was not renewed%s, and is tried again: %s", self, self._left(), error)
+            _log.warning("%s: the token was not renewed%s, will retry: %s", self, self._remaining(), error)
         self._schedule(self._backoff.next())
 
     def _hold(self, token: Token) -> None:
@@ -182,7 +182,7 @@ class TokenHolder:
             self._is_failing = False
         elif not self._is_failing and self._has_expired(token):
             self._is_failing = True
-            _log.warning("%s: the token of %s was not renewed%s", self, self._place, self._left())
+            _log.warning("%s: the token of %s was not renewed%s", self, self._place, self._remaining())
         delay = next_look(token, now=self._now(), is_new=is_new)
         if delay is not None:
             self._schedule(delay * random.uniform(1 - _JITTER, 1))
@@ -193,7 +193,7 @@ class TokenHolder:
     def _schedule(self, delay: float) -> None:
         self._timer = self._loop.call_later(delay, self._fetch)
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         if self._token is None or self._token.expires is None:
             return ""
         left = self._token.expires - self._now()

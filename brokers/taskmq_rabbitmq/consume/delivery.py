@@ -43,7 +43,7 @@ class DeliveryCounts:
 
 
 class Feed:
-    """One channel that consumes one queue: a generation of its deliveries.
+    """A channel that consumes one queue: a generation of its deliveries.
 
     Args:
         returned: called with the properties of each redelivery.

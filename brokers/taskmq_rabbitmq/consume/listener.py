@@ -102,7 +102,7 @@ class RabbitMQListener:
         """
         give_up = self._loop.time() + OPEN_SECONDS
         while self._channel is None:
-            await self._connection.opened(give_up - self._loop.time())
+            await self._connection.wait_open(give_up - self._loop.time())
             try:
                 await self._begin()
             except AccessDenied:
@@ -150,7 +150,7 @@ class RabbitMQListener:
 
     async def _mend(self) -> None:
         try:
-            await self._connection.opened(None)
+            await self._connection.wait_open(None)
             await self._begin()
         except (AccessDenied, TopologyMismatch) as error:
             self._complain(str(error))

@@ -147,7 +147,7 @@ class QueueConsumer:
         """
         give_up = self._loop.time() + OPEN_SECONDS
         while self._feed is None and self._news is None:
-            await self._connection.opened(give_up - self._loop.time())
+            await self._connection.wait_open(give_up - self._loop.time())
             try:
                 await self._begin()
             except AccessDenied:
@@ -273,7 +273,7 @@ class QueueConsumer:
         backoff = reconnect_backoff()
         while True:
             try:
-                await self._connection.opened(None)
+                await self._connection.wait_open(None)
                 await self._begin()
             except QueueMissing:
                 return False
@@ -286,7 +286,7 @@ class QueueConsumer:
 
     async def _mend(self) -> None:
         try:
-            await self._connection.opened(None)
+            await self._connection.wait_open(None)
             await self._begin()
         except TaskMQError as error:
             self._complain(str(error))
@@ -324,7 +324,7 @@ class QueueConsumer:
         """Whether this process declared or consumed the queue."""
         if is_on_demand(self.queue):
             return self._declarations.is_known(self.queue)
-        return self._declarations.declared(self.queue)
+        return self._declarations.is_declared(self.queue)
 
     async def _consume(self) -> None:
         before, attempts = self._feed, list[asyncio.Task[None]]()
@@ -380,7 +380,7 @@ class QueueConsumer:
         if self._feed is before:
             self._feed, self._lost, self._trying = feed, lost, None
             if is_on_demand(self.queue):
-                self._declarations.found(self.queue)
+                self._declarations.note_found(self.queue)
         else:
             feed.abandon()
 

@@ -44,7 +44,7 @@ from taskmq_rabbitmq.model.entities import (
     queues_on_demand,
     report_queue,
     route_binding,
-    shared,
+    shared_entities,
     topic_queue,
 )
 from taskmq_rabbitmq.model.routes import PROVEN, WORK
@@ -87,7 +87,7 @@ class Declarations:
         self._settle = look_for_all if passive else declare_all
         self._declare_all = look_for_all if passive else declare_in_order
         # No task needs the exchange of events: without declaring, it is not checked here.
-        self._shared = shared() if passive else (*shared(), *events())
+        self._shared = shared_entities() if passive else (*shared_entities(), *events())
         self._lock = asyncio.Lock()
         self._queues: dict[str, WorkQueue] = {}
         self._seen_on: tuple[Connection, int] | None = None
@@ -99,7 +99,7 @@ class Declarations:
         self._bound: dict[tuple[str, str], tuple[Entity, ...]] = {}
         self._looks = 0
 
-    def declared(self, queue: str) -> bool:
+    def is_declared(self, queue: str) -> bool:
         """Return whether the physical `queue`, or the queue it belongs to, was declared here."""
         return logical_queue(queue) in self._queues
 
@@ -107,9 +107,9 @@ class Declarations:
         """Return whether the physical `queue`, one on demand, was found or declared here."""
         return queue in self._known
 
-    def found(self, queue: str) -> None:
+    def note_found(self, queue: str) -> None:
         """Record that the physical `queue`, one on demand, exists: it is checked from now on."""
-        if self.declared(queue):
+        if self.is_declared(queue):
             self._known.add(queue)
 
     def deliverable(self, queue: str) -> bool:
@@ -127,7 +127,7 @@ class Declarations:
         """
         queues = list(queues)
         async with self._lock:
-            await self._connection().opened(_PATIENCE)
+            await self._connection().wait_open(_PATIENCE)
             self._forget_other_generations()
             missing = {queue: self._entities_for(queue) for queue in queues if queue not in self._complete}
             is_new = not self._passive and await are_new(self._connection(), missing.values())
@@ -145,7 +145,7 @@ class Declarations:
 
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
         """See `taskmq.contracts.broker.Topical.bind`."""
-        await self._connection().opened(_PATIENCE)
+        await self._connection().wait_open(_PATIENCE)
         entities = topic_queue(queue, exchange, patterns)
         if self._passive:
             # The queue is this process's own; the exchange belongs to others.
@@ -166,7 +166,7 @@ class Declarations:
             TopologyMismatch: an object exists with other properties.
         """
         async with self._lock:
-            await self._connection().opened(_PATIENCE)
+            await self._connection().wait_open(_PATIENCE)
             self._forget_other_generations()
             await self._ensure_shared()
             for queue in queues:
@@ -239,7 +239,7 @@ class Declarations:
             raise QueueMissing(queue)
         async with self._lock:
             connection = self._connection()
-            await connection.opened(_PATIENCE)
+            await connection.wait_open(_PATIENCE)
             self._forget_other_generations()
             await queue_depth(connection, queue)
             await self._ensure_shared()
@@ -253,7 +253,7 @@ class Declarations:
             BrokerUnavailable: the broker could not be reached.
         """
         if self._passive:
-            names = {dead_letter_queue(queue): None for queue in queues if self.declared(queue)}
+            names = {dead_letter_queue(queue): None for queue in queues if self.is_declared(queue)}
             await look_for_all(self._connection(), [Queue(name, {}) for name in names])
 
     def lacks_letters(self, queue: str) -> bool:
@@ -288,7 +288,7 @@ class Declarations:
             return
         async with self._lock:
             connection = self._connection()
-            await connection.opened(_PATIENCE)
+            await connection.wait_open(_PATIENCE)
             self._forget_other_generations()
             await queue_depth(connection, queue)
             await self._ensure_shared()
@@ -304,7 +304,7 @@ class Declarations:
             return
         async with self._lock:
             connection = self._connection()
-            await connection.opened(_PATIENCE)
+            await connection.wait_open(_PATIENCE)
             self._forget_other_generations()
             await self._ensure_shared()
             if not await exists(connection, Queue(queue, {})):
@@ -316,7 +316,7 @@ class Declarations:
         """Declare a queue on demand; if nothing may be declared, check for it."""
         was_known = queue in self._known
         async with self._lock:
-            await self._connection().opened(_PATIENCE)
+            await self._connection().wait_open(_PATIENCE)
             self._forget_other_generations()
             is_new = not self._passive and await are_new(self._connection(), [entities])
             await self._ensure_shared()

@@ -10,7 +10,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, whose_fault
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, described
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, declared_arguments
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, Method, PikaChannel
@@ -179,7 +179,7 @@ def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None", *, app: st
         case Exchange(name, kind, arguments):
             raw.exchange_declare(name, kind, durable=True, arguments=dict(arguments), callback=done)
         case Queue(name):
-            raw.queue_declare(name, durable=True, arguments=described(entity, app), callback=done)
+            raw.queue_declare(name, durable=True, arguments=declared_arguments(entity, app), callback=done)
         case Binding(source, target, key, "exchange"):
             raw.exchange_bind(target, source, key, callback=done)
         case Binding(source, target, key):

@@ -170,7 +170,7 @@ class Migration:
             return set()
         if self._lockout is None or not await self._any_classic(queues):
             return await self._replace(queues, fillers, wanted)
-        async with self._lockout.held():
+        async with self._lockout.hold():
             return await self._replace(queues, fillers, wanted)
 
     async def _replace(

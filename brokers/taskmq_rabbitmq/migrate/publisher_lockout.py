@@ -75,7 +75,7 @@ class PublisherLockout:
             )
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[None]:
+    async def hold(self) -> AsyncGenerator[None]:
         """Open a block in which only this process publishes.
 
         Raises:

@@ -42,8 +42,8 @@ __all__ = [
     "Queue",
     "archive",
     "dead_letters",
+    "declared_arguments",
     "delivery_binding",
-    "described",
     "entrance",
     "events",
     "invitations",
@@ -53,7 +53,7 @@ __all__ = [
     "queues_on_demand",
     "report_queue",
     "route_binding",
-    "shared",
+    "shared_entities",
     "topic_queue",
     "work_queue",
 ]
@@ -172,7 +172,7 @@ def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
     )
 
 
-def shared() -> tuple[Entity, ...]:
+def shared_entities() -> tuple[Entity, ...]:
     """Return the exchanges of all apps, and the two queues of messages that no worker takes."""
     return (
         Exchange(WORK, "direct"),
@@ -243,12 +243,11 @@ def archive(age: str, size: int) -> tuple[Entity, ...]:
     )
 
 
-def described(queue: Queue, app: str = "") -> dict[str, Argument]:
+def declared_arguments(queue: Queue, app: str = "") -> dict[str, Argument]:
     """Return the arguments that a queue is declared with: its own, and those that describe it in the console.
 
     RabbitMQ keeps arguments that it does not know, and does not compare them: a queue that was declared without them,
-        or for another app, stays unchanged.
-    them, or for another app, stays as it is.
+    or for another app, stays unchanged.
 
     Args:
         app: the owner of a queue that is not shared by all apps; "": unknown.

@@ -398,7 +398,7 @@ class Publisher:
         else:
             self._confirm(range(first, tag + 1))
         if self._unrepaired:
-            self._repairs.answered()
+            self._repairs.on_answer()
         if self._line:
             self._advance()
 

@@ -107,7 +107,7 @@ class QueueRepairs:
         """Ensure that the queue of a delayed message is bound to the ladder, and then publish the message."""
         self._begin("make deliverable", pending, self._declarations.make_deliverable)
 
-    def answered(self) -> None:
+    def on_answer(self) -> None:
         """Continue repairs, because the broker has answered for messages in transit."""
         self._answered.set()
 

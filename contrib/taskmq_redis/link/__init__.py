@@ -1,1 +1,1 @@
-"""The connection to Redis: calls that share round trips, one server or a cluster, and published changes."""
+"""Connections to Redis: calls that share round trips, one server or a cluster, and published changes."""

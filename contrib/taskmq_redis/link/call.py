@@ -1,4 +1,4 @@
-"""One command on its way to the server and back."""
+"""A command on its way to the server and back."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import msgspec
 from redis.exceptions import ResponseError
 
-__all__ = ["Call", "Reply", "Word", "packed"]
+__all__ = ["Call", "Reply", "Word", "pack"]
 
 Word = bytes | str | int
-# What the server answers, as redis-py gives it; an error that it answers with is a reply as well.
+# An answer of the server, as redis-py returns it; an error of the server is a reply as well.
 Reply = bytes | str | int | list["Reply"] | None
 
 
-def packed(words: Sequence[Word]) -> bytes:
-    """A command as Redis reads it."""
+def pack(words: Sequence[Word]) -> bytes:
+    """Encode a command in Redis's protocol."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
         said = word if isinstance(word, bytes) else word.encode() if isinstance(word, str) else b"%d" % word
@@ -27,13 +27,13 @@ def _new_future() -> "asyncio.Future[Reply | ResponseError]":
 
 
 class Call(msgspec.Struct, eq=False):
-    """A command with a waiter.
+    """A command with a caller that waits.
 
     Attributes:
-        command: as Redis reads it.
-        can_repeat: doing it twice is the same as once, so it is sent again when its reply was lost.
-        is_asking: goes to a node that is about to take the slot over.
-        was_sent: the server may have done it.
+        command: in Redis's protocol.
+        can_repeat: whether the command is idempotent, so that it may be sent again if its reply was lost.
+        is_asking: whether it goes to a node that is about to take over the slot.
+        was_sent: whether the server may have executed it.
     """
 
     command: bytes

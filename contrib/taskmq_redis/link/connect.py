@@ -1,4 +1,4 @@
-"""Connections of redis-py, as this package uses them: no retries, no pool, no timeouts of their own."""
+"""Connections of redis-py as this package uses them: without its retries, pools and timeouts."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ Target = Host | str
 
 
 class Connection(Protocol):
-    """What this package uses of redis-py's connections."""
+    """The part of redis-py's connections that this package uses."""
 
     async def connect(self) -> None: ...
 
@@ -34,20 +34,20 @@ class Connection(Protocol):
     async def send_packed_command(self, command: Iterable[bytes], *, check_health: bool = True) -> None: ...
 
     async def read_response(self) -> Reply:
-        """The next reply; an error that the server answers with is raised."""
+        """Return the next reply; an error of the server is raised."""
         ...
 
 
 def targets_of(endpoint: Endpoint) -> list[Target]:
-    """Where the endpoint can be reached: hosts, or a socket's path."""
+    """Return the targets of the endpoint: hosts, or a socket's path."""
     return list(endpoint.hosts) if endpoint.path is None else [endpoint.path]
 
 
 def new_connection(endpoint: Endpoint, target: Target, *, name: str) -> Connection:
-    """A connection that is not open yet.
+    """Return a connection that is not open yet.
 
     Args:
-        name: what `CLIENT LIST` shows.
+        name: the name that `CLIENT LIST` shows.
     """
     options: dict[str, Any] = {
         "username": endpoint.user or None,
@@ -55,7 +55,7 @@ def new_connection(endpoint: Endpoint, target: Target, *, name: str) -> Connecti
         "db": endpoint.database,
         "client_name": re.sub(r"[^\x21-\x7e]", "-", name)[:_LONGEST_NAME] or None,
         "protocol": 2,
-        # The caller's deadline is the only one.
+        # Only the caller's deadline applies.
         "socket_timeout": None,
         "socket_connect_timeout": endpoint.timeout,
         "retry": Retry(NoBackoff(), 0),
@@ -77,22 +77,22 @@ def new_connection(endpoint: Endpoint, target: Target, *, name: str) -> Connecti
 
 
 async def close(connection: Connection) -> None:
-    """Let go of a connection in good order, or at least within a second. Safe for one that is not open."""
+    """Close a connection cleanly, within a second at most. A connection that is not open may be passed."""
     with suppress(RedisError, OSError, TimeoutError):
         async with asyncio.timeout(_CLOSING):
-            # Waited for, because TLS says goodbye first.
+            # Awaited, because TLS sends a close notification first.
             await connection.disconnect(nowait=False)
 
 
 async def abandon(connection: Connection) -> None:
-    """Let go of a connection that is of no use any more."""
+    """Drop a connection that is no longer usable."""
     with suppress(RedisError, OSError, TimeoutError):
         await connection.disconnect(nowait=True)
 
 
 async def is_stale(connection: Connection) -> bool:
-    """Whether something is there without a request: the end, as a rule."""
-    # Its name since redis-py 8, and before.
+    """Whether data arrived without a request, which is usually the end of the connection."""
+    # The name since redis-py 8, and the earlier one.
     look = getattr(connection, "can_read", None) or getattr(connection, "can_read_destructive")  # noqa: B009 - untyped
     try:
         return bool(await look())

@@ -1,4 +1,4 @@
-"""One connection for commands: gathered while a batch is under way, sent together, answered in order."""
+"""A connection for commands: collected while a batch is under way, sent together, answered in order."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ from typing import Final
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from taskmq.errors import StateUnavailable
-from taskmq_redis.link.call import Call, Reply, packed
+from taskmq_redis.link.call import Call, Reply, pack
 from taskmq_redis.link.connect import Connection, abandon, close, is_stale
 from taskmq_redis.link.sentinel import NotSent
 
@@ -18,20 +18,20 @@ _MOST_CALLS: Final = 500
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_REPEATS: Final = 2
 _LOADING_PAUSE: Final = 0.1
-# Seconds for which a connection is taken to be as it was.
+# Seconds for which a connection is assumed to be unchanged.
 _FRESH: Final = 0.02
-_ASKING: Final = packed(("ASKING",))
+_ASKING: Final = pack(("ASKING",))
 
 
 class Pipeline:
     """The calls to one server, or to one of several in turn.
 
-    A task runs while there are calls, and only then. It alone touches the connection, so a caller that is cancelled
-    or runs out of patience leaves nothing half read.
+    A task runs as long as there are calls, and only it uses the connection. So a caller that is cancelled or times
+    out leaves no reply half read.
 
     Args:
-        address: for people.
-        connect: makes a new connection, not open yet; the next place of several each time.
+        address: for messages.
+        connect: returns a new connection, not open yet, to the next of several targets each time.
         timeout: seconds for opening a connection, and for a batch.
     """
 
@@ -51,13 +51,13 @@ class Pipeline:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def drop(self) -> None:
-        """Let go of the connection; the next call opens another one."""
+        """Drop the connection; the next call opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await abandon(connection)
 
     async def aclose(self) -> None:
-        """Wait for the calls that are under way, as long as a batch may take, and close."""
+        """Wait for the calls under way, at most as long as a batch may take, and close."""
         if self._running is not None:
             await asyncio.wait({self._running}, timeout=self._timeout)
         if self._running is not None:
@@ -77,10 +77,10 @@ class Pipeline:
             self._fail_waiting("was closed")
 
     async def _check(self) -> None:
-        """Let go of a connection that the server has closed since it was used last."""
+        """Drop a connection that the server has closed since its last use."""
         if self._connection is None or asyncio.get_running_loop().time() - self._used < _FRESH:
             return
-        # The loop may not have looked at its sockets yet: in the first turn it does, in the second it acts.
+        # The loop may not have polled its sockets yet: it polls in the first turn and reacts in the second.
         for _ in range(2):
             await asyncio.sleep(0)
         if await is_stale(self._connection):
@@ -88,7 +88,7 @@ class Pipeline:
 
     async def _exchange(self) -> None:
         try:
-            connection = await self._connected()
+            connection = await self._open()
         except BusyLoadingError:
             await asyncio.sleep(_LOADING_PAUSE)
             self._forget_given_up()
@@ -109,7 +109,7 @@ class Pipeline:
                     unanswered.popleft()
                 self._used = asyncio.get_running_loop().time()
         except (BusyLoadingError, NotSent) as error:
-            # Refused, all of them.
+            # The server rejected them all.
             await self.drop()
             for call in unanswered:
                 call.was_sent = False
@@ -118,14 +118,14 @@ class Pipeline:
                 await asyncio.sleep(_LOADING_PAUSE)
         except (RedisError, OSError, TimeoutError) as error:
             await self.drop()
-            self._lost(unanswered, error)
+            self._fail_or_repeat(unanswered, error)
         except BaseException:
-            # Cancelled in the middle: what comes next on this connection belongs to no call.
+            # Cancelled in the middle: the connection's next replies belong to no call.
             await self.drop()
-            self._lost(unanswered, RedisError("it was closed"))
+            self._fail_or_repeat(unanswered, RedisError("it was closed"))
             raise
 
-    async def _connected(self) -> Connection:
+    async def _open(self) -> Connection:
         if self._connection is None:
             connection = self._connect()
             try:
@@ -151,13 +151,13 @@ class Pipeline:
         size = 0
         while self._waiting and len(batch) < _MOST_CALLS and size < _MOST_BYTES:
             call = self._waiting.popleft()
-            # The waiter is gone: what was given up must not happen afterwards.
+            # The caller is gone: calls that timed out must not take effect afterwards.
             if not call.future.done():
                 batch.append(call)
                 size += len(call.command)
         return batch
 
-    def _lost(self, unanswered: deque[Call], error: Exception) -> None:
+    def _fail_or_repeat(self, unanswered: deque[Call], error: Exception) -> None:
         again: list[Call] = []
         for call in unanswered:
             if call.can_repeat and call.repeats < _MOST_REPEATS and not isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""The connection for channels: who listens, and that nothing is missed that was published while it was down."""
+"""The connection for channels: listeners, which miss nothing published while the connection was down."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from typing import Final, cast
 from redis.exceptions import RedisError
 
 from taskmq.model.backoff import Backoff
-from taskmq_redis.link.call import packed
+from taskmq_redis.link.call import pack
 from taskmq_redis.link.connect import Connection, abandon, close
 
 __all__ = ["Heard", "PubSub"]
@@ -23,16 +23,16 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class PubSub:
-    """Calls listeners with what is published on their channels, and with b"" when they should look for themselves.
+    """Calls listeners with the messages of their channels, and with b"" when they should read the state themselves.
 
-    That is each time the server has confirmed that it sends from now on: after the first `listen` of a channel and
-    after every loss of the connection. What was published before that was not heard.
+    That is whenever the server confirms a subscription: after the first `listen` of a channel and after every loss of
+    the connection. Earlier messages were not received.
 
-    One task runs from the first `listen` on. It holds the channels that are listened to against those that were
-    subscribed on its connection, and says the difference, so thousands that come and go share a few commands.
+    One task runs from the first `listen` on. It compares the channels that have listeners with those subscribed on
+    its connection and sends the difference, so thousands of short-lived listeners share a few commands.
 
     Args:
-        connect: makes a new connection, not open yet.
+        connect: returns a new connection, not open yet.
         timeout: seconds for opening it, and for the answer to a ping.
     """
 
@@ -48,7 +48,7 @@ class PubSub:
         self._is_closed = False
 
     def listen(self, channel: str, heard: Heard) -> Callable[[], None]:
-        """Call `heard` on this loop from now on; the function that ends it, which may be called twice."""
+        """Call `heard` on this loop from now on; return the function that ends it, which may be called twice."""
         name = channel.encode()
         self._listeners.setdefault(name, []).append(heard)
         if name in self._confirmed:
@@ -79,10 +79,10 @@ class PubSub:
         self._has_changed.set()
 
     async def _run(self) -> None:
-        # Full jitter: all processes have lost the server at the same moment.
+        # Full jitter: all processes lost the server at the same moment.
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, draw=lambda pause: random.uniform(0, pause))
         while True:
-            # Without listeners there is no hurry to come back.
+            # Without listeners there is no need to reconnect.
             while not self._listeners:
                 self._has_changed.clear()
                 await self._has_changed.wait()
@@ -100,7 +100,7 @@ class PubSub:
                 await (close(connection) if self._is_closed else abandon(connection))
 
     async def _serve(self, connection: Connection) -> None:
-        """Say what is listened to and hand out what is published, until the connection is lost."""
+        """Subscribe and pass on messages until the connection is lost."""
         self._changed.update(self._listeners)
         self._has_changed.set()
         reading = asyncio.create_task(self._read(connection))
@@ -110,7 +110,7 @@ class PubSub:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if self._is_closed:
-                # Before its reader is stopped, which would tear it.
+                # Before its reader stops, which would leave a reply half read.
                 await close(connection)
             for task in both:
                 task.cancel()
@@ -125,7 +125,7 @@ class PubSub:
                 async with asyncio.timeout(_PING):
                     await self._has_changed.wait()
             except TimeoutError:
-                await _say(connection, "PING", ())
+                await _send(connection, "PING", ())
                 continue
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
@@ -136,30 +136,30 @@ class PubSub:
             self._confirmed.difference_update(unwanted)
             for verb, names in (("SUBSCRIBE", wanted), ("UNSUBSCRIBE", unwanted)):
                 for chunk in _chunks(names):
-                    await _say(connection, verb, chunk)
+                    await _send(connection, verb, chunk)
 
     async def _read(self, connection: Connection) -> None:
         while True:
-            # Silence is the end: there is an answer to a ping at least.
+            # Silence means a lost connection: there must at least be an answer to a ping.
             async with asyncio.timeout(_PING + self._timeout):
                 said = cast("list[bytes]", await connection.read_response())
             match said:
                 case [b"message", channel, payload]:
-                    self._tell(channel, payload)
+                    self._notify(channel, payload)
                 case [b"subscribe", channel, *_]:
                     if channel in self._subscribed:
                         self._confirmed.add(channel)
-                    self._tell(channel, b"")
+                    self._notify(channel, b"")
                 case _:
                     pass
 
-    def _tell(self, channel: bytes, payload: bytes) -> None:
+    def _notify(self, channel: bytes, payload: bytes) -> None:
         for heard in tuple(self._listeners.get(channel, ())):
             heard(payload)
 
 
-async def _say(connection: Connection, verb: str, names: Iterable[bytes]) -> None:
-    await connection.send_packed_command([packed((verb, *names))], check_health=False)
+async def _send(connection: Connection, verb: str, names: Iterable[bytes]) -> None:
+    await connection.send_packed_command([pack((verb, *names))], check_health=False)
 
 
 def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:

@@ -1,4 +1,4 @@
-"""What the server answers, as what it is to be: here a server that is none, or a key of others, is found out."""
+"""Conversion of replies to the expected types, which detects servers and keys that are not taskmq's."""
 
 from typing import TypeVar, cast
 
@@ -7,58 +7,58 @@ import msgspec
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Reply
 
-__all__ = ["decoded", "flag", "integer", "text", "texts", "texts_or_none"]
+__all__ = ["decode", "flag", "integer", "text", "texts", "texts_or_none"]
 
 T = TypeVar("T")
 
 
 def integer(reply: Reply) -> int:
     if not isinstance(reply, int):
-        raise _nonsense("a number")
+        raise _unexpected_reply("a number")
     return reply
 
 
 def flag(reply: Reply) -> bool:
-    """A yes or no, as scripts give it."""
+    """Return a boolean reply of a script."""
     return integer(reply) == 1
 
 
 def text(reply: Reply) -> str:
     if not isinstance(reply, bytes):
-        raise _nonsense("a string")
+        raise _unexpected_reply("a string")
     return reply.decode(errors="replace")
 
 
 def texts(reply: Reply) -> list[bytes]:
     found = texts_or_none(reply)
     if None in found:
-        raise _nonsense("strings")
+        raise _unexpected_reply("strings")
     return cast("list[bytes]", found)
 
 
 def texts_or_none(reply: Reply) -> list[bytes | None]:
-    """Strings, some of which may not be there."""
+    """Return strings, some of which may be missing."""
     if not isinstance(reply, list) or not all(one is None or isinstance(one, bytes) for one in reply):
-        raise _nonsense("strings")
+        raise _unexpected_reply("strings")
     return cast("list[bytes | None]", reply)
 
 
-def decoded(reply: Reply, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
-    """What a string holds; None where there is none.
+def decode(reply: Reply, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
+    """Decode a string reply; None if there is none.
 
     Raises:
-        StateUnavailable: the key holds something else.
+        StateUnavailable: the key has other content.
     """
     if reply is None:
         return None
     try:
         return decoder.decode(cast("bytes", reply))
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-        raise _nonsense("a record of taskmq") from error
+        raise _unexpected_reply("a record of taskmq") from error
 
 
-def _nonsense(expected: str) -> StateUnavailable:
+def _unexpected_reply(expected: str) -> StateUnavailable:
     return StateUnavailable(
-        f"the state's answer is not {expected}: is it a Redis, and its keys taskmq's own (?prefix=)?",
+        f"the state's answer is not {expected}: is the server Redis, and are its keys taskmq's (?prefix=)?",
         is_certain=False,
     )

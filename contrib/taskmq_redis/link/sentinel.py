@@ -1,4 +1,4 @@
-"""The primary that Redis Sentinels name at the moment, and a connection to it."""
+"""Connections to the primary that Redis Sentinels name."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ from typing import Final, cast
 from redis.exceptions import RedisError
 
 from taskmq.contracts.server_url import Host
-from taskmq_redis.link.call import Reply, packed
+from taskmq_redis.link.call import Reply, pack
 from taskmq_redis.link.connect import Connection, abandon, is_stale, new_connection
 from taskmq_redis.url import Endpoint
 
 __all__ = ["NotSent", "PrimaryConnection"]
 
-# A sentinel that does not answer takes so small a part of a call's time, and the next one is asked.
+# The share of a call's time that a sentinel gets before the next one is asked.
 _SHARE: Final = 3
 _SWITCHED: Final = "+switch-master"
 _LISTENS: Final = 10.0
@@ -21,19 +21,19 @@ _PAUSE: Final = 0.5
 
 
 class NotSent(RedisError):
-    """The commands were not sent: another server is the primary now."""
+    """Raised when commands were not sent, since another server is now the primary."""
 
 
 class PrimaryConnection:
-    """A connection to the primary: where that is, sentinels are asked each time it is opened.
+    """A connection to the primary; each time it is opened, it asks the sentinels for the address.
 
-    It ends as soon as the sentinels name another primary. The old one may take writes for seconds after that, until
-    a sentinel reaches it, and they are lost once it follows the new one.
+    It ends as soon as the sentinels name another primary. Until a sentinel reaches it, the old one may accept writes
+    for some seconds, which are lost once it follows the new one.
 
     Args:
-        endpoint: whose hosts are the sentinels.
-        first: which of them is asked first.
-        name: what `CLIENT LIST` shows.
+        endpoint: its hosts are the sentinels.
+        first: index of the sentinel to ask first.
+        name: the name that `CLIENT LIST` shows.
     """
 
     def __init__(self, endpoint: Endpoint, *, first: int, name: str) -> None:
@@ -48,19 +48,19 @@ class PrimaryConnection:
         """Connect to the primary.
 
         Raises:
-            RedisError: no sentinel names one, or the one that they name does not know of it yet.
+            RedisError: no sentinel names a primary, or the one named is not promoted yet.
         """
         primary = await self._find()
         connection = self._connection = new_connection(self._endpoint, primary, name=self._name)
         await connection.connect()
-        await _say(connection, "ROLE")
+        await _send(connection, "ROLE")
         role = cast("list[bytes]", await connection.read_response())[0]
         if role != b"master":
             raise RedisError(f"{primary} is not the primary yet")
         self._watching = asyncio.get_running_loop().create_task(self._watch(primary))
 
     async def disconnect(self, *, nowait: bool = False) -> None:
-        """Let go of it, if it is open."""
+        """Close the connection if it is open."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
@@ -71,20 +71,20 @@ class PrimaryConnection:
         """Send commands to the primary.
 
         Raises:
-            NotSent: it is the primary no more.
+            NotSent: the server is no longer the primary.
         """
         assert self._connection is not None
         if self._is_over:
-            raise NotSent("another server is the primary now")
+            raise NotSent("another server is now the primary")
         await self._connection.send_packed_command(command, check_health=check_health)
 
     async def read_response(self) -> Reply:
-        """Return the next reply; an error that the primary answers with is raised."""
+        """Return the next reply; an error of the primary is raised."""
         assert self._connection is not None
         return await self._connection.read_response()
 
     async def can_read(self) -> bool:
-        """Whether something is there without a request."""
+        """Whether data arrived without a request."""
         assert self._connection is not None
         return self._is_over or await is_stale(self._connection)
 
@@ -108,7 +108,7 @@ class PrimaryConnection:
         connection = new_connection(self._endpoint.of_sentinels, sentinel, name="")
         try:
             await connection.connect()
-            await _say(connection, "SENTINEL", "get-master-addr-by-name", self._endpoint.service)
+            await _send(connection, "SENTINEL", "get-master-addr-by-name", self._endpoint.service)
             answer = cast("list[bytes] | None", await connection.read_response())
         finally:
             await abandon(connection)
@@ -119,7 +119,7 @@ class PrimaryConnection:
         while True:
             for sentinel in self._sentinels():
                 try:
-                    if await self._hears_of_another(sentinel, primary):
+                    if await self._has_new_primary(sentinel, primary):
                         self._is_over = True
                         assert self._connection is not None
                         await abandon(self._connection)
@@ -127,15 +127,15 @@ class PrimaryConnection:
                 except (RedisError, OSError, TimeoutError):
                     await asyncio.sleep(_PAUSE)
 
-    async def _hears_of_another(self, sentinel: Host, primary: Host) -> bool:
-        """Listen for some seconds, and say whether the sentinel names another primary by then."""
+    async def _has_new_primary(self, sentinel: Host, primary: Host) -> bool:
+        """Listen for some seconds; return whether the sentinel names another primary by then."""
         connection = new_connection(self._endpoint.of_sentinels, sentinel, name="")
         try:
             async with asyncio.timeout(self._endpoint.timeout):
                 await connection.connect()
-                await _say(connection, "SUBSCRIBE", _SWITCHED)
+                await _send(connection, "SUBSCRIBE", _SWITCHED)
                 await connection.read_response()
-                # What it has said before it was listened to, it answers.
+                # Catches a change published before the subscription.
                 if await self._ask(sentinel) not in (None, primary):
                     return True
             try:
@@ -155,5 +155,5 @@ class PrimaryConnection:
         return [*hosts[first:], *hosts[:first]]
 
 
-async def _say(connection: Connection, *words: str) -> None:
-    await connection.send_packed_command([packed(words)], check_health=False)
+async def _send(connection: Connection, *words: str) -> None:
+    await connection.send_packed_command([pack(words)], check_health=False)

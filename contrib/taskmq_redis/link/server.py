@@ -1,4 +1,4 @@
-"""Calls to the server, or to the node of a Redis Cluster that has the key, and what errors mean."""
+"""Calls to the server, or to the Redis Cluster node that has the key, and the handling of errors."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from redis.exceptions import (
 
 from taskmq.contracts.server_url import Host
 from taskmq.errors import StateUnavailable
-from taskmq_redis.link.call import Call, Reply, Word, packed
+from taskmq_redis.link.call import Call, Reply, Word, pack
 from taskmq_redis.link.connect import Connection, Target, new_connection, targets_of
 from taskmq_redis.link.pipeline import Pipeline
 from taskmq_redis.link.sentinel import PrimaryConnection
@@ -32,10 +32,10 @@ _PAUSE: Final = 0.1
 
 
 class Server:
-    """Where the keys are. Connects on first use.
+    """The server or cluster that has the keys. Connects on first use.
 
     Args:
-        name: what `CLIENT LIST` shows.
+        name: the name that `CLIENT LIST` shows.
     """
 
     def __init__(self, endpoint: Endpoint, *, name: str) -> None:
@@ -43,7 +43,7 @@ class Server:
         self.timeout = endpoint.timeout
         self._endpoint = endpoint
         self._name = name
-        # Nodes that were referred to stand in for those of the URL when these are gone.
+        # Nodes learned from replies replace the URL's hosts when those are gone.
         self._targets: list[Target] = targets_of(endpoint)
         self._turns = itertools.count()
         self._home = Pipeline(self.address, self.new_connection, timeout=self.timeout)
@@ -52,7 +52,7 @@ class Server:
         self._is_closed = False
 
     def new_connection(self) -> Connection:
-        """A connection, not open yet, to the next of the known places."""
+        """Return a connection, not open yet, to the next known target."""
         if self._endpoint.service:
             return PrimaryConnection(self._endpoint, first=next(self._turns), name=self._name)
         target = self._targets[next(self._turns) % len(self._targets)]
@@ -67,16 +67,16 @@ class Server:
         can_repeat: bool = True,
         timeout: float | None = None,
     ) -> Reply:
-        """What the script returns.
+        """Run the script and return its result.
 
         Raises:
-            StateUnavailable: it could not be run within `timeout` seconds, by default the URL's.
+            StateUnavailable: it did not finish within `timeout` seconds, by default the URL's.
         """
         words = ("EVALSHA", script.digest, len(keys), *keys, *arguments)
         return await self._settle(_Journey(keys[0], words, can_repeat=can_repeat, script=script), timeout)
 
     async def ask(self, *words: Word, key: str, timeout: float | None = None) -> Reply:
-        """What the server answers to a command that changes nothing.
+        """Send a command that changes nothing and return the answer.
 
         Raises:
             StateUnavailable: there was no answer within `timeout` seconds, by default the URL's.
@@ -84,19 +84,19 @@ class Server:
         return await self._settle(_Journey(key, words, can_repeat=True), timeout)
 
     async def aclose(self) -> None:
-        """Wait for the calls that are under way, and close. May be called twice."""
+        """Wait for the calls under way, and close. May be called twice."""
         self._is_closed = True
         await asyncio.gather(*(link.aclose() for link in (self._home, *self._nodes.values())))
 
     def check_open(self) -> None:
-        """Raise when the state was closed."""
+        """Raise if the state was closed."""
         if self._is_closed:
             raise StateUnavailable(f"the state {self.address} was closed")
 
     async def _settle(self, journey: "_Journey", timeout: float | None) -> Reply:
         self.check_open()
         patience = self.timeout if timeout is None else timeout
-        # Less than asyncio's own timeouts need, and there is one for each call.
+        # Cheaper than asyncio's timeouts; there is one per call.
         timer = asyncio.get_running_loop().call_later(patience, journey.give_up)
         try:
             return await self._travel(journey)
@@ -123,7 +123,7 @@ class Server:
                 may_go_on = error.is_certain or call.can_repeat
                 journey.was_lost |= not error.is_certain
                 if node is None or not may_go_on or not self._forget(node):
-                    # Of the last step that may be certain.
+                    # Certainty must cover all steps; this error only knows the last one.
                     error.is_certain = not journey.was_lost
                     raise
                 journey.go_on()
@@ -134,8 +134,8 @@ class Server:
             last = reply
             await self._refer(reply, journey, link)
         raise StateUnavailable(
-            f"the state {self.address} referred from node to node, and none took the call: is a node of the cluster "
-            f"down? The last one: {last}"
+            f"the state {self.address} referred from node to node without an answer: is a node of the cluster down? "
+            f"The last error: {last}"
         )
 
     async def _refer(self, error: ResponseError, journey: "_Journey", link: Pipeline) -> None:
@@ -145,23 +145,23 @@ class Server:
                 journey.go_on(in_full=True)
             case MovedError():
                 journey.go_on()
-                self._slots[journey.slot] = self._known(error)
+                self._slots[journey.slot] = self._target_of(error)
             case AskError():
                 journey.go_on()
-                journey.asked = self._known(error)
+                journey.asked = self._target_of(error)
                 journey.call.is_asking = True
             case TryAgainError() | ClusterDownError():
                 await asyncio.sleep(_PAUSE)
                 journey.go_on()
             case ReadOnlyError():
-                # It has become a replica: its successor is another of the hosts, or found under the same name.
+                # It became a replica: its successor is another of the hosts, or has the same name.
                 await link.drop()
                 raise StateUnavailable(f"the state {self.address} cannot be written: {error}") from error
             case _:
                 raise StateUnavailable(f"the state {self.address} refused: {error}") from error
 
-    def _known(self, error: AskError) -> Host:
-        # A node that does not know its own name leaves it out: it means the one that was asked.
+    def _target_of(self, error: AskError) -> Host:
+        # A node that does not know its own name omits it, meaning the node that was asked.
         name, port = cast("str", error.host), error.port
         host = Host(name, port) if name else self._home_host(port)
         if host not in self._targets:
@@ -182,7 +182,7 @@ class Server:
         return self._nodes[node]
 
     def _forget(self, node: Host) -> bool:
-        """Ask anew where the slots of a node are that is gone; False when no call was sent there."""
+        """Forget a lost node and the slots it had; return False if no call was sent there."""
         slots = [slot for slot, owner in self._slots.items() if owner == node]
         for slot in slots:
             del self._slots[slot]
@@ -190,16 +190,16 @@ class Server:
 
 
 class _Journey:
-    """A call that may have to go several ways.
+    """A call that may have to go to several nodes.
 
     Args:
-        key: says which node it belongs to.
-        script: what the words name by its hash.
+        key: decides which node gets the call.
+        script: the script whose hash the words contain.
 
     Attributes:
-        asked: the node that the next step is to go to, once.
-        was_lost: what became of a step is not known.
-        is_given_up: the time is up.
+        asked: node for the next step only.
+        was_lost: whether the outcome of a step is unknown.
+        is_given_up: whether the time is up.
     """
 
     __slots__ = ("_key", "_script", "_words", "asked", "call", "is_given_up", "was_lost")
@@ -208,7 +208,7 @@ class _Journey:
         self._key = key
         self._words = words
         self._script = script
-        self.call = Call(packed(words), can_repeat)
+        self.call = Call(pack(words), can_repeat)
         self.asked: Host | None = None
         self.was_lost = False
         self.is_given_up = False
@@ -218,14 +218,14 @@ class _Journey:
         return key_slot(self._key.encode())
 
     def go_on(self, *, in_full: bool = False) -> None:
-        """Take the next step with a call of its own; `in_full` with the script itself, for who does not know it."""
+        """Prepare the next step as a new call; `in_full` sends the script's source to a server that lacks it."""
         command = self.call.command
         if in_full and self._script is not None:
-            command = packed(("EVAL", self._script.source, *self._words[2:]))
+            command = pack(("EVAL", self._script.source, *self._words[2:]))
         self.call = Call(command, self.call.can_repeat)
         self.asked = None
 
     def give_up(self) -> None:
-        """The time is up."""
+        """End the call because its time is up."""
         self.is_given_up = True
         self.call.fail(TimeoutError())

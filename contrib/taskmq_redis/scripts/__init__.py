@@ -1,8 +1,8 @@
-"""The Lua scripts of the stores, a folder for each store and a file for each script.
+"""The Lua scripts of the stores: a folder per store and a file per script.
 
-Every change of the state is one script, so it happens whole or not at all. Instants are milliseconds by the server's
-clock, unless they are a message's; those of limits are microseconds.
+Every change of the state is one script, so it is atomic. Instants are milliseconds by the server's clock, except
+those of messages; those of limits are microseconds.
 
-Redis refuses a command that adds when its memory is full, unless the script has written before. So what adds starts
-with that command, and what only moves starts with the removal.
+When its memory is full, Redis refuses a command that adds data, unless the script has written before. So scripts that
+add data start with that command, and scripts that only move data start with the removal.
 """

@@ -1,4 +1,4 @@
-"""A Lua script, from its file beside this one."""
+"""Lua scripts, read from their files."""
 
 import hashlib
 import re
@@ -11,10 +11,10 @@ _INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 
 
 class Script:
-    """A script by its source and its hash; read when it is needed first.
+    """A script by its source and its hash; read on first use.
 
     Args:
-        name: of its file, without `.lua`. A line `-- include NAME` in there stands for the file of that name.
+        name: of its file, without `.lua`. A line `-- include NAME` is replaced by the file of that name.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,7 +26,7 @@ class Script:
 
     @cached_property
     def digest(self) -> bytes:
-        # SHA-1 is the name that Redis has for a script, not a protection.
+        # Redis names scripts by their SHA-1; this is not a security measure.
         return hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 

@@ -1,1 +1,1 @@
-"""One module per store of the state; each call is one script."""
+"""The stores of the state, one module each; every call is one script."""

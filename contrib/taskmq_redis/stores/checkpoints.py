@@ -1,4 +1,4 @@
-"""What the runs of jobs have saved."""
+"""Checkpoints of runs."""
 
 from typing import Final
 

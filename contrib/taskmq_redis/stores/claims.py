@@ -34,14 +34,14 @@ class RedisClaims:
         known = "" if over is None else str(over)
         arguments = (owner, job_id, milliseconds(lease), milliseconds(ttl), known, uuid.uuid4().hex)
         reply = texts(await self._server.run(_CLAIM_KEY, [self._keys.claim(key)], arguments))
-        return Granted(int(reply[0])) if len(reply) == 1 else _seen(reply)
+        return Granted(int(reply[0])) if len(reply) == 1 else _to_status(reply)
 
     async def find(self, key: str) -> Held | Done | None:
         reply = texts(await self._server.run(_FIND_KEY, [self._keys.claim(key)], ()))
-        return _seen(reply) if reply else None
+        return _to_status(reply) if reply else None
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
-        # In one go over the wire; each key may be on another node.
+        # Sent together; each key may be on another node.
         answers = await asyncio.gather(*(self._renew(key, token, lease) for key, token in claims.items()))
         return frozenset(key for key, is_held in zip(claims, answers, strict=True) if not is_held)
 
@@ -58,7 +58,7 @@ class RedisClaims:
         return flag(await self._server.run(_RELEASE_KEY, [self._keys.claim(key)], (str(token),)))
 
 
-def _seen(reply: list[bytes]) -> Held | Done:
+def _to_status(reply: list[bytes]) -> Held | Done:
     if len(reply) == 3:
         job, content_type, value = reply
         return Done(job_id=_text(job), content_type=_text(content_type), value=value)

@@ -1,4 +1,4 @@
-"""Runs that have begun and not ended."""
+"""Runs begun but not ended."""
 
 import uuid
 from typing import Final
@@ -16,7 +16,7 @@ _END: Final = Script("crash_counts/end")
 
 
 class RedisStarts:
-    """Counts in Redis how often jobs were started."""
+    """Counts in Redis of how often jobs were started."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

@@ -12,7 +12,7 @@ from taskmq.errors import StateUnavailable
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Word
 from taskmq_redis.link.pubsub import PubSub
-from taskmq_redis.link.replies import decoded, flag, integer, texts, texts_or_none
+from taskmq_redis.link.replies import decode, flag, integer, texts, texts_or_none
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
@@ -31,7 +31,7 @@ _DUE_LENGTH: Final = 16
 
 _log = logging.getLogger("taskmq.redis")
 
-# One script takes so many at most: it blocks the server while it runs.
+# Limit per script, which blocks the server while it runs.
 _MOST: Final = 1_000
 _PAGE: Final = 500
 
@@ -40,7 +40,7 @@ _decoder = msgspec.msgpack.Decoder(WaitingMessage)
 
 
 class RedisDelays:
-    """One message per job. Leases end by the server's clock; what is due is decided by the taker's clock."""
+    """Delayed messages, one per job. Leases end by the server's clock; the taker's clock decides what is due."""
 
     def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server
@@ -49,11 +49,11 @@ class RedisDelays:
         self._messages, self._due, self._taken = keys.delays
 
     async def put(self, message: WaitingMessage) -> None:
-        await self._server.run(_PUT_MESSAGE, self._keys, (message.job_id, _written(message)))
+        await self._server.run(_PUT_MESSAGE, self._keys, (message.job_id, _encode_message(message)))
 
     async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
         arguments = (now, min(limit, _MOST), milliseconds(lease))
-        # Not again when the reply is lost: what was taken then comes to the next taker after its lease.
+        # Not repeated if the reply is lost: those messages go to the next taker after their lease.
         kept = texts(await self._server.run(_TAKE, self._keys, arguments, can_repeat=False))
         return [TakenMessage(message, _token(one)) for one in kept if (message := _read(one)) is not None]
 
@@ -82,7 +82,7 @@ class RedisDelays:
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
     ) -> list[WaitingMessage]:
-        """Read in pages: what is put, taken or moved meanwhile may be missing."""
+        """Read in pages; messages put, taken or moved meanwhile may be missing."""
 
         def is_wanted(message: WaitingMessage) -> bool:
             return task in (None, message.task) and (queues is None or message.queue in queues)
@@ -99,18 +99,18 @@ class RedisDelays:
             matches += len(wanted)
             if len(jobs) < _PAGE:
                 break
-            # On from the last instant of this page, after those of it that were read.
+            # Continue after the last instant of this page and the jobs already read there.
             last = scores[-1].decode()
             beyond = scores.count(scores[-1]) + (beyond if last == at else 0)
             at = last
         return sorted(found.values(), key=lambda message: (message.due, message.job_id))[:limit]
 
     async def cancel(self, job_id: str) -> bool:
-        # Not again when the reply is lost: the second answer would be that nothing waits.
+        # Not repeated if the reply is lost: the second answer would be that nothing waits.
         return flag(await self._server.run(_CANCEL, self._keys, (job_id,), can_repeat=False))
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
-        arguments = (found.job_id, _encode(found), _written(changed))
+        arguments = (found.job_id, _encode(found), _encode_message(changed))
         return flag(await self._server.run(_SWAP, self._keys, arguments))
 
     async def _read(self, jobs: Sequence[bytes]) -> Sequence[WaitingMessage]:
@@ -121,18 +121,18 @@ class RedisDelays:
         return [message for message in found if message is not None]
 
 
-def _written(message: WaitingMessage) -> bytes:
-    """As it is kept, under a new token."""
+def _encode_message(message: WaitingMessage) -> bytes:
+    """Encode a message for storage, under a new token."""
     token = secrets.token_hex(_TOKEN_LENGTH // 2)
     return f"{token}{message.due:0{_DUE_LENGTH}d}".encode() + _encode(message)
 
 
 def _read(kept: bytes) -> WaitingMessage | None:
-    """The message; None where something else stands, which must not hold up its neighbours."""
+    """Decode a message; None if it is unreadable, which must not affect others."""
     try:
-        return decoded(kept[_TOKEN_LENGTH + _DUE_LENGTH :], _decoder)
+        return decode(kept[_TOKEN_LENGTH + _DUE_LENGTH :], _decoder)
     except StateUnavailable as error:
-        _log.error("a delayed job cannot be read: %s", error)
+        _log.error("skipped an unreadable delayed job: %s", error)
         return None
 
 

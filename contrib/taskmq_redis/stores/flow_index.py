@@ -15,35 +15,35 @@ __all__ = ["RedisFlowIndex"]
 _LIST_FLOW: Final = Script("flow_index/list_flow")
 _SETTLE_FLOW: Final = Script("flow_index/settle_flow")
 
-# A flow's keys live a sixteenth longer than is promised.
+# A flow's keys live longer than promised by this factor.
 _LONGER: Final = 1.0625
 
 
 class RedisFlowIndex:
-    """Which flows there are, by when they were made; in one slot of a cluster."""
+    """The workflows by creation, in one slot of a cluster."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server
         self._keys = keys
 
     async def add(self, flow_id: str, *, started: int, kept: int) -> None:
-        """List a flow that is about to be made, and strike out a few of those that are gone.
+        """List a flow that is about to be created, and remove a few expired ones.
 
         Args:
-            kept: ms.
+            kept: how long the flow is kept (ms).
         """
         arguments = (flow_id, started, round(kept * _LONGER))
         over = texts(await self._server.run(_LIST_FLOW, self._keys.flow_lists(flow_id), arguments))
         await self.settle([each.decode() for each in over])
 
     async def settle(self, flow_ids: list[str]) -> None:
-        """Strike out those of the flows that are gone; look at the others again when their time is over."""
+        """Remove the flows that expired; check the others again when their time is over."""
         await asyncio.gather(*map(self._settle, flow_ids))
 
     async def page(
         self, *, tenant: str | None, since: int | None, before: int | None, after: FlowPlace | None, limit: int
     ) -> tuple[list[FlowPlace], bool]:
-        """Up to `limit` flows, the newest first, and whether there are more; some may be gone."""
+        """Return up to `limit` flows, newest first, and whether there are more; some may have expired."""
         name = self._keys.flow_places if tenant is None else self._keys.flow_places_of(tenant)
         first: Word = "-inf" if since is None else since
         last: Word = "+inf" if before is None else f"({before}"
@@ -51,7 +51,7 @@ class RedisFlowIndex:
             last = after.started
         found: list[FlowPlace] = []
         offset = 0
-        # Several are made in one ms: those up to the one where the page before ended are passed over.
+        # Flows may be created in the same ms: skip those up to the end of the page before.
         while len(found) <= limit:
             words = ("ZREVRANGEBYSCORE", name, last, first, "WITHSCORES", "LIMIT", offset, limit + 1)
             reply = texts(await self._server.ask(*words, key=name))

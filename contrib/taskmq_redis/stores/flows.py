@@ -1,4 +1,4 @@
-"""Workflows."""
+"""Workflows in Redis."""
 
 import asyncio
 import os
@@ -52,12 +52,12 @@ _TAKE_NODES: Final = Script("flows/take_nodes")
 
 T = TypeVar("T")
 
-# What one script is given: more holds up others for too long.
-_PIECE: Final = 100
+# Items per script: longer ones would block other clients for too long.
+_CHUNK: Final = 100
 _FOLLOWERS: Final = 50
 _PASSES: Final = 20
-# For so many ms others leave a flow to the one that drives it anew; they look for its end each so many seconds. Where
-# it was lost on the way, the next one goes on.
+# How long (ms) other callers leave a flow to the one that redrives it. They check at the interval below whether it
+# has finished. If it was lost, the next caller continues.
 _REDRIVES_FOR: Final = 5_000
 _LOOKS: Final = 0.05
 _ENDED: Final = frozenset(state.encode() for state in ENDED_STATES)
@@ -77,24 +77,24 @@ class RedisFlows:
         started = integer(await self._server.run(_CREATE_FLOW, key, (head, kept)))
         if not started:
             return False
-        # Before it can be seen: what is there is listed.
+        # Listed before it becomes visible, so that every visible flow is listed.
         await self._index.add(flow_id, started=started, kept=kept)
         after: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             for before in node.after:
                 after[before].append(node.key)
-        for piece in _pieces(nodes):
+        for chunk in _chunks(nodes):
             fields: list[Word] = []
-            for node in piece:
+            for node in chunk:
                 before = node.after[0] if len(node.after) == 1 else "-"
                 facts = f"{node.kind} {node.rule} {len(node.after)} {node.limit} {before}"
                 fields += [f"r:{node.key}", facts, f"c:{node.key}", node.call]
-                for number, those in enumerate(_pieces(after[node.key], _FOLLOWERS)):
+                for number, those in enumerate(_chunks(after[node.key], _FOLLOWERS)):
                     fields += [f"o:{node.key}/{number}", " ".join(those)]
-            arguments = (len(fields) // 2, *fields, *(node.key for node in piece))
+            arguments = (len(fields) // 2, *fields, *(node.key for node in chunk))
             if not flag(await self._server.run(_PUT_NODES, key, arguments)):
                 return False
-        for roots in _pieces([node.key for node in nodes if not node.after]):
+        for roots in _chunks([node.key for node in nodes if not node.after]):
             await self._server.run(_REOPEN_NODES, key, roots)
         await self._server.run(_OPEN_FLOW, key, ())
         return True
@@ -113,7 +113,7 @@ class RedisFlows:
             case [b"ended", state, value]:
                 return EndedNode(NodeState(state.decode()), value)
             case _:
-                raise _nonsense()
+                raise _unexpected_reply()
 
     async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
         return flag(await self._run(_RENEW_NODE, flow_id, (node, str(token), milliseconds(seconds))))
@@ -126,17 +126,17 @@ class RedisFlows:
     ) -> Taken | None:
         arguments = (taker, milliseconds(lease), node, str(token), state, value)
         reply = texts(await self._run(_END_NODE, flow_id, arguments))
-        return _taken(reply) if reply else None
+        return _to_taken(reply) if reply else None
 
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        return _taken(texts(await self._run(_TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
+        return _to_taken(texts(await self._run(_TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        return _taken(texts(await self._run(_DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
+        return _to_taken(texts(await self._run(_DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        for at in range(0, max(len(calls), 1), _PIECE):
-            await self._run(_EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _PIECE]))
+        for at in range(0, max(len(calls), 1), _CHUNK):
+            await self._run(_EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _CHUNK]))
 
     async def append(
         self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
@@ -149,14 +149,14 @@ class RedisFlows:
             return None
         name = f"{self._keys.flow(flow_id)}:open"
         running: dict[str, None] = {}
-        # A map may have got children meanwhile; once it is cancelled it gets no more.
+        # A map may have received children meanwhile; once cancelled, it gets no more.
         for _ in range(_PASSES):
             found = [each.decode() for each in texts(await self._server.ask("SMEMBERS", name, key=name))]
             left = [each for each in found if each not in running]
             if not left:
                 break
-            for piece in _pieces(left):
-                those = texts(await self._run(_CANCEL_NODES, flow_id, (reason, *piece)))
+            for chunk in _chunks(left):
+                those = texts(await self._run(_CANCEL_NODES, flow_id, (reason, *chunk)))
                 running.update((each.decode(), None) for each in those)
         return [*running]
 
@@ -167,12 +167,13 @@ class RedisFlows:
         if left == 0:
             return 0
         name = self._keys.flow(flow_id)
-        # First all that have to wait anew, then those of them that need not: a repetition of this goes on.
-        for piece in _pieces(await self._members(f"{name}:bad")):
-            await self._run(_REVIVE_NODES, flow_id, piece)
+        # First all nodes wait again, then those that need not are reopened. A repeated call continues where this one
+        # stopped.
+        for chunk in _chunks(await self._members(f"{name}:bad")):
+            await self._run(_REVIVE_NODES, flow_id, chunk)
         redone = await self._members(f"{name}:redo")
-        for piece in _pieces(redone):
-            await self._run(_REOPEN_NODES, flow_id, piece)
+        for chunk in _chunks(redone):
+            await self._run(_REOPEN_NODES, flow_id, chunk)
         await self._run(_REDRIVEN, flow_id, (owner,))
         return len(redone)
 
@@ -220,7 +221,7 @@ class RedisFlows:
         return {key.decode(): NodeState(state.decode()) for key, state in zip(found[::2], found[1::2], strict=True)}
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
-        # The state first: what a node that has ended came to is there.
+        # The state first: if a node has ended, its value exists.
         states = await self._fields(f"{self._keys.flow(flow_id)}:states", keys)
         values = await self._fields(f"{self._keys.flow(flow_id)}:values", keys)
         return [
@@ -241,19 +242,19 @@ class RedisFlows:
 
     async def _fields(self, name: str, keys: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
-        for piece in _pieces(keys):
-            found += texts_or_none(await self._server.ask("HMGET", name, *piece, key=name))
+        for chunk in _chunks(keys):
+            found += texts_or_none(await self._server.ask("HMGET", name, *chunk, key=name))
         return found
 
     async def _run(self, script: Script, flow_id: str, arguments: Sequence[Word]) -> Reply:
         return await self._server.run(script, [self._keys.flow(flow_id)], arguments)
 
 
-def _pieces(items: Sequence[T], size: int = _PIECE) -> Iterator[Sequence[T]]:
+def _chunks(items: Sequence[T], size: int = _CHUNK) -> Iterator[Sequence[T]]:
     return (items[at : at + size] for at in range(0, len(items), size))
 
 
-def _taken(reply: list[bytes]) -> Taken:
+def _to_taken(reply: list[bytes]) -> Taken:
     if not reply:
         return Taken((), is_more=False)
     is_more, run, *rest = reply
@@ -264,5 +265,5 @@ def _taken(reply: list[bytes]) -> Taken:
     return Taken(nodes, is_more == b"1")
 
 
-def _nonsense() -> StateUnavailable:
-    return StateUnavailable("the state's answer is no answer of taskmq's script", is_certain=False)
+def _unexpected_reply() -> StateUnavailable:
+    return StateUnavailable("the state's answer is not that of a taskmq script", is_certain=False)

@@ -1,4 +1,4 @@
-"""Keys that are held, by the server's clock."""
+"""Leases on keys, timed by the server's clock."""
 
 import asyncio
 import uuid
@@ -29,12 +29,12 @@ class RedisLeases:
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         arguments = (owner, milliseconds(seconds), note, uuid.uuid4().hex)
-        reply = texts(await self._server.run(_TAKE_LEASE, self._places(key), arguments))
+        reply = texts(await self._server.run(_TAKE_LEASE, self._member_keys(key), arguments))
         return int(reply[0]) if len(reply) == 1 else _lease(reply)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         arguments = (str(token), milliseconds(seconds), *(() if note is None else (note,)))
-        return flag(await self._server.run(_RENEW_LEASE, self._places(key), arguments))
+        return flag(await self._server.run(_RENEW_LEASE, self._member_keys(key), arguments))
 
     async def release(self, key: str, *, token: int) -> None:
         await self._server.run(_RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
@@ -54,7 +54,7 @@ class RedisLeases:
         }
         return dict(sorted(found.items()))
 
-    def _places(self, key: str) -> list[str]:
+    def _member_keys(self, key: str) -> list[str]:
         group = group_of(key)
         return [self._keys.lease(key), *(() if group is None else (self._keys.members(group),))]
 

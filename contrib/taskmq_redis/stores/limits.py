@@ -1,4 +1,4 @@
-"""Limits, by the server's clock: one script for all that a run demands."""
+"""Limits, timed by the server's clock: one script handles all demands of a run."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -72,7 +72,7 @@ class RedisLimits:
 def _list(reply: Reply) -> list[int | bytes]:
     if not isinstance(reply, list) or not all(isinstance(one, int | bytes) for one in reply):
         raise StateUnavailable(
-            "the state's answer is not that of a limit: is it a Redis, and its keys taskmq's own (?prefix=)?",
+            "the state's answer is not that of a limit: is the server Redis, and are its keys taskmq's (?prefix=)?",
             is_certain=False,
         )
     return cast("list[int | bytes]", reply)

@@ -1,4 +1,4 @@
-"""How far jobs are."""
+"""Progress of jobs."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import msgspec
 
 from taskmq.contracts.stores import ProgressRecord
 from taskmq_redis.keys import Keys
-from taskmq_redis.link.replies import decoded
+from taskmq_redis.link.replies import decode
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 from taskmq_redis.stores.results import milliseconds
@@ -32,4 +32,4 @@ class RedisProgress:
 
     async def find(self, job_id: str) -> ProgressRecord | None:
         key = self._keys.progress(job_id)
-        return decoded(await self._server.ask("HGET", key, "record", key=key), _decoder)
+        return decode(await self._server.ask("HGET", key, "record", key=key), _decoder)

@@ -1,4 +1,4 @@
-"""Results, and waiting for them."""
+"""Results, and waits for them."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from taskmq.contracts.stores import ResultRecord, remembered_for
 from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.pubsub import PubSub
-from taskmq_redis.link.replies import decoded
+from taskmq_redis.link.replies import decode
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.script import Script
 
@@ -19,7 +19,7 @@ __all__ = ["RedisResults", "milliseconds"]
 
 _PUT_RESULT: Final = Script("results/put_result")
 
-# The first look is taken however short the time is.
+# The first read takes place however short the timeout is.
 _FIRST_LOOK: Final = 1.0
 _PAUSE: Final = 1.0
 
@@ -30,8 +30,8 @@ _decoder = msgspec.msgpack.Decoder(ResultRecord)
 class RedisResults:
     """Results by job id.
 
-    Who waits looks first, then listens, and looks again whenever the ears say so; so a record that is put at any
-    instant is seen by one of the two.
+    A caller that waits reads first, then listens, and reads again whenever the subscription is confirmed. So one of
+    the two sees a record put at any time.
     """
 
     def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
@@ -42,7 +42,7 @@ class RedisResults:
         self._looking: set[asyncio.Task[None]] = set()
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
-        keys = [self._keys.result(record.job_id), self._keys.ended(record.job_id)]
+        keys = [self._keys.result(record.job_id), self._keys.ended_mark(record.job_id)]
         arguments = (record.state, _encode(record), milliseconds(ttl), milliseconds(remembered_for(ttl)))
         await self._server.run(_PUT_RESULT, keys, arguments)
 
@@ -57,13 +57,13 @@ class RedisResults:
         if (record := await self._get(key, timeout=first)) is not None:
             return record
         if await self._has_ended(job_id, timeout=first):
-            # Both are written at once: it may have come between the two looks.
+            # Both keys are written together: the record may have arrived between the two reads.
             if (record := await self._get(key, timeout=first)) is not None:
                 return record
             raise ResultExpired(job_id)
         self._server.check_open()
         future: asyncio.Future[ResultRecord] = loop.create_future()
-        stop = self._pubsub.listen(key, lambda payload: self._heard(key, payload, future))
+        stop = self._pubsub.listen(key, lambda payload: self._on_message(key, payload, future))
         self._waiting.add(future)
         try:
             async with asyncio.timeout_at(deadline):
@@ -88,27 +88,27 @@ class RedisResults:
             await asyncio.wait(self._looking)
 
     async def _get(self, key: str, *, timeout: float | None) -> ResultRecord | None:
-        return decoded(await self._server.ask("HGET", key, "record", key=key, timeout=timeout), _decoder)
+        return decode(await self._server.ask("HGET", key, "record", key=key, timeout=timeout), _decoder)
 
     async def _has_ended(self, job_id: str, *, timeout: float | None) -> bool:
-        key = self._keys.ended(job_id)
+        key = self._keys.ended_mark(job_id)
         return await self._server.ask("HGET", key, "state", key=key, timeout=timeout) is not None
 
-    def _heard(self, key: str, payload: bytes, future: asyncio.Future[ResultRecord]) -> None:
+    def _on_message(self, key: str, payload: bytes, future: asyncio.Future[ResultRecord]) -> None:
         if payload:
             with suppress(StateUnavailable):
-                _end(future, decoded(payload, _decoder))
+                _end(future, decode(payload, _decoder))
         elif not future.done():
-            task = asyncio.get_running_loop().create_task(self._look(key, future))
+            task = asyncio.get_running_loop().create_task(self._read_again(key, future))
             self._looking.add(task)
             task.add_done_callback(self._looking.discard)
 
-    async def _look(self, key: str, future: asyncio.Future[ResultRecord]) -> None:
+    async def _read_again(self, key: str, future: asyncio.Future[ResultRecord]) -> None:
         while not future.done():
             try:
                 record = await self._get(key, timeout=None)
             except StateUnavailable:
-                # The channels may be well already, and would not say so again.
+                # The subscription may be fine already, and would not be confirmed again.
                 await asyncio.sleep(random.uniform(_PAUSE / 2, _PAUSE))
                 continue
             _end(future, record)
@@ -116,7 +116,7 @@ class RedisResults:
 
 
 def milliseconds(seconds: float) -> int:
-    """A time to live: at least one."""
+    """Convert a time to live to milliseconds, at least one."""
     return max(round(seconds * 1000), 1)
 
 

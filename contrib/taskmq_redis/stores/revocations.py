@@ -1,4 +1,4 @@
-"""Cancelled jobs: one sorted set in the order in which they came, and what is known of each beside it."""
+"""Cancelled jobs: a sorted set in order of cancellation, with expiries and reasons in further keys."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _REVOKED_SINCE: Final = Script("revocations/revoked_since")
 
 
 class RedisRevocations:
-    """All in one slot of a cluster: they are few, and are read together."""
+    """The revoked jobs, all in one slot of a cluster: they are few and read together."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

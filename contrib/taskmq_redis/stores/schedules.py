@@ -1,6 +1,6 @@
 """Records and definitions of schedules.
 
-Records are spread over a few slots, so that many are changed by a few calls, and a Redis Cluster shares the work.
+Records are spread over a few slots, so a few calls change many of them, and a Redis Cluster shares the work.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _TELL_SCHEDULES: Final = Script("schedules/tell_schedules")
 _VERSION_LENGTH: Final = 16
 
 _SPREAD: Final = 16
-# One script changes so many at most: it blocks the server while it runs.
+# Limit per script, which blocks the server while it runs.
 _MOST: Final = 250
 
 
@@ -64,7 +64,7 @@ class RedisSchedules:
         return answers
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
-        words = (name, _written(before), _written(after))
+        words = (name, _encode(before), _encode(after))
         return flag(await self._server.run(_DEFINE_SCHEDULE, self._keys.schedules(scope), words))
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ def _slot(name: str) -> int:
 
 
 def _parts(names: Sequence[str]) -> list[list[int]]:
-    """Where the names of one slot stand, a limited number at a time."""
+    """Group the indexes of the names by slot, in limited portions."""
     slots: list[list[int]] = [[] for _ in range(_SPREAD)]
     for at, name in enumerate(names):
         slots[_slot(name)].append(at)
@@ -97,7 +97,7 @@ def _parts(names: Sequence[str]) -> list[list[int]]:
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Have all of them done; the first error once all have ended."""
+    """Await all calls; raise the first error once all have ended."""
     for answer in await asyncio.gather(*calls, return_exceptions=True):
         if answer is not None:
             raise answer
@@ -107,5 +107,5 @@ def _read(kept: bytes) -> KeptRecord:
     return KeptRecord(kept[:_VERSION_LENGTH].decode(errors="replace"), kept[_VERSION_LENGTH:])
 
 
-def _written(definition: bytes | None) -> bytes:
+def _encode(definition: bytes | None) -> bytes:
     return b"" if definition is None else b"=" + definition

@@ -83,9 +83,9 @@ class PostgresJobStore(SqlJobStore):
     """A `JobStore`, `Catalogued` and `Remembering` in PostgreSQL.
 
     Args:
-            url: `postgresql://user:password@host/database`, with asyncpg's options after a `?`. Several hosts are
-                separated by commas; `?target_session_attrs=read-write` selects the primary.
-            name: application name of this process at the server.
+        url: `postgresql://user:password@host/database`, with asyncpg's options after a `?`. Several hosts are
+            separated by commas; `?target_session_attrs=read-write` selects the primary.
+        name: application name of this process at the server.
     """
 
     def __init__(self, url: str, *, name: str = "taskmq") -> None:

@@ -1,4 +1,4 @@
--- What is saved stands beside `token` and `attempt`, under names that begin with a colon.
+-- Saved values are fields next to `token` and `attempt`; their names begin with a colon.
 -- include now
 local kept = redis.call('HMGET', KEYS[1], 'token', 'attempt')
 if kept[2] and tonumber(kept[2]) > tonumber(ARGV[1]) and tonumber(ARGV[1]) > 1 then

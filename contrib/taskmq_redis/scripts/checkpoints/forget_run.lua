@@ -1,4 +1,4 @@
--- The next number is free; it is remembered for a while, so that tokens grow however fast runs come.
+-- The next token is reserved and remembered for a while, so that tokens grow however fast runs follow each other.
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
     return 0
 end

@@ -1,6 +1,6 @@
--- A token is the server's microseconds, or one more than the one before it where that is later: so also what Redis
--- has forgotten, by its time or with all its data, is not given twice. `call` is this very call: sent once more after
--- its reply was lost, it is told the same.
+-- A token is the server's microseconds, or the last token plus one if that is greater. So no token is issued twice,
+-- even if Redis forgot the key by expiry or lost all its data. `call` identifies the call: if it is repeated after a
+-- lost reply, it gets the same answer.
 -- include now
 local kept = redis.call('HMGET', KEYS[1], 'owner', 'job', 'token', 'until', 'call')
 if kept[4] == 'done' then

@@ -1,4 +1,4 @@
--- Redis with a full memory takes what only takes away.
+-- With full memory, Redis still accepts commands that only remove data.
 local kept = redis.call('HMGET', KEYS[1], 'token', 'until', 'keep')
 if not kept[1] then
     return 1

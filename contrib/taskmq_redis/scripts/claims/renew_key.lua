@@ -5,7 +5,7 @@ if kept[1] and (kept[1] ~= ARGV[1] or kept[2] == 'free' or kept[2] == 'done') th
 end
 local keep = kept[3] or '3600000'
 if kept[1] then
-    -- First what adds nothing: then Redis takes the rest also where its memory is full.
+    -- A command that adds nothing comes first: then Redis accepts the rest even with full memory.
     redis.call('PEXPIRE', KEYS[1], ARGV[2] + keep)
 end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'until', string.format('%.0f', now + ARGV[2]), 'keep', keep)

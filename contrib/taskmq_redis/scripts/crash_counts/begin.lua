@@ -1,4 +1,4 @@
--- `call` is this very call: sent once more after its reply was lost, it is told the same.
+-- `call` identifies the call: if it is repeated after a lost reply, it gets the same answer.
 if redis.call('HGET', KEYS[1], 'call') ~= ARGV[2] then
     redis.call('HSET', KEYS[1], 'call', ARGV[2])
     redis.call('HINCRBY', KEYS[1], 'begun', 1)

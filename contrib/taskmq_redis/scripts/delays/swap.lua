@@ -1,4 +1,4 @@
--- Compared and set. What is there already, by this very call, is told the same.
+-- Compare and set. If this very call has already set the value, the answer is the same.
 -- include now
 -- include delays/is_on_its_way
 local kept = redis.call('HGET', KEYS[1], ARGV[1])

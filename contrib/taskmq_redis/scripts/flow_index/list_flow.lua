@@ -1,4 +1,5 @@
--- ARGV: the flow, when it was made, for how many ms it is kept. Some others that may be gone and are to be settled.
+-- ARGV: the flow, its creation time, for how many ms it is kept. Returns a few flows that may have expired, to be
+-- settled.
 -- include now
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])

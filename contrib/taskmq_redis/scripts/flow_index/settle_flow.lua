@@ -1,4 +1,4 @@
--- ARGV: a flow, and for how many ms more it is known; 0: it is gone. One that was made anew meanwhile stays.
+-- ARGV: a flow, and for how many more ms it is known; 0: it expired. A flow that was created again meanwhile stays.
 -- include now
 local ends = redis.call('ZSCORE', KEYS[3], ARGV[1])
 if ends and tonumber(ends) > now then

@@ -1,4 +1,4 @@
--- ARGV: node, name, whether these are the last, calls.
+-- ARGV: node, name, whether these nodes are the last, calls.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return -1

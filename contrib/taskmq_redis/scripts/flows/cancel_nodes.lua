@@ -1,4 +1,4 @@
--- ARGV: reason, keys. The keys of those that run.
+-- ARGV: reason, keys. Returns the keys of running nodes.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return {}

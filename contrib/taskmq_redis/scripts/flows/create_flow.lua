@@ -1,4 +1,4 @@
--- ARGV: head, ttl. When it was made; 0 where it is there already.
+-- ARGV: head, ttl. Returns the creation time; 0 if the flow exists.
 if redis.call('HGET', KEYS[1], 'is_open') == '1' then
     return 0
 end

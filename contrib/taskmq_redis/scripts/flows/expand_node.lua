@@ -4,7 +4,7 @@ if call('HGET', F, 'is_open') ~= '1' then
     return 0
 end
 
--- How many children a map has: below the total, where some may be missing, and from there on.
+-- Counts a map's children: those below the total, where some may be missing, and all from there on.
 local function children(map, total)
     local there = 0
     for from = 0, total - 1, 100 do

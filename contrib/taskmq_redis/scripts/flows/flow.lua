@@ -1,23 +1,23 @@
--- What all scripts of workflows begin with: `taskmq.workflow.model.state_machine` and `transitions`, once more, where
--- the nodes are. `tests/integration/test_redis_flow_model.py` compares them.
+-- Common part of all workflow scripts: a second implementation of `taskmq.workflow.model.state_machine` and
+-- `transitions`, next to the nodes. `tests/integration/test_redis_flow_model.py` compares the two.
 --
--- All keys of a flow have its id as their hash tag and begin with KEYS[1], from which the others are made:
+-- All keys of a flow have its id as their hash tag. KEYS[1] is the prefix of the others:
 --
 --     KEYS[1]   head, ttl, started, run, token, cancelled, is_open, is_redriving
---     :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children it
---               is to have, k:KEY how many it has where those are not so many, n:KEY/NAME the first child that a batch
---               was given under a name, n:KEY/ that of its next ones
---     :states :values :claims   by node; a claim is its token, until when, and its owner
---     :open :bad   the nodes that have not ended, and those that have without success
---     :visits   nodes whose followers are to be visited, by the piece where to go on
---     :outbox :takers   what is to be published, until when it is leased, and by whom
---     :ends     what has ended, in that order
---     :more     the names of those below, so that they live as long as the flow
---     :in:KEY   how those before a node have ended, where there are several; :kids:KEY the same for children of a map
---     :lane:KEY :inside:KEY   children of a map that wait for their turn, and those that have it
+--     :graph    r:KEY the node's description, c:KEY its call, o:KEY/N its followers in chunks, t:KEY the number of
+--               children it is to have, k:KEY the present number if that differs, n:KEY/NAME the first child that a
+--               batch received under a name, n:KEY/ the number of the next one
+--     :states :values :claims   by node; a claim is its token, its expiry, and its owner
+--     :open :bad   nodes that have not ended, and nodes that ended without success
+--     :visits   nodes whose followers are yet to be visited, by the chunk to continue with
+--     :outbox :takers   what is to be published, the end of its lease, and its taker
+--     :ends     ended nodes, in order
+--     :more     names of the keys below, so that they live as long as the flow
+--     :in:KEY   end states of a node's predecessors, if there are several; :kids:KEY those of a map's children
+--     :lane:KEY :inside:KEY   children of a map that wait for their turn, and those whose turn it is
 --
--- A child's key is its map's, a dot and a number; what it is follows from that. No script does more than some hundred
--- steps of work, so none holds up the server.
+-- A child's key is its map's key, a dot and a number, from which its properties follow. No script does more than a
+-- few hundred steps, so none blocks the server.
 local call, F = redis.call, KEYS[1]
 local G, S, V, C, O, B = F .. ':graph', F .. ':states', F .. ':values', F .. ':claims', F .. ':open', F .. ':bad'
 local T, X, W, E, M = F .. ':visits', F .. ':outbox', F .. ':takers', F .. ':ends', F .. ':more'
@@ -31,7 +31,7 @@ local function number(value)
     return string.format('%.0f', value)
 end
 
--- A sixteenth more than is promised, so that not every step has to prolong everything.
+-- Keys live a sixteenth longer than promised, so that not every step has to extend them all.
 local longer = ttl and number(ttl * 1.0625)
 
 local function keep_all()
@@ -44,7 +44,7 @@ local function keep_all()
     call('HSET', F, 'kept', call('EXISTS', V, C, B, E, M))
 end
 
--- These three come and go; of the others that are not there from the start it is counted whether there is a new one.
+-- These three come and go. For the other keys that do not exist from the start, a count tells whether one is new.
 local function keep()
     for _, name in ipairs({X, W, T}) do
         call('PEXPIRE', name, longer)

@@ -1,4 +1,4 @@
--- ARGV: how many fields of the graph, those, then the new nodes' keys.
+-- ARGV: the number of graph fields, the fields, then the new nodes' keys.
 -- include flows/flow
 if not ttl or call('HGET', F, 'is_open') == '1' then
     return 0

@@ -1,4 +1,5 @@
--- ARGV: who drives it anew, ms. 0: there is nothing to do; -1: go on; else the ms for which another one has it.
+-- ARGV: the redriver, ms. Returns 0: nothing to do; -1: continue; else for how many ms another redriver owns the
+-- flow.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return 0

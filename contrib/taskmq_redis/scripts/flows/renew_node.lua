@@ -1,5 +1,5 @@
--- ARGV: node, token, ms. `keep` comes first, here and in `release_node`: it adds nothing, so Redis takes the rest
--- also where its memory is full.
+-- ARGV: node, token, ms. `keep` comes first, here and in `release_node`: it adds nothing, so Redis accepts the rest
+-- even with full memory.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return 0

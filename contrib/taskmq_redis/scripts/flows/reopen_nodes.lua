@@ -1,4 +1,4 @@
--- ARGV: the keys of some nodes that nothing is before.
+-- ARGV: keys of revived nodes. Nodes that need not wait become ready.
 -- include flows/flow
 if not ttl then
     return 0

@@ -1,4 +1,4 @@
--- ARGV: node, owner, ms, whether the runner of now has lost it.
+-- ARGV: node, owner, ms, whether the present runner has lost the node.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return {}

@@ -1,4 +1,4 @@
--- ARGV: taker, ms, whether it may have taken before.
+-- ARGV: taker, ms, whether it may have taken nodes before.
 -- include flows/flow
 if call('HGET', F, 'is_open') ~= '1' then
     return {}

@@ -1,5 +1,5 @@
--- Redis with a full memory takes the whole of a script whose first change adds nothing: what is held has to be kept
--- and given back also then. So the key's time to live comes first here, and in others that keep or give back.
+-- With full memory, Redis runs a script whose first change adds nothing. Leases must be renewed and released even
+-- then, so scripts that do this set the key's time to live first.
 -- include leases/lease
 if left <= 0 or kept[2] ~= ARGV[1] then
     return 0

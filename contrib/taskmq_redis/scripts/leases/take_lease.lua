@@ -1,4 +1,4 @@
--- `call` is this very call: sent once more after its reply was lost, it is told the same.
+-- `call` identifies the call: if it is repeated after a lost reply, it gets the same answer.
 -- include leases/lease
 if left > 0 and kept[5] == ARGV[4] then
     return {kept[2]}

@@ -1,6 +1,6 @@
--- The twin of this is `taskmq_local.rules.limits`, which says what it is about. KEYS: of each demand its facts, its
--- line by instants and by order, and its holds. ARGV: job, hold, lease, patience; then of each demand `rate` or
--- `strict`, interval, burst, or `places`, places, 0.
+-- The same algorithm as `taskmq_local.rules.limits`, which explains it. KEYS: for each demand its state, its line by
+-- instant and by order, and its holders. ARGV: job, hold, lease, patience; then for each demand `rate` or `strict`,
+-- interval, burst, or `places`, places, 0.
 -- include now_us
 local job, hold, lease, patience = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = #KEYS / 4
@@ -16,8 +16,8 @@ local function ahead(line, before)
     return redis.call('ZCOUNT', line, string.format('%.0f', now - GRACE), before)
 end
 
--- How many came before it and are not late. Looked at are the fewer of those that came before it and of those that are
--- late; where both are many, the others that are late for longest count as come before it.
+-- Counts the jobs ahead of this one in the line that are not late. It reads the smaller of two groups: jobs ahead,
+-- and late jobs. If both are large, the remaining late jobs, late for longest, count as ahead.
 local function rank(line, order)
     local before = redis.call('ZRANK', order, job) or 0
     local since = string.format('%.0f', now - GRACE)

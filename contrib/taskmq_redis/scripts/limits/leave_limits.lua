@@ -1,4 +1,4 @@
--- KEYS: of each limit its facts and its holds. ARGV: hold, for how long it was held.
+-- KEYS: for each limit its state and its holders. ARGV: hold, how long it was held.
 for at = 1, #KEYS, 2 do
     if redis.call('ZREM', KEYS[at + 1], ARGV[1]) == 1 and ARGV[2] ~= '' then
         local average = tonumber(redis.call('HGET', KEYS[at], 'average') or 0)

@@ -1,4 +1,4 @@
--- KEYS: holds. ARGV: lease; then of each the hold and how many places there are.
+-- KEYS: holders. ARGV: lease; then for each limit the hold and the number of permits.
 -- include now_us
 local lease, answers = tonumber(ARGV[1]), {}
 for at = 1, #KEYS do

@@ -1,4 +1,4 @@
--- KEYS: lines, by instants and by order. ARGV: job.
+-- KEYS: lines, by instant and by order. ARGV: job.
 for at = 1, #KEYS do
     redis.call('ZREM', KEYS[at], ARGV[1])
 end

@@ -1,4 +1,4 @@
--- A run that was left behind does not tell about the job any more.
+-- A superseded run no longer reports progress of the job.
 local kept = redis.call('HMGET', KEYS[1], 'attempt', 'started')
 if kept[1] and tonumber(kept[2]) > tonumber(ARGV[2]) and tonumber(kept[1]) >= tonumber(ARGV[1]) then
     return 0

@@ -1,5 +1,5 @@
--- KEYS: the record, and that there was one. A state that nothing may follow stays; the same record again changes
--- nothing.
+-- KEYS: the record, and the mark that there was one. A final state is never replaced; putting the same record again
+-- changes nothing.
 local STICKY = {succeeded = true, expired = true, skipped = true, upstream_failed = true}
 local kept = redis.call('HMGET', KEYS[1], 'state', 'record')
 if STICKY[kept[1]] or kept[2] == ARGV[2] then

@@ -1,5 +1,5 @@
--- KEYS: jobs by place, jobs by the end of their time, reasons. A place is the server's microseconds, or one more than
--- the last: so it grows, although everything here is forgotten one day.
+-- KEYS: jobs by place, jobs by expiry, reasons. A place is the server's microseconds, or the last place plus one if
+-- that is greater: so places grow, although all of this is forgotten one day.
 while true do
     local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 500)
     if #gone == 0 then

@@ -1,4 +1,4 @@
--- Pruned first: what has ended is a new one when it comes again, behind the places that were read.
+-- Pruned first: an expired revocation that is repeated is a new one, after the places that were already read.
 -- include now
 -- include revocations/prune_revoked
 local ends = now + ARGV[3]

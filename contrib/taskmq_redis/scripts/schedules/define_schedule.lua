@@ -1,4 +1,4 @@
--- A definition is told from none by a letter before it.
+-- A letter before the definition distinguishes it from none.
 -- include schedules/place
 local kept = redis.call('HGET', KEYS[1], ARGV[1])
 kept = kept and ('=' .. kept) or ''

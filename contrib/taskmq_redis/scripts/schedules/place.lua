@@ -1,5 +1,6 @@
--- KEYS of all that include this, and of `changed_schedules`: definitions, names by the place of their last change,
--- names that have no definition by when that was. A place is the server's microseconds, or one more than the last.
+-- KEYS of all scripts that include this, and of `changed_schedules`: definitions, names by the place of their last
+-- change, names without a definition by the time of its removal. A place is the server's microseconds, or the last
+-- place plus one if that is greater.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function place()

@@ -1,4 +1,4 @@
--- For each key: the version before, and what is to be there. "" says that it is so, by this call or an earlier one.
+-- For each key: the version before, and the new record. "" means that it is stored, by this call or an earlier one.
 local answer = {}
 for at = 1, #KEYS do
     local kept = redis.call('GET', KEYS[at])

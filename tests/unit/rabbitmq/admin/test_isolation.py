@@ -5,13 +5,13 @@ import pytest
 from taskmq.errors import InvalidOption
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq.admin.isolation import isolation
-from taskmq_rabbitmq.model.entities import shared, work_queue
+from taskmq_rabbitmq.model.entities import shared_entities, work_queue
 
 ORDERS = WorkQueue("orders")
 
 
 def test_a_tenant_gets_a_virtual_host_its_queues_and_a_user_for_each_role() -> None:
-    entities = [*shared(), *work_queue(ORDERS)]
+    entities = [*shared_entities(), *work_queue(ORDERS)]
 
     steps = isolation(entities, [ORDERS], tenant="a/b", roles=["worker", "producer", "worker"], app="shop")
 

@@ -21,7 +21,7 @@ from taskmq_rabbitmq.model.entities import (
     main_queues,
     queues_on_demand,
     report_queue,
-    shared,
+    shared_entities,
     topic_queue,
     work_queue,
 )
@@ -35,7 +35,7 @@ QUEUES = [
 
 
 def wanted_entities(*queues: WorkQueue) -> list[Entity]:
-    return [*shared(), *ladder(), *(entity for queue in queues for entity in work_queue(queue))]
+    return [*shared_entities(), *ladder(), *(entity for queue in queues for entity in work_queue(queue))]
 
 
 def after(found: Found, entities: list[Entity]) -> Found:
@@ -99,7 +99,7 @@ def test_an_export_reads_back_equal(queues: list[WorkQueue]) -> None:
 
 def test_a_queue_declared_on_demand_is_not_missing_and_is_still_created() -> None:
     queue = WorkQueue("few", max_length=9)
-    found = after(Found(), [*shared(), *ladder(), *main_queues(queue)])
+    found = after(Found(), [*shared_entities(), *ladder(), *main_queues(queue)])
 
     comparison = compare(wanted_entities(queue), found, queues=[queue])
 
@@ -116,7 +116,7 @@ def test_a_queue_without_its_bindings_is_incomplete() -> None:
     queue = WorkQueue("images")
     made = [entity for entities in queues_on_demand(queue).values() for entity in entities]
     there = [entity for entity in made if isinstance(entity, Queue)]
-    found = after(Found(), [*shared(), *ladder(), *main_queues(queue), *there])
+    found = after(Found(), [*shared_entities(), *ladder(), *main_queues(queue), *there])
 
     comparison = compare(wanted_entities(queue), found, queues=[queue])
 

@@ -1,6 +1,6 @@
 import pytest
 
-from taskmq_rabbitmq.connect.connect_errors import distrusted, explained
+from taskmq_rabbitmq.connect.connect_errors import explain, find_tls_problem
 
 _VERIFY = "SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
 _ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost: SSLError(1, '[SSL: {}] ...')\",)"
@@ -22,18 +22,18 @@ _ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost:
     ],
 )
 def test_a_permanent_failure_is_reported_in_words(failure: str, meaning: str) -> None:
-    found = distrusted(failure)
+    found = find_tls_problem(failure)
 
     assert found is not None
     assert meaning in found
-    assert failure in explained(failure)
+    assert failure in explain(failure)
 
 
 def test_a_port_that_hangs_up_may_require_tls() -> None:
     failure = "IncompatibleProtocolError: StreamLostError: ('Transport indicated EOF',)"
 
-    assert distrusted(failure) is None
-    assert "amqps://" in explained(failure)
+    assert find_tls_problem(failure) is None
+    assert "amqps://" in explain(failure)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_port_that_hangs_up_may_require_tls() -> None:
     ],
 )
 def test_a_node_that_accepts_and_stays_silent_may_lack_file_handles(failure: str) -> None:
-    found = explained(failure)
+    found = explain(failure)
 
     assert "file handles" in found
     assert "LimitNOFILE" in found
@@ -52,4 +52,4 @@ def test_a_node_that_accepts_and_stays_silent_may_lack_file_handles(failure: str
 
 
 def test_other_failures_are_unchanged() -> None:
-    assert explained("ConnectionResetError: [Errno 104]") == "ConnectionResetError: [Errno 104]"
+    assert explain("ConnectionResetError: [Errno 104]") == "ConnectionResetError: [Errno 104]"

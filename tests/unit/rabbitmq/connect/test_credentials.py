@@ -124,9 +124,9 @@ async def test_refused_credentials_are_fetched_again_before_the_next_attempt(tmp
         assert await login.secret() == "old"
         path.write_text("new")
         assert await login.secret() == "old"
-        login.refused("old")
+        login.on_refusal("old")
         assert await login.secret() == "new"
-        login.refused("old")
+        login.on_refusal("old")
         path.write_text("newest")
         assert await login.secret() == "new"
 

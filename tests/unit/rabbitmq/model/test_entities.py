@@ -8,7 +8,7 @@ from taskmq_rabbitmq.model.entities import (
     Exchange,
     Queue,
     archive,
-    described,
+    declared_arguments,
     entrance,
     events,
     ladder,
@@ -16,7 +16,7 @@ from taskmq_rabbitmq.model.entities import (
     main_queues,
     queues_on_demand,
     report_queue,
-    shared,
+    shared_entities,
     topic_queue,
     work_queue,
 )
@@ -56,7 +56,7 @@ def test_a_quorum_queue_includes_its_classes_and_its_dead_letter_queue() -> None
 def test_reports_and_dropped_invitations_are_kept_without_limit() -> None:
     entities = report_queue(ReportQueue("taskmq.reports.shop.3", letters_of=("orders.jobs", "mail.jobs")))
 
-    assert queues(entities) == {"taskmq.reports.shop.3": queues(shared())[PARKING]}
+    assert queues(entities) == {"taskmq.reports.shop.3": queues(shared_entities())[PARKING]}
     assert bindings(entities) == {
         Binding("taskmq.reports", "taskmq.reports.shop.3", "taskmq.reports.shop.3"),
         Binding("taskmq.dlx", "taskmq.reports.shop.3", "orders.jobs"),
@@ -175,7 +175,7 @@ def test_the_longest_name_has_an_entrance(name: str) -> None:
 
 
 def test_the_shared_queues_keep_their_messages_forever() -> None:
-    entities = shared()
+    entities = shared_entities()
 
     assert queues(entities) == {"taskmq.unroutable": DLQ_ARGUMENTS, "taskmq.parking": DLQ_ARGUMENTS}
     assert bindings(entities) == {
@@ -233,10 +233,10 @@ def test_a_level_holds_messages_for_its_time_and_passes_them_on(level: int) -> N
 @pytest.mark.parametrize(
     "entities",
     [
-        shared(),
-        (*shared(), *ladder()),
+        shared_entities(),
+        (*shared_entities(), *ladder()),
         *(
-            (*shared(), *ladder(), *work_queue(queue))
+            (*shared_entities(), *ladder(), *work_queue(queue))
             for queue in (WorkQueue("q"), WorkQueue("q", ordered=3), WorkQueue("q", max_length=1))
         ),
     ],
@@ -294,12 +294,14 @@ def test_a_queue_names_its_owner_and_a_shared_one_its_contents() -> None:
     arguments = {"x-queue-type": "quorum"}
 
     def added_entities(queue: Queue, app: str) -> dict[str, object]:
-        return {name: value for name, value in described(queue, app).items() if name not in queue.arguments}
+        return {name: value for name, value in declared_arguments(queue, app).items() if name not in queue.arguments}
 
     assert added_entities(Queue("orders", arguments), "shop") == {"x-taskmq-app": "shop"}
     assert added_entities(Queue("orders", arguments), "") == {}
     assert added_entities(Queue("taskmq.late.orders", arguments), "shop") == {}
-    shared_by_all = [entity for entity in (*shared(), *ladder(), *archive("1D", 1)) if isinstance(entity, Queue)]
+    shared_by_all = [
+        entity for entity in (*shared_entities(), *ladder(), *archive("1D", 1)) if isinstance(entity, Queue)
+    ]
     assert all(added_entities(queue, "shop").keys() == {"x-taskmq-about"} for queue in shared_by_all)
     level = next(queue for queue in shared_by_all if queue.name.endswith("l15"))
     assert "1:08:16" in str(added_entities(level, "shop"))

@@ -1,7 +1,7 @@
 import pytest
 
 from taskmq.model.topology import ReportQueue, WorkQueue
-from taskmq_rabbitmq.model.entities import Binding, Entity, archive, report_queue, shared, work_queue
+from taskmq_rabbitmq.model.entities import Binding, Entity, archive, report_queue, shared_entities, work_queue
 from taskmq_rabbitmq.model.routes import PROVEN, Route, route_to
 
 QUEUES = [
@@ -49,7 +49,7 @@ def test_letters_go_to_the_same_queue_as_those_of_the_broker(queue: str, expecte
     [
         *(work_queue(queue) for queue in QUEUES),
         report_queue(ReportQueue("taskmq.reports.shop.0", letters_of=("orders.jobs",))),
-        (*shared(), *archive("1D", 1000)),
+        (*shared_entities(), *archive("1D", 1000)),
     ],
 )
 def test_every_published_queue_is_bound_at_its_exchange(entities: tuple[Entity, ...]) -> None:

@@ -66,7 +66,7 @@ async def test_later_messages_wait_behind_returned_ones_however_late_they_return
 
     del stage.unconfirmed[2]
     stage.return_message("second")
-    stage.repairs.answered()
+    stage.repairs.on_answer()
     await asyncio.sleep(0.1)
 
     assert stage.sent == ["first to q.p.high", "second to q.p.high", "third to q.p.high"]
