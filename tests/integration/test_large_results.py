@@ -130,13 +130,13 @@ def test_an_unavailable_bucket_is_an_unavailable_state_and_accepts_values_later(
                 server.resume()
             assert await blobs.get(name) == b"123"
             server.kill()
-            with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be kept at s3://results-"):
+            with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be stored at s3://results-"):
                 await blobs.put("job", b"123", ttl=60)
             with pytest.raises(StateUnavailable, match=r"cannot be read"):
                 await blobs.get(name)
             server.restart()
             # It has lost the bucket.
-            with pytest.raises(StateUnavailable, match=r"cannot be kept"):
+            with pytest.raises(StateUnavailable, match=r"cannot be stored"):
                 await blobs.put("job", b"123", ttl=60)
 
     with S3() as server:
@@ -168,11 +168,11 @@ def test_large_results_go_through_a_bucket(server: S3) -> None:
     ("url", "why"),
     [
         ("s3:///x", "names no bucket"),
-        ("s3://key:secret@bucket/x", "holds no credentials"),
+        ("s3://key:secret@bucket/x", "must not contain credentials"),
         ("s3://bucket/x?zone=1", "unknown option 'zone'; known: endpoint, region, timeout"),
-        ("s3://bucket?endpoint=ftp://x", "is no http:// or https:// URL"),
-        ("s3://bucket?timeout=soon", "is not a number of seconds"),
-        ("s3://bucket?timeout=0", "is not a number of seconds"),
+        ("s3://bucket?endpoint=ftp://x", "is not an http:// or https:// URL"),
+        ("s3://bucket?timeout=soon", "must be a number of seconds"),
+        ("s3://bucket?timeout=0", "must be a number of seconds"),
     ],
 )
 def test_an_invalid_url_is_refused(url: str, why: str) -> None:

@@ -201,7 +201,7 @@ def test_a_certificate_without_a_user_is_refused(node: TlsNode) -> None:
     error = _refusal(node.trusted_url(auth="external", certfile=nobody.chain, keyfile=nobody.key))
 
     assert isinstance(error, AccessDenied)
-    assert "create a user of the name that the certificate has" in str(error)
+    assert "create a user with the name in the certificate" in str(error)
 
 
 def test_a_server_that_requires_a_certificate_is_understood(strict_node: TlsNode) -> None:

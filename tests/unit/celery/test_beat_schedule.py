@@ -78,8 +78,8 @@ def test_an_invalid_crontab_is_refused_at_its_line(fields: Any) -> None:
         ({"task": "t"}, r"^beat_schedule\['a'\] has no 'schedule'$"),
         ({"schedule": 5}, r"^beat_schedule\['a'\] has no 'task'$"),
         ({"task": "t", "schedule": 5, "argz": ()}, r"^beat_schedule\['a'\]: unknown key 'argz'$"),
-        ({"task": "t", "schedule": True}, "schedule=True is no schedule"),
-        ({"task": "t", "schedule": SimpleNamespace(event="sunset", lat=1)}, "a SimpleNamespace cannot be taken over"),
+        ({"task": "t", "schedule": True}, "schedule=True is not a schedule"),
+        ({"task": "t", "schedule": SimpleNamespace(event="sunset", lat=1)}, "a SimpleNamespace cannot be converted"),
         ({"task": "t", "schedule": 0}, "every=0: at least 100 ms"),
         ({"task": "t", "schedule": CeleryCrontab(minute=60)}, "cron '60 .*cannot be read"),
     ],
@@ -129,9 +129,12 @@ def test_an_app_imports_a_whole_celery_configuration() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"task": "shop.sub", "schedule": 5}, "this app has no task 'shop.sub'; give one that name="),
-        ({"task": "shop.add", "schedule": 5, "args": [1], "options": {"expires": 9}}, "'expires' is not taken over"),
-        ({"task": "shop.add", "schedule": 5, "args": [1], "options": {"queue": "b"}}, "'queue' is not taken over"),
+        ({"task": "shop.sub", "schedule": 5}, "this app has no task 'shop.sub'; give a task that name"),
+        (
+            {"task": "shop.add", "schedule": 5, "args": [1], "options": {"expires": 9}},
+            "'expires' cannot be converted",
+        ),
+        ({"task": "shop.add", "schedule": 5, "args": [1], "options": {"queue": "b"}}, "'queue' cannot be converted"),
         ({"task": "shop.add", "schedule": 5}, "schedule 'bad': the task must run without arguments"),
     ],
 )
