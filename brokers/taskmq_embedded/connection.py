@@ -31,9 +31,9 @@ _LONGEST_PAUSE: Final = 0.001
 _GAP: Final = 0.001
 # PROTOCOL: so many connections compete for the file that SQLite gave up on taking turns.
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
-# FULL: the disk may have room for smaller works. INTERRUPT: one read was interrupted since its caller left.
+# FULL: the disk may have room for smaller work items. INTERRUPT: one read was interrupted since its caller left.
 _OF_ONE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT)
-# Errors that the work itself causes: the connection stays usable.
+# Errors that the work item itself causes: the connection stays usable.
 _REFUSALS: Final = (
     sqlite3.IntegrityError,
     sqlite3.ProgrammingError,
@@ -58,10 +58,10 @@ class FileConnection(Generic[C]):
     """The only user of its connection, in one thread.
 
     Args:
-        enter: opens the context whose value the works receive; an uncommitted transaction leaves it by an error.
+        enter: opens the context whose value the work items receive; an uncommitted transaction leaves it by an error.
         patience: seconds to retry while others lock the file; None: until `give_up`.
         synchronous: durability of `DURABLE` transactions.
-        turn: seconds after which a transaction accepts no more works.
+        turn: seconds after which a transaction accepts no more work items.
 
     Attributes:
         is_waiting: whether it is waiting for others to unlock the file.
@@ -92,13 +92,13 @@ class FileConnection(Generic[C]):
         self._is_committing = False
 
     def transact(self, works: Sequence[Work[C]]) -> list[Exception | None]:
-        """Run as many of the works as fit into a turn in one transaction; return their errors, in order.
+        """Run as many of the work items as fit into a turn in one transaction; return their errors, in order.
 
-        If one work fails, each runs in its own transaction. If the file fails, all works have that error.
+        If one work item fails, each runs in its own transaction. If the file fails, all work items have that error.
         """
         try:
             return [None] * self._commit(works)
-        except Exception as error:  # noqa: BLE001 - an error of a work is returned to its caller
+        except Exception as error:  # noqa: BLE001 - an error of a work item is returned to its caller
             begun = works[: self._begun]
             if self._is_file_failure(error):
                 return [error] * len(works)
@@ -121,7 +121,7 @@ class FileConnection(Generic[C]):
             connection.close()
 
     def closed_error(self) -> Exception:
-        """Return the error for works that arrive after the close."""
+        """Return the error for work items that arrive after the close."""
         return self.kind.unavailable(f"the {self.kind.what} {self.path} was closed")
 
     def _commit_alone(self, work: Work[C]) -> Exception | None:
@@ -172,13 +172,13 @@ class FileConnection(Generic[C]):
         return count
 
     def _run_turn(self, works: Sequence[Work[C]], transaction: C, connection: sqlite3.Connection) -> int:
-        """Run works until the turn is over; return their number."""
+        """Run work items until the turn is over; return their number."""
         is_over = time.monotonic() + self._turn
         done = 0
         while done < len(works):
             work = works[done]
             if isinstance(work, SetCall):
-                mates = _mates(works, done)
+                mates = _find_mates(works, done)
                 self._begun = done = done + len(mates)
                 mates[0].run_with(mates, transaction)
             else:
@@ -229,7 +229,7 @@ class FileConnection(Generic[C]):
         return self.kind.unavailable(text, is_certain=is_certain)
 
     def _is_file_failure(self, error: Exception) -> bool:
-        """Whether the file failed, as opposed to one of the works."""
+        """Whether the file failed, as opposed to one of the work items."""
         cause = error.__cause__
         if not self._begun:
             return True
@@ -247,7 +247,7 @@ def _run_one(work: Work[C], transaction: C, connection: sqlite3.Connection) -> N
         connection.set_progress_handler(None, 0)
 
 
-def _mates(works: Sequence[Work[C]], first: int) -> list[SetCall[C]]:
+def _find_mates(works: Sequence[Work[C]], first: int) -> list[SetCall[C]]:
     """Return the call at `first` and those after it with the same function, up to some hundred items."""
     mates: list[SetCall[C]] = []
     count = 0

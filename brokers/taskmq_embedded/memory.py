@@ -129,7 +129,7 @@ class _MemoryConnection(FileConnection[C]):
 
 
 class _ImmediateCall(Generic[C, T]):
-    """A work that runs in its caller's thread."""
+    """A work item that runs in its caller's thread."""
 
     care = Care.LOOSE
     wakeups: Sequence[str] = ()
@@ -139,7 +139,7 @@ class _ImmediateCall(Generic[C, T]):
         self.answer: list[T] = []
 
     def seal(self) -> None:
-        """Do nothing: the work never changes."""
+        """Do nothing: the work item never changes."""
 
     def run(self, transaction: C, /) -> None:
         self.answer = [self._function(transaction)]

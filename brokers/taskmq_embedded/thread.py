@@ -1,7 +1,7 @@
 """The thread that uses a file.
 
-Works collect on the event loop while the thread is busy, and are passed on together. One batch is under way at a
-time; later works form the next one. Its answers arrive transaction by transaction.
+Work items collect on the event loop while the thread is busy, and are passed on together. One batch is under way at a
+time; later work items form the next one. Its answers arrive transaction by transaction.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _BATCH: Final = 500
-# A caller that sees its commit often submits more. Those works share the next transaction, as long as each turn of
-# the loop brings some.
+# A caller that sees its commit often submits more. Those work items share the next transaction, as long as each turn
+# of the loop brings some.
 _TURNS: Final = 64
 _QUIET: Final = 2
 _LAST_BREATH: Final = 5.0
@@ -37,7 +37,7 @@ class FileThread(Generic[C]):
     """A thread with its own connection, used from one event loop. It starts with the first work.
 
     Args:
-        ring: called in the thread after each commit, with each wakeup of its works.
+        ring: called in the thread after each commit, with each wakeup of its work items.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class FileThread(Generic[C]):
         return f"{self._connection.path} is busy"
 
     def submit(self, work: Work[C]) -> None:
-        """Run `work` in one of the next transactions, after all works submitted before."""
+        """Run `work` in one of the next transactions, after all work items submitted before."""
         self._waiting.append(work)
         self._arrived += 1
         self._idle.clear()
         if not self._is_busy and not self._is_scheduled:
-            # At the end of this turn of the loop, together with the other works of the turn.
+            # At the end of this turn of the loop, together with the other work items of the turn.
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._hand_over)
+            asyncio.get_running_loop().call_soon(self._pass_on)
 
     def note_arrival(self) -> None:
-        """Announce that more works will come soon, since the caller has just extended a waiting one."""
+        """Announce that more work items will come soon, since the caller has just extended a waiting one."""
         self._arrived += 1
 
     async def call(self, function: Callable[[C], T], *, care: Care) -> T:
@@ -100,11 +100,11 @@ class FileThread(Generic[C]):
         return await call.future
 
     async def wait_idle(self) -> None:
-        """Wait until all submitted works have ended."""
+        """Wait until all submitted work items have ended."""
         await self._idle.wait()
 
     async def aclose(self, *, within: float | None = None) -> None:
-        """Wait at most `within` seconds for the submitted works, then stop the thread. May be called twice."""
+        """Wait at most `within` seconds for the submitted work items, then stop the thread. May be called twice."""
         if not self._is_closed:
             try:
                 async with asyncio.timeout(within):
@@ -123,7 +123,7 @@ class FileThread(Generic[C]):
             return
         self._thread.join()
 
-    def _hand_over(self) -> None:
+    def _pass_on(self) -> None:
         self._is_scheduled = False
         if self._is_busy:
             return
@@ -152,7 +152,7 @@ class FileThread(Generic[C]):
         for work, error in zip(works, errors, strict=True):
             try:
                 work.end(error)
-            except Exception as mistake:  # noqa: BLE001 - the other works must still end
+            except Exception as mistake:  # noqa: BLE001 - the other work items must still end
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"ending {work!r} failed", "exception": mistake}
                 )
@@ -162,12 +162,12 @@ class FileThread(Generic[C]):
             self._gather(_TURNS, 0, -1)
 
     def _gather(self, turns: int, quiet: int, arrived: int) -> None:
-        """Pass the works on once some turns of the loop have brought no more."""
+        """Pass the work items on once some turns of the loop have brought no more."""
         quiet = 0 if arrived != self._arrived else quiet + 1
         if turns and quiet < _QUIET:
             asyncio.get_running_loop().call_soon(self._gather, turns - 1, quiet, self._arrived)
         else:
-            self._hand_over()
+            self._pass_on()
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

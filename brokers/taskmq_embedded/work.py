@@ -1,4 +1,4 @@
-"""Works: parts of a transaction, each with its required durability."""
+"""Work items: parts of a transaction, each with its required durability."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ C_contra = TypeVar("C_contra", contravariant=True)
 
 
 class Care(IntEnum):
-    """Durability that a work requires of its commit."""
+    """Durability that a work item requires of its commit."""
 
     READ = 0
     LOOSE = 1
@@ -35,11 +35,11 @@ class FileFailure(Exception):
 
 
 class Work(Protocol[C_contra]):
-    """A part of a transaction, next to other works."""
+    """A part of a transaction, next to other work items."""
 
     @property
     def care(self) -> Care:
-        """Durability of the work; read after `seal`."""
+        """Durability of the work item; read after `seal`."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Work(Protocol[C_contra]):
         ...
 
     def seal(self) -> None:
-        """Close the work for additions; called on the loop before it is passed to the thread."""
+        """Close the work item for additions; called on the loop before it is passed to the thread."""
         ...
 
     def run(self, transaction: C_contra, /) -> None:
@@ -61,7 +61,7 @@ class Work(Protocol[C_contra]):
 
 
 class Call(Generic[C, T]):
-    """A work with a caller that waits: `function` of the transaction.
+    """A work item with a caller that waits: `function` of the transaction.
 
     Attributes:
         future: the return value of `function`, or its error.
@@ -79,7 +79,7 @@ class Call(Generic[C, T]):
         return self.future.done()
 
     def seal(self) -> None:
-        """Do nothing: the work never changes."""
+        """Do nothing: the work item never changes."""
 
     def run(self, transaction: C, /) -> None:
         # The caller is gone: work that missed its deadline must not happen afterwards.
@@ -112,7 +112,7 @@ class SetCall(Generic[C]):
         self.answers: list[Any] = []
 
     def seal(self) -> None:
-        """Do nothing: the work never changes."""
+        """Do nothing: the work item never changes."""
 
     def run(self, transaction: C, /) -> None:
         self.run_with([self], transaction)

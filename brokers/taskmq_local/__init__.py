@@ -9,7 +9,7 @@ process, on any thread and loop. Nothing outlives the process; `forget_memory` d
     owners/NAME     one file per consuming broker, locked by its process for its lifetime
     wake/KIND-NAME  one FIFO per waiting broker or state: one byte means "poll now"
 
-Each broker or state object runs its SQLite work in its own thread (`Database`). The event loop collects works
+Each broker or state object runs its SQLite work in its own thread (`Database`). The event loop collects work items
 (publishes, acks, leases, results) while the thread is busy and passes them on together: one transaction and one sync
 of the disk, however many there are. Their futures end after the commit.
 

@@ -60,11 +60,11 @@ class EndedJobs(NamedTuple):
     """Tables of a database that have rows of ended jobs.
 
     Attributes:
-        beside: further tables with rows keyed by the job's id.
+        with_job_ids: further tables with rows keyed by the job's id.
         forget_keys: deletes the keys of jobs, by id, tenant and key.
     """
 
-    beside: Sequence[str]
+    with_job_ids: Sequence[str]
     forget_keys: Callable[[Sequence[Row]], Steps[None]]
 
 
@@ -81,7 +81,7 @@ def forget_jobs(tables: EndedJobs, ids: Sequence[Any]) -> Steps[list[Any]]:
     rows = yield from ask(_GONE, list(ids))
     yield from tables.forget_keys([row for row in rows if row[2] is not None])
     gone = [row[0] for row in rows]
-    for table in tables.beside:
+    for table in tables.with_job_ids:
         yield from ask(f"delete from taskmq.{table} where id = any($1::uuid[])", gone)
     return gone
 

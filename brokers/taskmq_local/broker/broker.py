@@ -118,7 +118,7 @@ class LocalBroker:
         await self._call(lambda _: None, care=Care.READ)
         wanted = list(subscriptions)
         queues = [subscription.queue for subscription in wanted if not subscription.is_paused]
-        ledger = self._enlist()
+        ledger = self._open_ledger()
         self._start_upkeep()
         consumer = LocalConsumer(self._database, ledger, wanted, deliver, number=next(self._numbers))
         try:
@@ -186,7 +186,7 @@ class LocalBroker:
     @asynccontextmanager
     async def _take_out(self, queue: str) -> AsyncGenerator[Browser, None]:
         await self._call(lambda _: None, care=Care.READ)
-        ledger = self._enlist()
+        ledger = self._open_ledger()
         browser = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
         self._submit_upkeep()
         self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Care.LOOSE)
@@ -278,7 +278,7 @@ class LocalBroker:
         except TimeoutError:
             return
 
-    def _enlist(self) -> Ledger:
+    def _open_ledger(self) -> Ledger:
         """Return the ledger under this broker's own name, which counts as alive from now on."""
         self._check_open()
         if self._ledger is None:

@@ -1,4 +1,4 @@
-"""Leasing messages and settling them, as works."""
+"""Leasing messages and settling them, as work items."""
 
 import sqlite3
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class LeaseDeliveries:
 
     Args:
         taker: the owner's number for the consumer or browser.
-        limit: called when the work is sealed, so that earlier settlements count.
+        limit: called when the work item is sealed, so that earlier settlements count.
         done: called with the lease, or with an error.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Publishing as a work: many messages in one transaction, each with its deadline."""
+"""Publishing as a work item: many messages in one transaction, each with its deadline."""
 
 import asyncio
 import sqlite3

@@ -22,7 +22,7 @@ _TICK: Final = 1.0
 
 
 class MaintenanceWork:
-    """The work that requeues messages of dead owners and promotes due ones.
+    """The work item that requeues messages of dead owners and promotes due ones.
 
     Attributes:
         next_due: the due time of the next delayed message.

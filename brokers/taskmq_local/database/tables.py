@@ -1,4 +1,4 @@
-"""SQL helpers that several works share."""
+"""SQL helpers that several work items share."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -175,7 +175,7 @@ class MemoryBroker:
         # Everything happens before the first await, so a cancelled close is complete.
         self._closed = True
         if self._timekeeper is not None:
-            self._data.stop_keeping_time(self._timekeeper)
+            self._data.unwatch_due(self._timekeeper)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -205,7 +205,7 @@ class MemoryBroker:
     def _keep_time(self) -> None:
         if self._timekeeper is None:
             self._timekeeper = LoopWakeup(self._set_timer)
-            self._data.keep_time(self._timekeeper)
+            self._data.watch_due(self._timekeeper)
 
     def _set_timer(self) -> None:
         """Promote due messages, and wake again at the next due time."""

@@ -247,13 +247,13 @@ class MemoryData:
             if wakeup in consumers:
                 consumers.remove(wakeup)
 
-    def keep_time(self, wakeup: LoopWakeup) -> None:
+    def watch_due(self, wakeup: LoopWakeup) -> None:
         """Fire `wakeup` now, and whenever the next due time moves closer."""
         with self._lock:
             self._timekeepers.append(wakeup)
         wakeup.fire()
 
-    def stop_keeping_time(self, wakeup: LoopWakeup) -> None:
+    def unwatch_due(self, wakeup: LoopWakeup) -> None:
         with self._lock:
             if wakeup in self._timekeepers:
                 self._timekeepers.remove(wakeup)

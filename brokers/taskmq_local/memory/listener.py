@@ -21,7 +21,7 @@ class MemoryListener:
         self._fits = matcher(patterns)
         self._receive = receive
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=_MOST)
-        self._wakeup = LoopWakeup(self._hand_over)
+        self._wakeup = LoopWakeup(self._pass_on)
         self._is_stopped = False
         data.listen(self.hear)
 
@@ -40,6 +40,6 @@ class MemoryListener:
         self._data.stop_listening(self.hear)
         self._heard.clear()
 
-    def _hand_over(self) -> None:
+    def _pass_on(self) -> None:
         while self._heard and not self._is_stopped:
             self._receive(*self._heard.popleft())

@@ -116,9 +116,9 @@ def acquire(
         is_strict = any(isinstance(demand, RateDemand) and demand.strict for demand, _ in demands)
         return LimitEntry(granted=True, wait=patience if is_strict else 0.0)
     answers = [
-        _rate(job_id, demand, record, now, patience)
+        _try_start(job_id, demand, record, now, patience)
         if isinstance(demand, RateDemand)
-        else _place(job_id, demand, record, now)
+        else _try_permit(job_id, demand, record, now)
         for demand, record in demands
     ]
     if all(answer.granted for answer in answers):
@@ -142,7 +142,7 @@ def acquire(
         if answer.granted:
             continue
         if answer.is_new:
-            answer.at = _line_up(job_id, demand, record, answer.at)
+            answer.at = _join_line(job_id, demand, record, answer.at)
         if isinstance(demand, PlaceDemand):
             answer.at = min(answer.at, now + _LONGEST_SLEEP)
         if answer.at > latest:
@@ -156,7 +156,7 @@ def mean(average: float, held: float) -> float:
     return held if average == 0 else average * 0.8 + held * 0.2
 
 
-def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, patience: float) -> _Grant:
+def _try_start(job_id: str, demand: RateDemand, record: LimitRecord, now: float, patience: float) -> _Grant:
     tolerance = (demand.burst - 1) * demand.interval + (0.0 if demand.strict else _SLACK)
     earliest = max(now, record.arrival - tolerance, record.peak - tolerance)
     promised = record.promise_of(job_id)
@@ -176,7 +176,7 @@ def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, pati
     return _Grant(granted=False, at=at, is_new=True)
 
 
-def _place(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) -> _Grant:
+def _try_permit(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) -> _Grant:
     free = demand.places - len(record.holds())
     promised = record.promise_of(job_id)
     is_due = promised is not None and promised <= now + _EARLY
@@ -204,7 +204,7 @@ def _place(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) ->
     return _Grant(granted=False, at=at, is_new=True)
 
 
-def _line_up(job_id: str, demand: Demand, record: LimitRecord, at: float) -> float:
+def _join_line(job_id: str, demand: Demand, record: LimitRecord, at: float) -> float:
     if record.promise_of(job_id) is not None or record.waiting() < _LONGEST_LINE:
         record.promise(job_id, at)
         return at

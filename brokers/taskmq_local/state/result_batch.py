@@ -1,4 +1,4 @@
-"""Storing results as a work: many records, one transaction."""
+"""Storing results as a work item: many records, one transaction."""
 
 import asyncio
 import sqlite3

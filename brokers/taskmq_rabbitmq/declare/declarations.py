@@ -25,10 +25,10 @@ from taskmq_rabbitmq.declare.requests import (
     declare_in_order,
     exists,
     first_missing,
+    flush_metadata,
     look_for_all,
     queue_depth,
     visible,
-    write_down,
 )
 from taskmq_rabbitmq.model.entities import (
     Binding,
@@ -141,7 +141,7 @@ class Declarations:
                     self._deliverable.update(self._known.intersection(queue.physical))
                 self._queues[queue.name] = queue
             if is_new:
-                await write_down(self._connection())
+                await flush_metadata(self._connection())
 
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
         """See `taskmq.contracts.broker.Topical.bind`."""
@@ -324,7 +324,7 @@ class Declarations:
             self._known.add(queue)
             self._deliverable.add(queue)
             if is_new:
-                await write_down(self._connection())
+                await flush_metadata(self._connection())
         if is_new or not was_known:
             self._made(queue)
 

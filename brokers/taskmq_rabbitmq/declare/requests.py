@@ -23,11 +23,11 @@ __all__ = [
     "declare_in_order",
     "exists",
     "first_missing",
+    "flush_metadata",
     "look_for_all",
     "queue_depth",
     "refusal",
     "visible",
-    "write_down",
 ]
 
 _log = contained(__name__)
@@ -52,7 +52,7 @@ async def declare_all(connection: Connection, entities: Iterable[Entity]) -> Non
     is_new = await are_new(connection, [entities])
     await declare_in_order(connection, entities)
     if is_new:
-        await write_down(connection)
+        await flush_metadata(connection)
 
 
 async def declare_in_order(connection: Connection, entities: Iterable[Entity]) -> None:
@@ -77,7 +77,7 @@ async def are_new(connection: Connection, declarations: Iterable[Iterable[Entity
     return bool(lasts) and not await exists(connection, *lasts)
 
 
-async def write_down(connection: Connection) -> None:
+async def flush_metadata(connection: Connection) -> None:
     try:
         await connection.ask(flush_queue_metadata)
     except ChannelRefused as error:

@@ -111,7 +111,7 @@ class Migration:
         await self._replace_all([queues[name] for name in different], wanted)
         for name in names:
             if name not in different:
-                await self._make_anew(queues[name], wanted)
+                await self._recreate(queues[name], wanted)
         for name in names:
             await self._bring_back(name)
         await self._clear_away(names)
@@ -184,7 +184,7 @@ class Migration:
             await self._delete(queue.name)
             self._report(f"{queue.name}: deleted")
             try:
-                await self._make_anew(queue, wanted)
+                await self._recreate(queue, wanted)
             except TopologyMismatch as error:
                 # A client of the old app declared it in between.
                 self._report(f"{queue.name}: once more, for a client has declared the old one: {error}")
@@ -253,7 +253,7 @@ class Migration:
             self._report(f"{name}: not empty yet ({found})")
         return False
 
-    async def _make_anew(self, queue: Queue, wanted: Sequence[Entity]) -> None:
+    async def _recreate(self, queue: Queue, wanted: Sequence[Entity]) -> None:
         with contextlib.suppress(ManagementNotFound):
             await self._management.delete(self._policy(queue.name))
         await declare_all(self._connection, _all_of(queue, wanted))

@@ -73,7 +73,7 @@ class Server:
             StateUnavailable: it did not finish within `timeout` seconds, by default the URL's.
         """
         words = ("EVALSHA", script.digest, len(keys), *keys, *arguments)
-        return await self._settle(_Journey(keys[0], words, can_repeat=can_repeat, script=script), timeout)
+        return await self._settle(_RoutedCall(keys[0], words, can_repeat=can_repeat, script=script), timeout)
 
     async def ask(self, *words: Word, key: str, timeout: float | None = None) -> Reply:
         """Send a command that changes nothing and return the answer.
@@ -81,7 +81,7 @@ class Server:
         Raises:
             StateUnavailable: there was no answer within `timeout` seconds, by default the URL's.
         """
-        return await self._settle(_Journey(key, words, can_repeat=True), timeout)
+        return await self._settle(_RoutedCall(key, words, can_repeat=True), timeout)
 
     async def aclose(self) -> None:
         """Wait for the calls under way, and close. May be called twice."""
@@ -93,66 +93,66 @@ class Server:
         if self._is_closed:
             raise StateUnavailable(f"the state {self.address} was closed")
 
-    async def _settle(self, journey: "_Journey", timeout: float | None) -> Reply:
+    async def _settle(self, routed: "_RoutedCall", timeout: float | None) -> Reply:
         self.check_open()
         patience = self.timeout if timeout is None else timeout
         # Cheaper than asyncio's timeouts; there is one per call.
-        timer = asyncio.get_running_loop().call_later(patience, journey.give_up)
+        timer = asyncio.get_running_loop().call_later(patience, routed.give_up)
         try:
-            return await self._travel(journey)
+            return await self._route(routed)
         except TimeoutError:
             raise StateUnavailable(
                 f"the state {self.address} did not answer within {patience:g} s",
-                is_certain=not (journey.was_lost or journey.call.was_sent),
+                is_certain=not (routed.was_lost or routed.call.was_sent),
             ) from None
         finally:
             timer.cancel()
 
-    async def _travel(self, journey: "_Journey") -> Reply:
+    async def _route(self, routed: "_RoutedCall") -> Reply:
         last: Exception | None = None
         for _ in range(_MOST_REFERRALS):
-            if journey.is_given_up:
+            if routed.is_given_up:
                 raise TimeoutError
-            call = journey.call
-            node = journey.asked or (self._slots.get(journey.slot) if self._slots else None)
+            call = routed.call
+            node = routed.asked or (self._slots.get(routed.slot) if self._slots else None)
             link = self._home if node is None else self._link(node)
             link.submit(call)
             try:
                 reply = await call.future
             except StateUnavailable as error:
                 may_go_on = error.is_certain or call.can_repeat
-                journey.was_lost |= not error.is_certain
+                routed.was_lost |= not error.is_certain
                 if node is None or not may_go_on or not self._forget(node):
                     # Certainty must cover all steps; this error only knows the last one.
-                    error.is_certain = not journey.was_lost
+                    error.is_certain = not routed.was_lost
                     raise
-                journey.go_on()
+                routed.go_on()
                 last = error
                 continue
             if not isinstance(reply, ResponseError):
                 return reply
             last = reply
-            await self._refer(reply, journey, link)
+            await self._refer(reply, routed, link)
         raise StateUnavailable(
             f"the state {self.address} referred from node to node without an answer: is a node of the cluster down? "
             f"The last error: {last}"
         )
 
-    async def _refer(self, error: ResponseError, journey: "_Journey", link: Pipeline) -> None:
+    async def _refer(self, error: ResponseError, routed: "_RoutedCall", link: Pipeline) -> None:
         """Prepare the next step after an error that names or allows one."""
         match error:
             case NoScriptError():
-                journey.go_on(in_full=True)
+                routed.go_on(in_full=True)
             case MovedError():
-                journey.go_on()
-                self._slots[journey.slot] = self._target_of(error)
+                routed.go_on()
+                self._slots[routed.slot] = self._target_of(error)
             case AskError():
-                journey.go_on()
-                journey.asked = self._target_of(error)
-                journey.call.is_asking = True
+                routed.go_on()
+                routed.asked = self._target_of(error)
+                routed.call.is_asking = True
             case TryAgainError() | ClusterDownError():
                 await asyncio.sleep(_PAUSE)
-                journey.go_on()
+                routed.go_on()
             case ReadOnlyError():
                 # It became a replica: its successor is another of the hosts, or has the same name.
                 await link.drop()
@@ -189,7 +189,7 @@ class Server:
         return bool(slots)
 
 
-class _Journey:
+class _RoutedCall:
     """A call that may have to go to several nodes.
 
     Args:

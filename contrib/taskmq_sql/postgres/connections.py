@@ -10,7 +10,18 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreRefused, StoreUnavailable
 
-__all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Purpose", "Row", "column_of", "undone"]
+__all__ = [
+    "HOT",
+    "LISTS",
+    "LOOKUPS",
+    "WALKS",
+    "Connection",
+    "Connections",
+    "Purpose",
+    "Row",
+    "column_of",
+    "roll_back_with",
+]
 
 T = TypeVar("T")
 
@@ -179,13 +190,13 @@ class Connections:
                             raise self._outage(error, purpose, progress) from error
                         raise self._refusal(_reason(error)) from None
                 except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-                    self._leave(connection)
+                    self._cancel_and_drop(connection)
                     if isinstance(error, ValueError):
                         raise self._refusal(type(error).__name__) from None
                     raise self._outage(error, purpose, progress) from error
                 except asyncio.CancelledError:
                     # The cancelled call may have left a transaction open, or an answer unread.
-                    self._leave(connection)
+                    self._cancel_and_drop(connection)
                     raise
                 except BaseException:
                     self._drop(connection)
@@ -348,7 +359,7 @@ class Connections:
         self._used.discard(connection)
         connection.terminate()
 
-    def _leave(self, connection: Connection) -> None:
+    def _cancel_and_drop(self, connection: Connection) -> None:
         """Drop a connection whose statement may still run; the server would continue it until the end."""
         self._used.discard(connection)
         if connection.is_closed() or self._is_closed:
@@ -385,7 +396,7 @@ class _Undone(Exception):
         self.result = result
 
 
-def undone(result: object) -> Exception:
+def roll_back_with(result: object) -> Exception:
     """Return the exception that rolls the transaction back and makes `run` return `result`."""
     return _Undone(result)
 

@@ -18,7 +18,7 @@ from taskmq.contracts.jobs import (
     schedule_shard,
 )
 from taskmq.errors import OccurrenceConflict
-from taskmq_sql.postgres.connections import Connection, undone
+from taskmq_sql.postgres.connections import Connection, roll_back_with
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.submission import Numbers, insert_jobs, numbers_of
 
@@ -93,7 +93,7 @@ class PostgresFirings:
             taken = set(row["taken"])
             done = [firing for firing in ordered if firing.before.id in taken]
             if conflicts := await _occur(connection, done, numbers):
-                raise undone(OccurrenceConflict(conflicts))
+                raise roll_back_with(OccurrenceConflict(conflicts))
             return taken
 
         fired = await self._database.firings.run("transaction", fire)

@@ -29,8 +29,8 @@ __all__ = [
     "KnownQuotas",
     "admit_jobs",
     "admit_placements",
-    "concern",
     "dispatch_within",
+    "has_quota",
     "lock_usage",
 ]
 
@@ -174,7 +174,7 @@ async def _book(
     return RunBook(quotas, usage=usage, running=running, now=now)
 
 
-def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
+def has_quota(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
     """Whether a quota applies to one of the jobs."""
     return bool(quotas.quotas) and any(quotas.of(job.tenant, _owner(job)) for job in jobs)
 

@@ -26,7 +26,7 @@ from taskmq_sql.postgres.connections import Connection, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import Unmet, find_upstream, wait
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.postgres.quotas import Admission, admit_jobs, concern, lock_usage
+from taskmq_sql.postgres.quotas import Admission, admit_jobs, has_quota, lock_usage
 from taskmq_sql.postgres.statements import SUBMIT
 
 __all__ = ["Numbers", "insert_jobs", "insert_within", "numbers_of", "submit"]
@@ -83,7 +83,9 @@ async def submit(
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = not concern(quotas, jobs) and all(job.unique is None and not _depends_on(job) for job in jobs)
+    is_one_statement = not has_quota(quotas, jobs) and all(
+        job.unique is None and not _depends_on(job) for job in jobs
+    )
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
 
@@ -91,7 +93,7 @@ async def insert_within(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
 ) -> list[Submitted]:
     """Submit the jobs as far as their quotas allow, in the connection's transaction."""
-    if concern(quotas, jobs):
+    if has_quota(quotas, jobs):
         return await _insert_within_quotas(connection, jobs, numbers, quotas)
     return await insert_jobs(connection, jobs, numbers)
 
@@ -155,7 +157,7 @@ async def _insert_by(
     answers = await insert(connection, jobs, numbers)
     while True:
         if admission is not None:
-            _count_in(jobs, answers, admission)
+            _count_inserted(jobs, answers, admission)
         if not (erased := [index for index, answer in enumerate(answers) if _is_erased(answer)]):
             return answers
         again = await insert(connection, [jobs[index] for index in erased], numbers)
@@ -163,7 +165,7 @@ async def _insert_by(
             answers[index] = answer
 
 
-def _count_in(jobs: Sequence[NewJob], answers: list[Submitted], admission: Admission) -> None:
+def _count_inserted(jobs: Sequence[NewJob], answers: list[Submitted], admission: Admission) -> None:
     """Count the inserted jobs; refuse jobs to be repeated if their quotas have no room."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer.is_new:

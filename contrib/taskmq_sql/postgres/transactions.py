@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.units import storable
-from taskmq_sql.postgres.connections import Connection, Connections, undone
+from taskmq_sql.postgres.connections import Connection, Connections, roll_back_with
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, Query, Row, Steps, Work
 
@@ -78,7 +78,7 @@ class PostgresRunner:
                 return await drive(connection, work(), self._names)
             except TaskMQError as error:
                 # The connection stays usable; only the transaction rolls back.
-                raise undone(error) from error
+                raise roll_back_with(error) from error
 
         result: object = await self._writes.run("transaction", write)
         if isinstance(result, TaskMQError):

@@ -11,7 +11,7 @@ from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
 from taskmq_sql.sqlite.jobs.dependencies import Upstream
 from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.jobs.submissions import submit
-from taskmq_sql.sqlite.jobs.updates import write_down
+from taskmq_sql.sqlite.jobs.updates import record_change
 
 __all__ = ["resume", "retry"]
 
@@ -45,7 +45,7 @@ def retry(transaction: Transaction, job: NewJob, change: JobUpdate) -> Submitted
     (answer,) = submit(transaction, [job])
     if answer.is_new:
         transaction.connection.execute(_REPEATED, (id_bytes(job.id), id_bytes(change.id)))
-        write_down(transaction, change, _event(transaction, change, change.before))
+        record_change(transaction, change, _event(transaction, change, change.before))
     return answer
 
 
@@ -66,7 +66,7 @@ def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
     connection.execute("DELETE FROM job_history WHERE id = ?", (job_id,))
     if state is JobState.QUEUED:
         connection.execute(_READY, (job_id,))
-    write_down(transaction, change, _event(transaction, change, state))
+    record_change(transaction, change, _event(transaction, change, state))
     return get(transaction, change.id)
 
 

@@ -75,7 +75,7 @@ async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Q
         (answer,) = await insert_within(connection, [job], numbers, quotas)
         if answer.is_new:
             await connection.execute(_MARK, update.id, row["ended"], job.id)
-            await _write_down(connection, update, update.before)
+            await _record_change(connection, update, update.before)
         return answer
 
     return await database.changes.run("transaction", work)
@@ -102,7 +102,7 @@ async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
         found = await connection.fetchrow(_RESUME, update.id, row["ended"], CODES[state], due, *bodies)
         if unmet:
             await depend(connection, [(update.id, unmet)])
-        await _write_down(connection, update, state)
+        await _record_change(connection, update, state)
         return found
 
     row = await database.changes.run("transaction", work)
@@ -119,7 +119,7 @@ async def _lock_ended(connection: Connection, update: JobUpdate) -> Row | None:
     )
 
 
-async def _write_down(connection: Connection, update: JobUpdate, state: JobState) -> None:
+async def _record_change(connection: Connection, update: JobUpdate, state: JobState) -> None:
     """Record the change in the job's history, and in the audit if the update has an entry."""
     await note(connection, [Note(update.id, update.version + 1, update.kind, state, update.by, update.note)])
     if update.audit is not None:

@@ -192,7 +192,7 @@ def _scan(
     table: str, which: JobFilter, known: Known, *, states: Iterable[int] = (), state: int | None = None
 ) -> Scan:
     is_history = table == _ENDED
-    names = _leading(known, state) if is_history and known.ids is None else {}
+    names = _leading_columns(known, state) if is_history and known.ids is None else {}
     conditions: list[_Part] = []
     if is_history and which.submitted_from is not None:
         conditions.append(_ended_after(first_id(which.submitted_from)))
@@ -228,7 +228,7 @@ def _scan(
     return Scan(table, list(names.items()), conditions, rest, since, before, until_submitted=until)
 
 
-def _leading(known: Known, state: int | None) -> dict[str, object]:
+def _leading_columns(known: Known, state: int | None) -> dict[str, object]:
     """Return the leading columns and values of the best index of ended jobs."""
     names: dict[str, object] = {} if known.tenant is None else {"tenant": known.tenant}
     if names and known.tasks is not None and len(known.tasks) == 1:

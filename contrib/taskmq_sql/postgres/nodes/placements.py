@@ -9,7 +9,7 @@ from taskmq.model.nodes import Placement, startable
 from taskmq_sql.jobs.values import decode_detail, is_job_id
 from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
-from taskmq_sql.postgres.connections import Connection, Row, undone
+from taskmq_sql.postgres.connections import Connection, Row, roll_back_with
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.quotas import admit_placements
 from taskmq_sql.postgres.records import dispatched_jobs
@@ -86,7 +86,7 @@ class PostgresPlacements:
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
                 # A concurrent dispatch took one of the jobs; the next attempt sees its result.
-                raise undone(_NOTHING)
+                raise roll_back_with(_NOTHING)
             await drive(
                 connection,
                 insert_allocations(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]),

@@ -18,7 +18,7 @@ from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["due", "fire", "update", "write_down"]
+__all__ = ["due", "fire", "record_change", "update"]
 
 _SHARDS: Final = 64
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
@@ -51,7 +51,7 @@ def update(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
         by=change.by,
         note=change.note,
     )
-    write_down(transaction, change, event)
+    record_change(transaction, change, event)
     return get(transaction, change.id)
 
 
@@ -81,7 +81,7 @@ def fire(transaction: Transaction, partition: int, epoch: int, jobs: Sequence[Du
     return {Lane(name(connection, queue), priority, name(connection, tenant)) for queue, priority, tenant in lanes}
 
 
-def write_down(transaction: Transaction, change: JobUpdate, event: HistoryEntry) -> None:
+def record_change(transaction: Transaction, change: JobUpdate, event: HistoryEntry) -> None:
     """Record a change in the job's history, and in the audit if the change has an entry."""
     job_id = id_bytes(change.id)
     assert job_id is not None

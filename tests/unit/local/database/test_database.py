@@ -185,13 +185,13 @@ async def test_works_submitted_after_a_commit_share_the_next_transaction(tmp_pat
     database.submit(first)
     await first.outcome
     told: list[int] = []
-    hand_over = database._hand_over
+    hand_over = database._pass_on
 
     def count_rows() -> None:
         told.append(len(database._waiting))
         hand_over()
 
-    database._hand_over = count_rows  # type: ignore[method-assign]
+    database._pass_on = count_rows  # type: ignore[method-assign]
     await chain()
     assert max(told) >= 20 - 1
     await database.aclose(within=PATIENCE)
