@@ -58,11 +58,11 @@ def test_a_user_is_added_signs_in_creates_a_token_and_is_disabled(browser: Brows
         _add_user(admin, "nora", "acme", "submitter")
         _sign_in(nora, "nora")
         nora.open("account")
-        nora.click("Make a token")
+        nora.click("Create a token")
         nora.page.get_by_label("Name", exact=True).fill("laptop")
         nora.page.get_by_label("Scopes").fill("jobs.read account.read")
-        nora.page.get_by_label("Ends").fill("2099-01-31T09:00")
-        nora.click("Make")
+        nora.page.get_by_label("Expires").fill("2099-01-31T09:00")
+        nora.click("Create")
         secret = nora.page.get_by_label("Token", exact=True).inner_text()
         nora.click("Close")
         expect(nora.page.get_by_label("Tokens")).to_contain_text("jobs.read")
@@ -77,16 +77,16 @@ def test_a_user_is_added_signs_in_creates_a_token_and_is_disabled(browser: Brows
         expect(page.get_by_label("Sessions")).to_contain_text("127.0.0.1")
         assert violations(page) == []
         page.get_by_label("Tokens").get_by_role("button", name="Revoke").click()
-        admin.see("None. Users make their own")
+        admin.see("No tokens. Users create their own")
         assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 401
         page.get_by_label("Sessions").get_by_role("button", name="End").click()
-        admin.see("Signed in nowhere.")
+        admin.see("No active sessions.")
         nora.page.keyboard.press(".")
         expect(nora.page.get_by_label("Password")).to_be_visible()
 
         admin.click("Erase")
         page.get_by_label("Type nora to confirm").fill("nora")
-        admin.click("Erase for good")
+        admin.click("Erase permanently")
         expect(page.locator("h1").first).to_have_text("Users")
         admin.see_count(page.get_by_role("link", name="nora"), 0)
 
@@ -100,28 +100,28 @@ def test_a_token_requires_the_password_and_a_new_password_revokes_it(browser: Br
         _age_sessions(site)
         otto.forgiven += ["403", "400"]
         page = otto.open("account").page
-        otto.click("Make a token")
+        otto.click("Create a token")
         page.get_by_label("Name", exact=True).fill("laptop")
         expect(page.get_by_label("Your password")).to_have_count(0)
-        otto.click("Make")
+        otto.click("Create")
         otto.see("more than five minutes ago")
         page.get_by_label("Your password").fill("wrong password")
-        otto.click("Make")
-        otto.see("the present password is wrong")
+        otto.click("Create")
+        otto.see("the current password is wrong")
         page.get_by_label("Your password").fill(PASSWORD)
         assert violations(page) == []
-        otto.click("Make")
+        otto.click("Create")
         bearer = {"Authorization": f"Bearer {page.get_by_label('Token', exact=True).inner_text()}"}
         otto.click("Close")
         assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 200
 
-        otto.click("Change the password")
-        page.get_by_label("Present password").fill(PASSWORD)
-        page.get_by_label("Next one").fill("seven green bicycles")
-        page.get_by_label("Revoke all my tokens, too").check()
+        otto.click("Change password")
+        page.get_by_label("Current password").fill(PASSWORD)
+        page.get_by_label("New password").fill("seven green bicycles")
+        page.get_by_label("Also revoke all my tokens").check()
         otto.click("Change")
-        otto.see("1 revoked, 0 still good")
-        otto.see("You have none. Programs sign in with one")
+        otto.see("1 revoked, 0 still valid")
+        otto.see("No tokens. Programs authenticate with one")
         assert httpx.get(f"{site.url}/api/v1/jobs", headers=bearer).status_code == 401
 
 
@@ -132,17 +132,17 @@ def test_an_admin_resets_a_password_and_keeps_or_revokes_the_tokens(browser: Bro
         _add_user(admin, "pia", "acme", "submitter")
         _sign_in(pia, "pia")
         pia.open("account")
-        pia.click("Make a token")
+        pia.click("Create a token")
         pia.page.get_by_label("Name", exact=True).fill("laptop")
-        pia.click("Make")
+        pia.click("Create")
         pia.click("Close")
         page = admin.page
         admin.click("pia")
-        for keep, said in ((True, "0 revoked, 1 still good"), (False, "1 revoked, 0 still good")):
+        for keep, said in ((True, "0 revoked, 1 still valid"), (False, "1 revoked, 0 still valid")):
             page.get_by_role("button", name="Change", exact=True).click()
             form = page.get_by_role("dialog")
-            form.get_by_label("Another password").fill("seven green bicycles")
-            form.get_by_label("Keep their tokens good").set_checked(keep)
+            form.get_by_label("New password").fill("seven green bicycles")
+            form.get_by_label("Keep their tokens valid").set_checked(keep)
             form.get_by_role("button", name="Change").click()
             admin.see(said)
 
@@ -159,7 +159,7 @@ def test_tenants_are_added_described_disabled_and_removed(browser: Browser, site
 
         row.get_by_role("button", name="Describe").click()
         page.get_by_label("Description").fill("Globex Ltd")
-        eyes.click("Keep")
+        eyes.click("Save")
         expect(row).to_contain_text("Globex Ltd")
         row.get_by_role("button", name="Disable").click()
         expect(row).to_contain_text("disabled")
@@ -177,7 +177,7 @@ def test_an_admin_of_a_tenant_grants_and_revokes_roles_only_there(browser: Brows
         _add_user(admin, "amos", "acme", "admin")
         _sign_in(eyes, "amos")
         page = eyes.open("users").page
-        members = page.get_by_label("Who has which role")
+        members = page.get_by_label("Members")
 
         expect(members.get_by_role("row", name="vera")).to_contain_text("viewer")
         eyes.see_count(page.get_by_label("Users", exact=True), 0)
@@ -190,7 +190,7 @@ def test_an_admin_of_a_tenant_grants_and_revokes_roles_only_there(browser: Brows
         assert violations(page) == []
         eyes.click("Give")
         expect(members.get_by_role("row", name="vera")).to_contain_text("report, billing.*")
-        members.get_by_role("row", name="vera").get_by_role("button", name="Take away").click()
+        members.get_by_role("row", name="vera").get_by_role("button", name="Remove").click()
 
         eyes.see_count(members.get_by_role("row", name="vera"), 0)
 

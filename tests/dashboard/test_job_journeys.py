@@ -26,7 +26,7 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
     page.keyboard.type("label.batch:found")
     page.keyboard.press("Enter")
 
-    eyes.see("60 fit")
+    eyes.see("60 jobs")
     eyes.see_count(rows, 50)
     eyes.click("Next page")
     eyes.see_count(rows, 10)
@@ -124,7 +124,7 @@ def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(eyes: Eyes, site:
     page = eyes.open(f"jobs/{site.begin(succeed()).result(30)}").page
 
     expect(page.locator("h1").first).to_have_text("large")
-    expect(page.locator(".reason", has_text="The value is gone or out of reach")).to_be_visible()
+    expect(page.locator(".reason", has_text="The result is unavailable")).to_be_visible()
     assert violations(page) == []
 
 
@@ -154,7 +154,7 @@ def test_an_invalid_filter_is_reported_with_its_position(eyes: Eyes) -> None:
     eyes.forgiven.append("400")
     eyes.open("jobs?filter=stauts%3Afailed")
 
-    eyes.see("At column 1 of the filter.")
+    eyes.see("Column 1 of the filter.")
     assert violations(eyes.page) == []
 
 
@@ -165,16 +165,16 @@ def test_a_bulk_action_requires_typing_the_number_of_its_jobs(eyes: Eyes, site: 
     site.submit(*(a_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Amany").page
 
-    eyes.click("All that fit …")
+    eyes.click("Select all 3 …")
     expect(page.locator("[data-matched]")).to_have_text("3")
-    page.get_by_label("What").select_option("cancel")
+    page.get_by_label("Action", exact=True).select_option("cancel")
     page.locator("[data-typed]").fill("2")
-    expect(page.get_by_role("button", name="Do it")).to_be_disabled()
+    expect(page.get_by_role("button", name="Start")).to_be_disabled()
     assert violations(page) == []
     page.locator("[data-typed]").fill("3")
-    eyes.click("Do it")
+    eyes.click("Start")
 
-    expect(page.locator("[data-done]")).to_have_text("3 done, 0 stayed as they were.")
+    expect(page.locator("[data-done]")).to_have_text("3 done, 0 not changed.")
     states = {job["state"] for job in site.api.get("/jobs", params={"filter": "label.batch:many"}).json()}
     assert states == {"cancelled"}
     (entry,) = site.api.get("/audit", params={"action": "bulk.begin"}).json()["items"]
@@ -188,15 +188,15 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
     site.submit(*(a_job(f"change-{n}", priority=1, labels={"batch": "change"}) for n in range(6)))
     page = eyes.open("jobs?filter=label.batch%3Achange").page
 
-    eyes.click("All that fit …")
-    page.get_by_label("What").select_option("change")
+    eyes.click("Select all 6 …")
+    page.get_by_label("Action", exact=True).select_option("change")
     expect(page.get_by_role("button", name="Preview")).to_be_disabled()
     page.get_by_label("Or run in").fill("soon")
     eyes.forgiven.append("status of 400")
     eyes.click("Preview")
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("soon")
     page.get_by_label("Or run in").fill("")
-    page.get_by_label("Run at, in this browser's zone").fill("2098-05-01T09:00:00")
+    page.get_by_label("Run at, in this browser's time zone").fill("2098-05-01T09:00:00")
     page.get_by_label("Priority, 0 to 9").fill("9")
     eyes.click("Preview")
     preview = page.get_by_label("Preview", exact=True)
@@ -209,9 +209,9 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
     page.get_by_label("Priority, 0 to 9").fill("8")
     eyes.click("Preview")
     page.locator("[data-typed]").fill("6")
-    eyes.click("Do it")
+    eyes.click("Start")
 
-    expect(page.locator("[data-done]")).to_have_text("6 done, 0 stayed as they were.")
+    expect(page.locator("[data-done]")).to_have_text("6 done, 0 not changed.")
     jobs = site.api.get("/jobs?filter=label.batch:change").json()
     assert {(job["priority"], job["schedule_time"][:7]) for job in jobs} == {(8, "2098-05")}
 
@@ -231,7 +231,7 @@ def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: 
     expect(page.locator("[data-done]")).to_contain_text("1 done, of 3")
     assert violations(page) == []
     page.keyboard.press("c")
-    eyes.click("Abort it")
+    eyes.confirm("Abort")
 
     expect(page.locator(".head .state")).to_contain_text("aborted")
     states = sorted(job["state"] for job in site.api.get("/jobs?filter=label.batch:slow").json())
@@ -279,12 +279,12 @@ def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
     page = eyes.open("jobs?filter=label.batch%3Asome").page
 
     page.get_by_label("Select some-1", exact=True).check()
-    eyes.click("Selected (1) …")
-    page.get_by_label("What").select_option("hold")
+    eyes.click("Change 1 selected …")
+    page.get_by_label("Action", exact=True).select_option("hold")
     page.locator("[data-typed]").fill("1")
-    eyes.click("Do it")
+    eyes.click("Start")
 
-    expect(page.locator("[data-done]")).to_have_text("1 done, 0 stayed as they were.")
+    expect(page.locator("[data-done]")).to_have_text("1 done, 0 not changed.")
     found = {job["job_id"]: job["state"] for job in site.api.get("/jobs?filter=label.batch:some").json()}
     assert found == {"some-0": "scheduled", "some-1": "held", "some-2": "scheduled"}
 
@@ -302,7 +302,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
 
     eyes.click("Change")
     page.get_by_label("Priority").fill("9")
-    page.get_by_role("textbox", name="Arguments by name").fill('{"account": "bob", "cents": 1}')
+    page.get_by_role("textbox", name="Keyword arguments").fill('{"account": "bob", "cents": 1}')
     eyes.confirm("Change")
     eyes.see('"account": "bob"')
 
@@ -324,19 +324,19 @@ def test_a_job_is_edited_and_run_as_a_new_one(eyes: Eyes, site: Served) -> None:
     page = eyes.open(f"jobs/{made['id']}").page
 
     eyes.click("Edit and run")
-    arguments = page.get_by_role("textbox", name="Arguments by name")
+    arguments = page.get_by_role("textbox", name="Keyword arguments")
     arguments.fill("{nonsense")
-    eyes.click("Run as another job")
-    eyes.see("The arguments by name cannot be read")
+    eyes.click("Run as a new job")
+    eyes.see("Keyword arguments: invalid JSON")
     assert violations(page) == []
     arguments.fill('{"account": "eve"}')
-    eyes.click("Run as another job")
+    eyes.click("Run as a new job")
     eyes.see("missing")
     eyes.forgiven.append("422")
     arguments.fill('{"account": "eve", "cents": 7}')
-    page.get_by_label("Run at, in this browser's zone").fill("2099-01-31T10:00:00")
+    page.get_by_label("Run at, in this browser's time zone").fill("2099-01-31T10:00:00")
     page.get_by_label("Priority, 0 to 9").fill("9")
-    eyes.click("Run as another job")
+    eyes.click("Run as a new job")
 
     eyes.see('"account": "eve"')
     expect(page.get_by_role("link", name=made["id"])).to_be_visible()
@@ -354,14 +354,14 @@ def test_positional_arguments_stay_when_keyword_arguments_are_changed(eyes: Eyes
     page = eyes.open(f"jobs/{made['id']}").page
 
     eyes.click("Change")
-    page.get_by_role("textbox", name="Arguments by name").fill('{"cents": 9}')
+    page.get_by_role("textbox", name="Keyword arguments").fill('{"cents": 9}')
     eyes.confirm("Change")
     eyes.see('"cents": 9')
     found = site.api.get("/jobs/placed", params={"expand": "payload"}).json()
     assert (found["payload"], found["args"]) == ({"cents": 9}, ["ann"])
     eyes.click("Edit and run")
-    page.get_by_role("textbox", name="Arguments by place").fill('["bob"]')
-    eyes.click("Run as another job")
+    page.get_by_role("textbox", name="Positional arguments").fill('["bob"]')
+    eyes.click("Run as a new job")
 
     eyes.see('"bob"')
     assert made["id"] not in page.url

@@ -66,12 +66,12 @@ def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path
 
         page.get_by_label("Password").fill(PASSWORD)
         eyes.click("Sign in")
-        eyes.see("No job fits this filter")
+        eyes.see("No matching jobs")
         # A change needs the session's CSRF token, even after the page was reloaded.
         page.reload()
         eyes.open("tasks/billing.charge")
-        page.get_by_label("account (needed)").fill("ann")
-        page.get_by_label("cents (needed)").fill("250")
+        page.get_by_label("account (required)").fill("ann")
+        page.get_by_label("cents (required)").fill("250")
         eyes.click("Run")
         expect(page.locator("h1")).to_have_text(re.compile("^[0-9a-f-]{36}$"))
         eyes.see('"cents": 250')
@@ -107,7 +107,7 @@ def test_a_viewer_of_a_tenant_sees_only_permitted_buttons(browser: Browser, tmp_
             "Alerts",
             "Account",
         ]
-        eyes.see_count(eyes.page.get_by_role("button", name="All that fit"), 0)
+        eyes.see_count(eyes.page.get_by_role("button", name="Select all"), 0)
 
 
 def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
@@ -126,7 +126,7 @@ def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     assert violations(page) == []
-    page.get_by_label("Keys of single letters are on").uncheck()
+    page.get_by_label("Enable single-letter shortcuts").uncheck()
     page.keyboard.press("Escape")
 
     page.keyboard.type("gj")
@@ -191,7 +191,7 @@ def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: E
 
     page.context.set_offline(True)
     page.keyboard.press(".")
-    expect(page.get_by_role("alert")).to_contain_text("Not fresh")
+    expect(page.get_by_role("alert")).to_contain_text("Outdated")
     page.context.set_offline(False)
     page.keyboard.press(".")
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
 def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
-    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+    eyes.see_count(page.get_by_label("Next occurrences", exact=True).locator("tbody tr"), 10)
 
     page.keyboard.press("p")
     page.get_by_label("Note").fill("inventory")
@@ -35,26 +35,26 @@ def test_a_schedule_is_created_and_removed(eyes: Eyes, site: Served) -> None:
     page.get_by_label("Starts").fill("report")
     page.get_by_label("When").fill("0 9 1 */3 *")
     page.get_by_label("Time zone").fill("Europe/Paris")
-    expect(page.get_by_label("The next instants of this rule")).to_contain_text("09:00:00+0")
+    expect(page.get_by_label("Next occurrences of this rule")).to_contain_text("09:00:00+0")
     # Incomplete input is refused, which the browser logs to its console.
     eyes.forgiven.append("400")
     page.get_by_label("When").fill("0 9 1 */3")
     expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("0 9 1 */3")
     page.get_by_label("When").fill("0 9 1 */3 *")
-    page.get_by_label("Those that were missed").select_option("all")
+    page.get_by_label("Missed occurrences").select_option("all")
     assert violations(page) == []
     eyes.confirm("Add")
 
-    eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
-    eyes.see("start each of them")
+    eyes.see_count(page.get_by_label("Next occurrences", exact=True).locator("tbody tr"), 10)
+    eyes.see("start all")
     before = site.api.get("/schedules/quarterly").json()
     eyes.click("Edit")
     expect(page.get_by_label("Time zone")).to_have_value("Europe/Paris")
     page.get_by_label("When").fill("15 9 1 */3 *")
-    page.get_by_label("One that comes while an earlier one runs").select_option("skip")
+    page.get_by_label("While an earlier one runs").select_option("skip")
     assert violations(page) == []
     eyes.confirm("Change")
-    eyes.see("leave it out, 1 at a time")
+    eyes.see("skip, 1 at a time")
     after = site.api.get("/schedules/quarterly").json()
     assert (after["cron"], after["tz"], after["overlap"]) == ("15 9 1 */3 *", "Europe/Paris", "skip")
     assert {key: after[key] for key in ("task", "catchup", "kwargs")} == {
@@ -86,12 +86,12 @@ def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site
     eyes.see("16G of 64G")
     eyes.see("zone=b")
     page.keyboard.press("p")
-    eyes.click("Drain it")
+    eyes.confirm("Drain")
     expect(page.locator(".head .state")).to_contain_text("draining")
     assert site.api.get("/nodes/render-1").json()["status"] == "draining"
     page.get_by_role("row", name="film-7").get_by_role("button", name="Release").click()
 
-    eyes.see("Nothing is taken.")
+    eyes.see("No allocations.")
     eyes.click("Resume")
     expect(page.locator(".head .state")).to_contain_text("available")
     assert violations(page) == []
@@ -106,8 +106,8 @@ def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     )
     facts = eyes.open("workers").page.locator("dl.facts")
 
-    expect(facts.nth(1)).to_contain_text("Cannot be settled2")
-    expect(facts.nth(0)).not_to_contain_text("Cannot be settled")
+    expect(facts.nth(1)).to_contain_text("Unsettled2")
+    expect(facts.nth(0)).not_to_contain_text("Unsettled")
     assert violations(eyes.page) == []
 
 
@@ -124,14 +124,14 @@ def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, sit
     expect(row).to_contain_text("25.0 %")
     expect(row.get_by_role("link")).to_have_text(["0", "1"])
     row.get_by_role("button", name="Change").click()
-    page.get_by_label("Weight, beside its neighbours").fill("9")
-    page.get_by_label("At most").fill("slots=many")
+    page.get_by_label("Weight, relative to its siblings").fill("9")
+    page.get_by_label("Limit").fill("slots=many")
     expect(page.get_by_label("Shares before and after").get_by_role("row", name="acme")).to_contain_text("75.0 %")
-    eyes.click("Keep")
-    eyes.see("slots=many is no amount")
+    eyes.click("Save")
+    eyes.see("slots=many is not an amount")
     assert violations(page) == []
-    page.get_by_label("At most").fill("slots=4")
-    eyes.click("Keep")
+    page.get_by_label("Limit").fill("slots=4")
+    eyes.click("Save")
 
     expect(row).to_contain_text("75.0 %")
     kept = site.api.get("/pools/acme").json()
@@ -144,8 +144,8 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
 
     eyes.click("Add a quota")
     page.get_by_role("textbox", name=re.compile("^Tenant")).fill("acme")
-    page.get_by_label("Jobs a day").fill("2")
-    eyes.click("Keep")
+    page.get_by_label("Jobs per day").fill("2")
+    eyes.click("Save")
     eyes.see("of 2")
     site.submit({"job_type": "report"}, {"job_type": "report"}, tenant="acme")
     page.keyboard.press(".")
@@ -153,8 +153,8 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     eyes.see("used up")
     assert violations(page) == []
     eyes.click("Remove")
-    eyes.click("Remove it")
-    eyes.see("There are no quotas")
+    eyes.confirm("Remove")
+    eyes.see("No quotas")
     assert site.api.get("/quotas").json()["items"] == []
 
 
@@ -179,7 +179,7 @@ def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: S
     assert violations(page) == []
     page.keyboard.press("c")
     page.get_by_label("Note").fill("it rains")
-    eyes.click("Cancel it")
+    eyes.click("Cancel workflow")
 
     eyes.see("Cancelled: it rains")
     eyes.open("workflows?states=cancelled")

@@ -28,7 +28,7 @@ async def _count(site: Served) -> None:
 def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("metrics?range=1h").page
-    plot = page.get_by_role("figure").filter(has_text="in each step")
+    plot = page.get_by_role("figure").filter(has_text="per step")
 
     is_painted = plot.locator("canvas").evaluate(
         "one => one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(value => value > 0)"
@@ -48,7 +48,7 @@ def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site:
 def test_a_countdown_follows_the_clock(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
-    due = eyes.open().page.get_by_label("Schedules that are due next").locator("time").first
+    due = eyes.open().page.get_by_label("Next occurrences").locator("time").first
     before = _seconds(due.inner_text())
 
     page.clock.fast_forward(600_000)

@@ -50,23 +50,23 @@ class Operator:
 
 
 def _failed_and_why(by: Operator) -> None:
-    by.tile("Failed in the store, last 24 h")
+    by.tile("Failed stored jobs, 24 h")
     by.eyes.see("CardDeclined: no funds")
 
 
 def _retry_jobs_of_a_tenant(by: Operator) -> None:
-    by.tile("Failed in the store, last 24 h")
+    by.tile("Failed stored jobs, 24 h")
     by.eyes.settle()
     by.page.keyboard.press("/")
     by.page.keyboard.press("End")
     by.type(" tenant:acme")
     by.page.keyboard.press("Enter")
-    by.eyes.see("2 fit")
-    by.click("All that fit …")
+    by.eyes.see("2 jobs")
+    by.click("Select all 2 …")
     expect(by.page.locator("[data-matched]")).to_have_text("2")
     by.page.locator("[data-typed]").fill("2")
     by.page.keyboard.press("Enter")
-    expect(by.page.locator("[data-done]")).to_have_text("2 done, 0 stayed as they were.")
+    expect(by.page.locator("[data-done]")).to_have_text("2 done, 0 not changed.")
 
 
 def _why_a_job_waits(by: Operator) -> None:
@@ -76,7 +76,7 @@ def _why_a_job_waits(by: Operator) -> None:
 
 
 def _find_next_instants(by: Operator) -> None:
-    expect(by.page.get_by_label("Schedules that are due next")).to_contain_text("nightly")
+    expect(by.page.get_by_label("Next occurrences")).to_contain_text("nightly")
 
 
 def _run_a_schedule_now(by: Operator) -> None:
@@ -95,16 +95,16 @@ def _pause_a_schedule(by: Operator) -> None:
 def _drain_a_node(by: Operator) -> None:
     by.click("Nodes")
     by.click_in("render-1", "Drain")
-    by.click("Drain it")
-    by.eyes.see("Nothing more is placed on render-1.")
+    by.confirm("Drain")
+    by.eyes.see("render-1 accepts no more jobs.")
 
 
 def _run_again_with_other_arguments(by: Operator) -> None:
-    by.tile("Failed in the store, last 24 h")
+    by.tile("Failed stored jobs, 24 h")
     by.click("failed-other")
     by.click("Edit and run")
-    by.page.get_by_role("textbox", name="Arguments by name").fill('{"account": "eve", "cents": 7}')
-    by.click("Run as another job")
+    by.page.get_by_role("textbox", name="Keyword arguments").fill('{"account": "eve", "cents": 7}')
+    by.click("Run as a new job")
     by.eyes.see('"account": "eve"')
 
 
@@ -114,7 +114,7 @@ def _abort_a_bulk(by: Operator) -> None:
     by.click("Bulk operations")
     by.click_in("label.batch:many", "Cancel", "link")
     by.click("Abort")
-    by.click("Abort it")
+    by.confirm("Abort")
     expect(by.page.locator(".head .state")).to_contain_text("aborted")
 
 

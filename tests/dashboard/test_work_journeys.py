@@ -71,7 +71,7 @@ def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes,
     (of_tenant,) = site.submit({**count, "job_id": "count: C"}, tenant="acme")
     page = eyes.open("workers").page
 
-    runs = page.get_by_label("Runs at w1")
+    runs = page.get_by_label("Jobs running on w1")
     eyes.see_count(runs.locator("tr[data-row]"), 4)
     eyes.see_count(runs.get_by_role("link"), 4)
     links = sorted(filter(None, (link.get_attribute("href") for link in runs.get_by_role("link").all())))
@@ -119,7 +119,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     assert log.evaluate("list => list.scrollTop") == 0
     site.call(shop.may_pack.release)
     expect(status).to_have_text("ended")
-    eyes.see_count(page.get_by_role("button", name="Pause the log"), 0)
+    eyes.see_count(page.get_by_role("button", name="Pause log"), 0)
     before = len(asked)
     page.clock.fast_forward(60_000)
     with page.expect_response(re.compile("/history")):
@@ -144,19 +144,19 @@ def test_letters_are_sent_again_once_their_cause_is_repaired(eyes: Eyes, site: S
     eyes.see_count(page.locator("a[href^='#/failures/']"), 2)
     page.get_by_role("link", name="print-17").click()
     eyes.see("ValueError: no paper for 17")
-    eyes.see("Is a dead letter")
+    expect(page.get_by_role("heading", name="Dead letter", exact=True)).to_be_visible()
     expect(page.get_by_role("group", name="Traceback").first).to_contain_text("in print_label")
     assert violations(page) == []
     shop.is_printer_broken = False
-    eyes.click("Send again")
-    eyes.see("It was sent again.")
+    eyes.click("Replay")
+    eyes.see("Replayed.")
     eventually(lambda: "17" in shop.printed)
-    eyes.see_count(page.get_by_text("Is a dead letter"), 0)
+    eyes.see_count(page.get_by_role("heading", name="Dead letter", exact=True), 0)
     page.go_back()
-    row.get_by_role("button", name="Send again").click()
-    eyes.confirm("Send again")
+    row.get_by_role("button", name="Replay").click()
+    eyes.confirm("Replay")
 
-    eyes.see("1 were sent again.")
+    eyes.see("1 replayed")
     eyes.see("No dead letters in this queue")
     eventually(lambda: {"17", "18"} <= set(shop.printed))
     assert _letters(site) == 0
@@ -177,12 +177,12 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
         site.run(site.app.tasks["shop.print"].asend(order))
 
     page.keyboard.press(".")
-    expect(page.get_by_text("Wait for a worker").locator("xpath=..")).to_contain_text("2")
+    expect(page.get_by_text("Ready", exact=True).locator("xpath=..")).to_contain_text("2")
     eyes.click("Purge")
     expect(page.get_by_role("button", name="Delete the messages")).to_be_disabled()
     page.get_by_label("Type print to confirm").fill("print")
     eyes.click("Delete the messages")
-    eyes.see("2 messages were deleted.")
+    eyes.see("2 messages deleted.")
     (kept,) = site.submit({"job_type": "shop.print", "args": ["kept"]})
     eyes.click("Resume")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -234,16 +234,16 @@ def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, si
 def test_past_occurrences_are_backfilled_after_a_preview(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
 
-    eyes.click("Make up for …")
+    eyes.click("Backfill …")
     page.get_by_label("From", exact=True).fill("2026-11-20T00:00:00")
     page.get_by_label("To", exact=True).fill("2026-11-22T00:00:00")
-    eyes.click("Start them")
-    eyes.see("Look first which occurrences these are.")
-    eyes.click("Which are these?")
+    eyes.click("Start")
+    eyes.see("Preview the occurrences first.")
+    eyes.click("Preview")
     instants = page.get_by_label("Occurrences", exact=True)
     expect(instants).to_contain_text("2026-11-20T01:00:00.000Z\n2026-11-21T01:00:00.000Z")
-    eyes.click("Start them")
-    eyes.see("2 occurrences are made up for.")
+    eyes.click("Start")
+    eyes.see("2 occurrences started.")
     eyes.open("jobs?filter=task%3Areport")
 
     succeeded = page.locator("tr[data-row]").filter(has_text="succeeded")
@@ -265,7 +265,7 @@ def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
     page.keyboard.press("Enter")
     expect(page.get_by_label("Log", exact=True).locator("tbody tr").first).to_contain_text("turn 1, box 2")
     page.get_by_role("link", name="shop.pack").first.click()
-    expect(page.get_by_role("status").filter(has_text="follows")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="following")).to_be_visible()
     for _ in range(2):
         site.call(shop.may_pack.release)
     expect(page.get_by_label("Log", exact=True)).to_contain_text("turn 2, box 2")
@@ -282,17 +282,17 @@ def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
 @pytest.mark.campaign
 def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site: Served) -> None:
     page = eyes.open("alerts").page
-    eyes.see("Nothing is wrong")
+    eyes.see("No alerts")
 
     eyes.click("Add a rule")
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("few-workers")
-    form.get_by_label("Figure").select_option("workers")
+    form.get_by_label("Metric").select_option("workers")
     form.get_by_label("Fires below").check()
     form.get_by_label("Threshold", exact=True).fill("3")
     form.get_by_role("textbox", name=re.compile("^Queue")).fill("print")
     form.get_by_label("Fires after").fill("0")
-    eyes.click("Keep")
+    eyes.click("Save")
     alert = page.get_by_label("Alerts").get_by_role("row", name="few-workers")
     # Rules are evaluated every ten seconds.
     expect(alert).to_contain_text("firing", timeout=60_000)
@@ -306,7 +306,7 @@ def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site
     page.get_by_label("Rules").get_by_role("button", name="Remove").click()
     eyes.confirm("Remove")
 
-    eyes.see("Nothing is wrong")
+    eyes.see("No alerts")
 
 
 def _letters(site: Served) -> int:

@@ -1,9 +1,9 @@
-"""The dashboard: files that a browser loads once, and that ask the public API for everything they show.
+"""The dashboard: static files, loaded once by a browser, that read everything from the public API.
 
     /ui -> index.html -> /ui/static/DIGEST/main.js -> /api/v1/...
 
-There is nothing here that a client of one's own could not do. The place in the dashboard is behind the `#` of
-its address, so it works below any prefix, whether or not the server knows of it.
+Any other client could do the same. The dashboard keeps its location after the `#` of its address, so it works below
+any prefix, whether or not the server knows it.
 """
 
 from taskmq.server.dashboard.pages import DASHBOARD_HANDLERS

@@ -1,7 +1,7 @@
-"""Who calls a server for development: its developer, on the same machine, who does not sign in.
+"""Identification for a development server: every request is from its developer, without sign-in.
 
-Whatever site a browser shows can send requests to this machine, too. So a request counts where it names this machine
-by its own name, which a foreign name that resolves to it is not, and where no other site has made it.
+Any site open in a browser can send requests to this machine. A request is therefore only accepted if it names this
+machine by a loopback name, not by a foreign name that resolves to it, and if no other site sent it.
 """
 
 from typing import Any, Final
@@ -26,10 +26,10 @@ _DEVELOPER: Final = Identity(
 
 
 async def identify_developer(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
-    """The developer, an admin of the instance.
+    """Return the developer, an admin of the instance.
 
     Raises:
-        NotAuthenticated: the request comes from another machine, or another site has made it.
+        NotAuthenticated: the request comes from another machine or another site.
     """
     host = connection.headers.get("host", "")
     address = "" if connection.client is None else connection.client.host
@@ -41,5 +41,5 @@ async def identify_developer(connection: ASGIConnection[Any, Any, Any, Any]) -> 
         and is_from_own_pages(connection)
     )
     if not is_own:
-        raise NotAuthenticated("this server is for development: open it on its own machine, by http://127.0.0.1")
+        raise NotAuthenticated("this is a development server: open it on its own machine, at http://127.0.0.1")
     return _DEVELOPER

@@ -1,4 +1,4 @@
-"""The dashboard's files, read once: each with its type, as it is and compressed."""
+"""The dashboard's files, each with its type, plain and compressed."""
 
 import gzip
 import hashlib
@@ -21,7 +21,7 @@ _PLACEHOLDER: Final = b"static/DIGEST/"
 
 
 class DashboardFile(NamedTuple):
-    """A file as it is sent."""
+    """A file in the forms it is sent in."""
 
     media_type: str
     content: bytes
@@ -29,13 +29,13 @@ class DashboardFile(NamedTuple):
 
 
 class DashboardFiles(NamedTuple):
-    """The files of the dashboard, read once at the start.
+    """The files of the dashboard.
 
     Attributes:
-        page: the one that there is; it names the files by their digest.
-        page_with_provider: the same where one can sign in by a provider, too.
-        digest: of all files together: another one after each change, so browsers may keep what is below it.
-        by_path: by their path below the folder.
+        page: the HTML page, which refers to files by their digest.
+        page_with_provider: the page for servers with a sign-in provider.
+        digest: the digest of all files. It changes with each of them, so browsers may cache files below it.
+        by_path: files by their path below the folder.
     """
 
     page: DashboardFile
@@ -46,7 +46,7 @@ class DashboardFiles(NamedTuple):
 
 @cache
 def dashboard_files() -> DashboardFiles:
-    """The files of this version, those of the package."""
+    """Read the files of the package; cached."""
     found = dict(sorted(_walk(files("taskmq.server.dashboard") / "static", "")))
     everything = hashlib.sha256(
         b"\0".join(part for path, content in found.items() for part in (path.encode(), content))

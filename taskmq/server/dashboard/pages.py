@@ -1,4 +1,4 @@
-"""`/ui`: the dashboard's files; and `/server`, which says whom one talks to."""
+"""`/ui`: the dashboard's files; and `/server`: the server's name and settings."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from taskmq.version import VERSION
 
 __all__ = ["DASHBOARD_HANDLERS"]
 
-# Nothing inline, and nothing from elsewhere; plots set their sizes by script, which is none of it.
+# No inline scripts or styles, and no external resources. Plots set their sizes by script, which this allows.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -30,11 +30,11 @@ _YEAR: Final = "public, max-age=31536000, immutable"
     f"{API}/server",
     permission=Permission.ACCOUNT_READ,
     operation_id="getServer",
-    summary="Whom one talks to",
+    summary="Get the server's settings",
     tags=["about"],
 )
 async def get_server(app: ServedApp, state: State) -> ServerView:
-    """The name of the app, the version, and what this server is for."""
+    """Return the app's name, the version and the environment of this server."""
     settings = state["settings"]
     return ServerView(
         app=app.name,
@@ -47,12 +47,12 @@ async def get_server(app: ServedApp, state: State) -> ServerView:
 
 @get(["/", "/ui"], permission=PUBLIC, operation_id="getDashboard", include_in_schema=False)
 async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | None]:
-    """The page. It names its files by relative paths, so it is sent only where the path ends with a slash."""
+    """Return the page, only if the path ends with a slash: its files have relative paths."""
     path = fact_of(request.scope, "taskmq_path")
     if path == "/ui/":
         found, has_provider = dashboard_files(), request.app.state.get("oidc") is not None
         return _answer(request, found.page_with_provider if has_provider else found.page, cache="no-cache")
-    # Relative, for a proxy may have taken off a prefix that is unknown here.
+    # A relative location, because a proxy may have removed a prefix that is unknown here.
     last = "" if path == "/ui" else _path_of_client(request).rpartition("/")[2]
     where = f"{last}/ui/" if last else "ui/"
     return Response(None, status_code=307, headers={"Location": where})
@@ -64,11 +64,11 @@ async def get_dashboard(request: Request[Any, Any, Any]) -> Response[bytes | Non
 async def get_dashboard_file(
     request: Request[Any, Any, Any], digest: FromPath[str], name: FromPath[str]
 ) -> Response[bytes | None]:
-    """A file of this version of the dashboard. 404 where the page is of another one: load it again."""
+    """Return a file of this version of the dashboard. 404: the page is of another version and must be reloaded."""
     found = dashboard_files()
     file = found.by_path.get(name.removeprefix("/")) if digest == found.digest else None
     if file is None:
-        raise Problem(404, "not_found", "there is no such file of the dashboard: load the page again")
+        raise Problem(404, "not_found", "no such dashboard file: reload the page")
     return _answer(request, file, cache=_YEAR)
 
 
@@ -76,7 +76,7 @@ DASHBOARD_HANDLERS: Final[tuple[Any, ...]] = (get_server, get_dashboard, get_das
 
 
 def _path_of_client(request: Request[Any, Any, Any]) -> str:
-    """The path as far as it is known that the client sees; a proxy may have taken a prefix off."""
+    """Return the path as the client sees it; a proxy may have removed a prefix."""
     raw: bytes = request.scope["raw_path"] or b"/"
     return raw.partition(b"?")[0].decode("ascii", errors="replace")
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** The frame around each page. */
+/** The frame around each page: header, navigation, live state. */
 import { onSignedOut, session, signOut, may, whoAmI, read } from "./lib/api.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./lib/html.js";
 import { KEYS, PLACES, startKeys } from "./lib/keys.js";
@@ -7,15 +7,15 @@ import { startLive, stopLive, useLive } from "./lib/live.js";
 import { keyOf, openView, PAGES, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
-import { asked } from "./lib/start.js";
-import { keep, kept, setTheme, startTheme, THEMES } from "./lib/theme.js";
+import { signInCheck } from "./lib/start.js";
+import { saveSetting, readSetting, setTheme, startTheme, THEMES } from "./lib/theme.js";
 import { removeView, SaveView, useViews } from "./lib/views.js";
 
 const LIVE = {
-  live: ["●", "live", "What happens is shown within a second while little happens"],
-  polling: ["◔", "every 10 s", "Asked again every ten seconds"],
-  paused: ["‖", "paused", "The tab is hidden"],
-  reconnecting: ["↻", "reconnecting", "The stream of events is lost; it is tried again"],
+  live: ["●", "live", "Changes appear within a second, or a little later under load"],
+  polling: ["◔", "every 10 s", "Refreshed every ten seconds"],
+  paused: ["‖", "paused", "Paused while the tab is hidden"],
+  reconnecting: ["↻", "reconnecting", "The event stream was lost; trying to reconnect"],
 };
 
 function Page({ name, rest, query }) {
@@ -28,7 +28,7 @@ function Page({ name, rest, query }) {
     setError(null);
     if (entry && !View) openView(key).then(() => again((/** @type {number} */ n) => n + 1), setError);
   }, [key]);
-  if (!entry) return html`<div class="empty"><h1>There is no such page</h1><p><a href=${to("")}>To the overview</a></p></div>`;
+  if (!entry) return html`<div class="empty"><h1>Page not found</h1><p><a href=${to("")}>Go to the overview</a></p></div>`;
   if (error) return html`<${Failure} error=${error} retry=${() => location.reload()} />`;
   if (!View) return html`<p class="note" role="status" data-loading>Loading …</p>`;
   return html`<${Guarded} key=${key + rest.join("/")}><${View} rest=${rest} query=${query} /><//>`;
@@ -45,12 +45,12 @@ function LivePill() {
 }
 
 function Sheet({ close }) {
-  const [keys, set] = useState(kept("keys", "on"));
-  const flip = () => { const next = keys === "on" ? "off" : "on"; keep("keys", next); set(next); };
-  return html`<${Dialog} title="Keys" close=${close}>
+  const [keys, set] = useState(readSetting("keys", "on"));
+  const flip = () => { const next = keys === "on" ? "off" : "on"; saveSetting("keys", next); set(next); };
+  return html`<${Dialog} title="Keyboard shortcuts" close=${close}>
     <dl class="keys">${KEYS.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
       ${Object.entries(PLACES).map(([key, [, title]]) => html`<div key=${`g${key}`}><dt><kbd>g ${key}</kbd></dt><dd>${title}</dd></div>`)}</dl>
-    <label class="check"><input type="checkbox" checked=${keys === "on"} onChange=${flip} /> Keys of single letters are on</label>
+    <label class="check"><input type="checkbox" checked=${keys === "on"} onChange=${flip} /> Enable single-letter shortcuts</label>
   <//>`;
 }
 
@@ -78,11 +78,11 @@ function Frame() {
   const [saving, save] = useState(false);
   const [Palette, setPalette] = useState(/** @type {any} */ (null));
   const [menu, showMenu] = useState(false);
-  const [theme, choose] = useState(kept("theme", "system"));
+  const [theme, choose] = useState(readSetting("theme", "system"));
   const [name = "", ...rest] = path;
   session.tenant = query.tenant ?? "";
   const { server, caller } = session;
-  // Loaded once it is asked for.
+  // Loaded on first use.
   const openPalette = () => void import("./lib/palette.js").then((module) => setPalette(() => module.Palette), (error) => notify(error.message, true));
   useEffect(() => {
     const stopKeys = startKeys(() => showSheet(true), openPalette);
@@ -95,9 +95,9 @@ function Frame() {
   }, [path.join("/")]);
   const skip = (/** @type {Event} */ event) => { event.preventDefault(); document.querySelector("main")?.focus(); };
   const paint = (/** @type {string} */ next) => { setTheme(next); choose(next); };
-  const actions = [{ kind: "Action", name: "Save this view", act: () => save(true) }, { kind: "Action", name: "Show the keys", act: () => showSheet(true) }];
+  const actions = [{ kind: "Action", name: "Save this view", act: () => save(true) }, { kind: "Action", name: "Show keyboard shortcuts", act: () => showSheet(true) }];
   return html`
-    <a class="skip" href="#main" onClick=${skip}>To the content</a>
+    <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header class="top">
       <button type="button" class="menu plain" aria-expanded=${menu} aria-controls="nav" onClick=${() => showMenu(!menu)}><span aria-hidden="true">☰</span><span class="sr">Pages</span></button>
       <a class="brand" href=${to("")}>taskmq <strong>${server?.app}</strong></a>
@@ -108,11 +108,11 @@ function Frame() {
       <${LivePill} />
       <button type="button" class="plain" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}>⌕</button>
       <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
-      <button type="button" class="plain" title="Keys (?)" aria-label="Keys" onClick=${() => showSheet(true)}>?</button>
+      <button type="button" class="plain" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${() => showSheet(true)}>?</button>
       <span class="who">${caller?.user}</span>
       ${caller?.via === "session" && html`<button type="button" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}
     </header>
-    ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development: no sign-in, and only this machine is served.</aside>`}
+    ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}
     <div class="body">
       <nav id="nav" class=${menu ? "is-open" : ""} aria-label="Pages"><ul>
         ${PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a></li>`)}
@@ -129,11 +129,11 @@ function Root() {
   const [state, set] = useState(/** @type {"asking" | "in" | "out"} */ ("asking"));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [SignIn, setSignIn] = useState(/** @type {any} */ (null));
-  const told = (/** @type {any} */ failure) => {
+  const onAnswer = (/** @type {any} */ failure) => {
     if (failure === null || failure.status === 401) { setError(null); set(failure === null ? "in" : "out"); } else setError(failure);
   };
-  const ask = () => whoAmI().then(() => told(null), told);
-  useLayoutEffect(() => { onSignedOut(() => set("out")); asked.then(told); }, []);
+  const ask = () => whoAmI().then(() => onAnswer(null), onAnswer);
+  useLayoutEffect(() => { onSignedOut(() => set("out")); signInCheck.then(onAnswer); }, []);
   useEffect(() => { if (state === "out") import("./pages/sign_in.js").then((module) => setSignIn(() => module.default)); }, [state]);
   if (error) return html`<main><${Failure} error=${error} retry=${ask} /></main>`;
   if (state === "in") return html`<${Frame} />`;

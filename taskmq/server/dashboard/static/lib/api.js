@@ -1,5 +1,5 @@
 // @ts-check
-/** Asks the API; only the stream of events is asked for elsewhere. */
+/** Requests to the API, except the event stream. */
 
 /**
  * @typedef {{status: number, code: string, title?: string, detail: string, request_id?: string, column?: number,
@@ -11,17 +11,17 @@
  *   is_development: boolean}} ServerView
  */
 
-/** Where the API is: beside the dashboard, below whatever prefix. */
+/** The API's URL, relative to the dashboard, below any prefix. */
 export const API = new URL("../api/v1/", location.href.split("#")[0]).href;
 
 /** @type {{caller: CallerView | null, server: ServerView | null, tenant: string}} */
 export const session = { caller: null, server: null, tenant: "" };
 
-/** An answer that is none of success. */
+/** An error response. */
 export class ApiError extends Error {
   /** @param {ProblemDetails} problem */
   constructor(problem) {
-    super(problem.detail || problem.title || "an error");
+    super(problem.detail || problem.title || "unknown error");
     this.problem = problem;
   }
 
@@ -33,28 +33,28 @@ export class ApiError extends Error {
 /** @type {() => void} */
 let signedOut = () => undefined;
 
-/** Calls `listener` when nobody is signed in any more.
+/** Call `listener` when the session ends.
  * @param {() => void} listener */
 export function onSignedOut(listener) {
   signedOut = listener;
 }
 
 /**
- * The address of a call, with the tenant that was chosen.
- * @param {string} path below the API, as it is: parts of it that are names have to be encoded.
- * @param {Record<string, unknown>} [query] what is empty is left out; a list is said once for each.
+ * Return the URL of an API call, with the selected tenant.
+ * @param {string} path below the API; names in it must be encoded.
+ * @param {Record<string, unknown>} [query] empty values are omitted; lists are repeated parameters.
  */
 export function address(path, query = {}) {
   const url = new URL(path.replace(/^\//, ""), API);
   for (const [name, value] of Object.entries({ tenant: session.tenant, ...query })) {
     for (const one of [value].flat()) if (one !== undefined && one !== null && one !== "") url.searchParams.append(name, String(one));
   }
-  // An empty cursor asks for the first page as an object.
+  // An empty cursor requests the first page as an object.
   if (query.cursor === "") url.searchParams.set("cursor", "");
   return url.href;
 }
 
-/** Asks; the answer.
+/** Send a request and return the response body.
  * @param {string} method
  * @param {string} path
  * @param {{query?: Record<string, unknown>, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,
@@ -74,7 +74,7 @@ export async function call(method, path, { query, body, headers = {}, signal, is
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError({ status: 0, code: "unreachable", detail: "The server cannot be reached." });
+    throw new ApiError({ status: 0, code: "unreachable", detail: "The server is unreachable." });
   }
   const content = await answer.json().catch(() => null);
   if (answer.ok) return content;
@@ -94,11 +94,11 @@ export const read = (path, query, signal) => call("GET", path, { query, signal }
 /** @param {string} path @param {unknown} [body] */
 export const send = (path, body = {}) => call("POST", path, { body });
 
-/** A name as a part of a path.
+/** Encode a name as a path segment.
  * @param {string} name */
 export const part = (name) => encodeURIComponent(name);
 
-/** Whether the caller may do that somewhere, and this server lets anything be changed.
+/** Whether the caller has a permission on any tenant, and the server is not read-only for it.
  * @param {string} permission */
 export function may(permission) {
   const changes = !permission.endsWith(".read");
@@ -106,7 +106,7 @@ export function may(permission) {
   return session.caller?.permissions.includes(permission) ?? false;
 }
 
-/** Find out who is signed in, and at which server; throws where nobody is. */
+/** Load the caller and the server; throws if nobody is signed in. */
 export async function whoAmI() {
   [session.caller, session.server] = await Promise.all(["auth/me", "server"].map((path) => call("GET", path, { isSignIn: true })));
 }

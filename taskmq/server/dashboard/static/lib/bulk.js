@@ -1,15 +1,15 @@
 // @ts-check
-/** Does one thing to many jobs, after a preview. */
+/** Applies an action to many jobs, after a preview. */
 import { call, part, read, send } from "./api.js";
 import { count, instant } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
 import { Dialog, Failure, Field, Table } from "./parts.js";
 import { to } from "./route.js";
 
-const ACTIONS = [["retry", "Run again, or now"], ["cancel", "Cancel"], ["hold", "Hold"], ["release", "Release"], ["change", "Change"]];
+const ACTIONS = [["retry", "Retry, or run now"], ["cancel", "Cancel"], ["hold", "Hold"], ["release", "Release"], ["change", "Change"]];
 const EXAMPLES = 5;
 
-/** What is to be different, as the API takes it.
+/** Build the changes for the API.
  * @param {{when: string, delay: string, priority: string}} fields @returns {Record<string, unknown>} */
 const changesOf = ({ when, delay, priority }) => ({
   ...(when ? { schedule_time: new Date(when).toISOString() } : {}),
@@ -17,14 +17,14 @@ const changesOf = ({ when, delay, priority }) => ({
   ...(priority ? { priority: Number(priority) } : {}),
 });
 
-/** What would become of the newest jobs that fit.
+/** Preview of the changes to the newest matching jobs.
  * @param {{jobs: any[], changes: any, matched: number}} props */
 function Preview({ jobs, changes, matched }) {
   const due = changes.schedule_time ? instant(changes.schedule_time) : changes.delay ? `in ${changes.delay}` : "";
-  const turned = (/** @type {unknown} */ before, /** @type {unknown} */ after) => (after === undefined || after === "" ? before : html`${before} → <strong>${after}</strong>`);
-  return html`<div role="status">${matched === 0 ? html`<p>No job fits, so none would change.</p>` : html`<p>Would change, ${jobs.length < matched ? `the newest ${jobs.length} of ${count(matched)}` : `all ${count(matched)}`}:</p>
-    <${Table} label="Preview" columns=${["Job", "Due", "Priority"]}>${jobs.map((job) => html`<tr key=${job.id}><td>${job.job_id}</td><td>${turned(instant(job.due_at), due)}</td><td>${turned(job.priority, changes.priority)}</td></tr>`)}<//>
-    <p class="dim">Jobs that a worker has, or that have ended, stay as they are.</p>`}</div>`;
+  const showChange = (/** @type {unknown} */ before, /** @type {unknown} */ after) => (after === undefined || after === "" ? before : html`${before} → <strong>${after}</strong>`);
+  return html`<div role="status">${matched === 0 ? html`<p>No jobs match, so none would change.</p>` : html`<p>Would change ${jobs.length < matched ? `the newest ${jobs.length} of ${count(matched)}` : `all ${count(matched)}`}:</p>
+    <${Table} label="Preview" columns=${["Job", "Due", "Priority"]}>${jobs.map((job) => html`<tr key=${job.id}><td>${job.job_id}</td><td>${showChange(instant(job.due_at), due)}</td><td>${showChange(job.priority, changes.priority)}</td></tr>`)}<//>
+    <p class="dim">Running and ended jobs do not change.</p>`}</div>`;
 }
 
 /** @param {{filter: string, close: () => void, what: string, reload: () => void}} props */
@@ -76,27 +76,27 @@ export function Bulk({ filter, close, what, reload }) {
   };
   const isSure = matched !== null && typed === String(matched);
   const put = (/** @type {string} */ name) => (/** @type {any} */ e) => setFields({ ...fields, [name]: e.target.value });
-  return html`<${Dialog} title="Do the same to many jobs" close=${close}><form onSubmit=${run}>
-    <p>Jobs that fit <code>${what || filter || "no filter: all of them"}</code>: <strong data-matched>${matched === null ? "…" : count(matched)}</strong></p>
-    <${Field} label="What"><select value=${action} disabled=${progress !== null} onChange=${(/** @type {any} */ e) => choose(e.target.value)}>
+  return html`<${Dialog} title="Bulk operation" close=${close}><form onSubmit=${run}>
+    <p>Jobs matching <code>${what || filter || "no filter (all jobs)"}</code>: <strong data-matched>${matched === null ? "…" : count(matched)}</strong></p>
+    <${Field} label="Action"><select value=${action} disabled=${progress !== null} onChange=${(/** @type {any} */ e) => choose(e.target.value)}>
       ${ACTIONS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}</select><//>
     ${isChange && progress === null && html`
-      <${Field} label="Run at, in this browser's zone" hint="Empty: as it is."><input type="datetime-local" step="1" value=${fields.when} onInput=${put("when")} /><//>
+      <${Field} label="Run at, in this browser's time zone" hint="Leave empty to keep."><input type="datetime-local" step="1" value=${fields.when} onInput=${put("when")} /><//>
       <${Field} label="Or run in" hint="Such as 10m or 2h; 0s for now."><input value=${fields.delay} onInput=${put("delay")} /><//>
-      <${Field} label="Priority, 0 to 9" hint="Empty: as it is."><input type="number" min="0" max="9" value=${fields.priority} onInput=${put("priority")} /><//>`}
-    ${progress === null && html`<${Field} label="Jobs a second, at most" hint="Empty: as fast as it goes."><input type="number" min="0.01" step="any" value=${rate} onInput=${(/** @type {any} */ e) => setRate(e.target.value)} /><//>`}
-    <${Field} label="Note, for the histories and the audit"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
+      <${Field} label="Priority, 0 to 9" hint="Leave empty to keep."><input type="number" min="0" max="9" value=${fields.priority} onInput=${put("priority")} /><//>`}
+    ${progress === null && html`<${Field} label="Maximum jobs per second" hint="Leave empty for no limit."><input type="number" min="0.01" step="any" value=${rate} onInput=${(/** @type {any} */ e) => setRate(e.target.value)} /><//>`}
+    <${Field} label="Note for the histories and the audit log"><input value=${note} maxLength="500" onInput=${(/** @type {any} */ e) => setNote(e.target.value)} /><//>
     ${isChange && isPreviewed && preview && progress === null && html`<${Preview} jobs=${preview.jobs} changes=${changes} matched=${matched ?? 0} />`}
     ${progress === null && (!isChange || isPreviewed) && html`<${Field} label=${`Type ${matched ?? "…"}, the number of jobs, to confirm`}><input value=${typed} inputMode="numeric" autoComplete="off" data-typed onInput=${(/** @type {any} */ e) => type(e.target.value)} /><//>`}
     ${progress && html`<div role="status"><progress max=${matched ?? 1} value=${progress.done + progress.refused} aria-label="Progress"></progress>
-      <p data-done>${count(progress.done)} done, ${count(progress.refused)} stayed as they were${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Its page</a>; it goes on without this one.</p></div>
+      <p data-done>${count(progress.done)} done, ${count(progress.refused)} not changed${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Open its page</a>; it continues if you close this dialog.</p></div>
       ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}
     ${error && html`<${Failure} error=${error} />`}
     <div class="dialog-foot">
       ${progress && !progress.isOver && html`<button type="button" onClick=${() => { control.isStopped = true; }}>Stop</button>`}
       <button type="button" onClick=${close}>${progress?.isOver ? "Close" : "Back"}</button>
       ${progress === null && (isChange && !isPreviewed ? html`<button type="submit" class="primary" disabled=${!Object.keys(changes).length}>Preview</button>`
-        : html`<button type="submit" class="primary" disabled=${!isSure}>Do it</button>`)}
+        : html`<button type="submit" class="primary" disabled=${!isSure}>Start</button>`)}
     </div>
   </form><//>`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a page shows, and how it stays fresh. */
+/** Loads the data of a page and keeps it up to date. */
 import { read } from "./api.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { onEvents } from "./live.js";
@@ -10,11 +10,11 @@ const BUSY = 250;
  * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, reload: () => void}} Loaded
  */
 
-/** Read something, and again when events of these kinds happen. Data stays while it is read again; `error`: not fresh.
- * @param {string | null} path below the API; null: nothing for now.
+/** Load data, and reload it after events of these kinds. Data stays while it reloads; with `error` it is outdated.
+ * @param {string | null} path below the API; null to load nothing.
  * @param {Record<string, unknown>} [query]
  * @param {string[]} [kinds] of events: `job`, `worker`.
- * @param {number} [least] milliseconds between two readings, however much happens.
+ * @param {number} [least] minimum milliseconds between two requests.
  * @returns {Loaded}
  */
 export function useData(path, query = {}, kinds = ["job"], least = 3000) {
@@ -22,10 +22,10 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   const [turn, again] = useState(0);
   const busy = useRef(false);
   const begun = useRef(0);
-  // Show at once what the user has done.
+  // Show the user's own changes at once.
   const isFresh = useRef(false);
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
-  // Not after the next painting: there would be nothing to see in it.
+  // A layout effect, because the next paint would be empty.
   useLayoutEffect(() => {
     if (path === null) return undefined;
     const stopped = new AbortController();
@@ -43,17 +43,17 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     return () => stopped.abort();
   }, [key, turn]);
   const age = 1000 * Number(query.max_age ?? 0);
-  // From the moment at which it is read: what happens before the next painting is missing in it too.
+  // A layout effect, because events before the next paint may be missing in the response.
   useLayoutEffect(() => {
     let timer = 0;
     let later = 0;
     const readAgain = () => again((/** @type {number} */ n) => n + 1);
     const more = () => {
-      // What happened while it is read may be missing in it.
+      // Events during a request may be missing in its response.
       timer = busy.current ? window.setTimeout(more, BUSY) : 0;
       if (busy.current) return;
       readAgain();
-      // So may it be in a look that others share, which is from before it happened.
+      // They may also be missing in a cached response that others share.
       clearTimeout(later);
       later = age ? window.setTimeout(() => { if (!document.hidden) readAgain(); }, age) : 0;
     };
@@ -72,7 +72,7 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   };
 }
 
-/** The time, again every so many milliseconds, for countdowns and ages.
+/** Use the current time, updated at this interval in milliseconds.
  * @param {number} [every] */
 export function useNow(every = 1000) {
   const [now, set] = useState(Date.now);

@@ -1,5 +1,5 @@
 // @ts-check
-/** The log of a job that has not ended: its newest lines, and each further one as it comes. */
+/** The live log of a job: its newest lines, and new ones as they arrive. */
 import { part, read } from "./api.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Lines } from "./log.js";
@@ -9,13 +9,13 @@ import { to } from "./route.js";
 const EVERY = 2000;
 const TOGETHER = 200;
 const MOST = 1000;
-/** How often to ask again after the end: lines reach the store late. */
+/** The number of polls after the end, because lines reach the store late. */
 const AFTER_RUN = 3;
-/** How near to its end a list is scrolled that goes on to show its end. */
+/** The distance from the end, in pixels, within which the list keeps scrolling to the end. */
 const NEAR = 40;
 
 /** @param {{id: string, level: string, runs: boolean, hasStarted: boolean, isOver: boolean}} props */
-export function Followed({ id, level, runs, hasStarted, isOver }) {
+export function LiveLog({ id, level, runs, hasStarted, isOver }) {
   const [log, set] = useState(/** @type {{lines: any[], hasEarlier: boolean} | null} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [isPaused, setPaused] = useState(false);
@@ -61,15 +61,15 @@ export function Followed({ id, level, runs, hasStarted, isOver }) {
     const list = box();
     if (list && isAtEnd.current) list.scrollTop = list.scrollHeight;
   }, [log]);
-  const scrolled = () => {
+  const onScroll = () => {
     const list = box();
     if (list) isAtEnd.current = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR;
   };
-  const word = isWhole ? "ended" : isPaused ? "paused" : runs || isOver ? "follows" : "waits for the run";
+  const word = isWhole ? "ended" : isPaused ? "paused" : runs || isOver ? "following" : "waiting for the run";
   return html`<div class="bar"><span class="state" role="status">${word}</span>
-      ${!isWhole && (isPaused || runs || isOver) && html`<button type="button" data-key="p" title="p" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>Pause the log</button>`}
+      ${!isWhole && (isPaused || runs || isOver) && html`<button type="button" data-key="p" title="p" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>Pause log</button>`}
       ${log?.hasEarlier && html`<a href=${to(["jobs", id], { level, from: "0" })}>From the beginning</a>`}</div>
     ${error && html`<${Failure} error=${error} />`}
     ${log === null ? !error && html`<p class="note" role="status" data-loading>Loading …</p>`
-      : log.lines.length ? html`<div class="follow" ref=${place} onScrollCapture=${scrolled}><${Lines} lines=${log.lines} /></div>` : html`<p class="dim">No lines${isWhole ? "" : " yet"}.</p>`}`;
+      : log.lines.length ? html`<div class="follow" ref=${place} onScrollCapture=${onScroll}><${Lines} lines=${log.lines} /></div>` : html`<p class="dim">No lines${isWhole ? "" : " yet"}.</p>`}`;
 }

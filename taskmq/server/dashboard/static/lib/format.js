@@ -1,7 +1,7 @@
 // @ts-check
-/** Times, spans and numbers as people read them. */
+/** Formats times, durations and numbers for people. */
 
-/** Making one takes longer than using it a hundred times.
+/** Cached, because creating a format is slower than using it a hundred times.
  * @type {Map<string, Intl.DateTimeFormat>} */
 const formats = new Map();
 
@@ -20,9 +20,9 @@ export function instant(text, zone = "local") {
   return formatOf(zone).format(moment);
 }
 
-/** The zone, where this browser knows it; else UTC.
+/** Return the zone if this browser knows it, otherwise UTC.
  * @param {string} zone */
-export function known(zone) {
+export function validZone(zone) {
   try {
     formatOf(zone);
     return zone;
@@ -31,7 +31,7 @@ export function known(zone) {
   }
 }
 
-/** How far the clocks of a zone are from UTC then, such as GMT+2.
+/** Return a zone's offset from UTC at that time, such as GMT+2.
  * @param {string} text @param {string} zone */
 export const offset = (text, zone) => new Intl.DateTimeFormat("en", { timeZone: zone, timeZoneName: "longOffset" }).formatToParts(new Date(text)).find((one) => one.type === "timeZoneName")?.value;
 
@@ -55,7 +55,7 @@ export function span(seconds) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
-/** Seconds between two instants; undefined where one is missing.
+/** Return the seconds between two times; undefined if one is missing.
  * @param {string | null | undefined} from @param {string | null | undefined} to */
 export function between(from, to) {
   if (!from || !to) return undefined;
@@ -74,21 +74,21 @@ export function size(bytes) {
   return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
-/** A value of a filter, in quotes where it needs them.
+/** Quote a filter value if necessary.
  * @param {string} value */
-export const quoted = (value) =>
+export const quote = (value) =>
   /^[^\s,"*:]+$/.test(value) ? value : `"${value.replace(/["\\]/g, (found) => `\\${found}`)}"`;
 
 /** @param {unknown} value */
 export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
-/** An error on one line: its type without the module, and how its words begin.
+/** Format an error in one line: its type without the module, and the start of its message.
  * @param {{type: string, message: string} | null | undefined} error */
 export const failure = (error) => (error ? `${error.type.split(".").at(-1)}: ${error.message}`.slice(0, 160) : "");
 
 const SIZES = new Set(["memory", "storage"]);
 
-/** How much of a resource; of memory and storage as sizes that can be typed again.
+/** Format a resource amount; memory and storage as sizes that `readAmounts` accepts.
  * @param {string} name @param {number} value */
 export function amount(name, value) {
   if (!SIZES.has(name) || !value) return String(Math.round(value * 1000) / 1000);
@@ -99,12 +99,12 @@ export function amount(name, value) {
 /** @param {Record<string, number>} of */
 export const amounts = (of) => Object.entries(of).map(([name, value]) => `${name}=${amount(name, value)}`).join(" ");
 
-/** Amounts that somebody wrote, such as `slots=4 memory=2G`; throws with words for people.
+/** Parse amounts such as `slots=4 memory=2G`; throws an error with a readable message.
  * @param {string} text @returns {Record<string, number>} */
 export function readAmounts(text) {
   return Object.fromEntries(text.split(/[\s,]+/).filter(Boolean).map((one) => {
     const found = /^([^=]+)=(\d+(?:\.\d+)?)([KMGT]?)$/.exec(one);
-    if (!found) throw new Error(`${one} is no amount: write such as slots=4 or memory=2G.`);
+    if (!found) throw new Error(`${one} is not an amount, such as slots=4 or memory=2G.`);
     return [found[1], Number(found[2]) * 1024 ** (found[3] ? "KMGT".indexOf(found[3]) + 1 : 0)];
   }));
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Draws steps as boxes in layers, with few crossings. */
+/** Draws steps as boxes in layers, with few crossing edges. */
 import { html } from "./html.js";
 
 /** @typedef {{id: string, after: string[], label: string, mark: string, kind: string}} Box */
@@ -7,11 +7,11 @@ import { html } from "./html.js";
 
 const WIDTH = 190, HEIGHT = 34, GAP_X = 64, GAP_Y = 16, SWEEPS = 6;
 
-/** The boxes in columns; an edge over several layers has an empty cell in each between.
+/** Arrange boxes in columns. An edge across several layers gets an empty cell in each layer between.
  * @param {Box[]} boxes @returns {Cell[][]} */
 export function columns(boxes) {
   const layerOf = new Map();
-  // In order: an edge from a box that is still to come is left out.
+  // Boxes come in order; edges from later boxes are ignored.
   for (const { id, after } of boxes) layerOf.set(id, Math.max(-1, ...after.map((each) => layerOf.get(each) ?? -1)) + 1);
   /** @type {Cell[][]} */
   const found = [];
@@ -43,7 +43,7 @@ export function columns(boxes) {
   return found;
 }
 
-/** Put each cell of a column where the mean of its neighbours is, in order.
+/** Place each cell of a column at the mean position of its neighbours, keeping their order.
  * @param {Cell[]} column @param {"before" | "behind"} side */
 function arrange(column, side) {
   const wanted = new Map(column.map((cell) => {
@@ -51,7 +51,7 @@ function arrange(column, side) {
     return [cell, others.length ? others.reduce((sum, each) => sum + each.at, 0) / others.length : cell.at];
   }));
   column.sort((a, b) => /** @type {number} */ (wanted.get(a)) - /** @type {number} */ (wanted.get(b)) || a.at - b.at);
-  // Near it, below those above; then the whole column by its mean.
+  // As near as possible below the previous cell; then shift the whole column by the mean offset.
   let last = -1;
   const free = column.map((cell) => { last = Math.max(last + 1, /** @type {number} */ (wanted.get(cell))); return last; });
   const shift = column.reduce((sum, cell, at) => sum + /** @type {number} */ (wanted.get(cell)) - free[at], 0) / (column.length || 1);
@@ -73,7 +73,7 @@ export function Graph({ boxes, label }) {
     const startX = x(from) + WIDTH, startY = y(from) + HEIGHT / 2, endX = x(to), endY = y(to) + HEIGHT / 2, half = (endX - startX) / 2;
     return `M${startX} ${startY}C${startX + half} ${startY} ${endX - half} ${endY} ${endX} ${endY}${to.box ? "" : `H${endX + WIDTH}`}`;
   };
-  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${label}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`${label}: ${boxes.length} steps, which the table names with those before them`}>
+  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${label}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`${label}: ${boxes.length} steps, listed in the table with their predecessors`}>
     ${cells.flatMap((cell) => cell.behind.map((to) => html`<path key=${`${cell.id} ${to.id}`} d=${edge(cell, to)} />`))}
     ${cells.map((cell) => cell.box && html`<g key=${cell.id} class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${cell.box.kind}</title><rect width=${WIDTH} height=${HEIGHT} rx="6" /><text x="10" y="22">${cell.box.mark} ${short(cell.box.label)}</text></g>`)}</svg></div>`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Preact, its hooks, and `html`, which reads tags in template strings. */
+/** Preact, its hooks, and `html` for tagged templates. */
 import { Fragment, h, render } from "../vendor/preact.mjs";
 import { useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";

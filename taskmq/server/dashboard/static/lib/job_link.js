@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Links to jobs by the ids that messages have. Which of them the store has is asked once for a page.
+ * Links to jobs by the ids in messages. One request per page finds out which of them are in the store.
  */
 import { may, read, session } from "./api.js";
-import { quoted } from "./format.js";
+import { quote } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { Id } from "./parts.js";
 import { to } from "./route.js";
@@ -12,13 +12,13 @@ const TOGETHER = 50;
 const MOST_KEPT = 5000;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** The store's ids by the names that were asked for, null where there is none; of the tenant that was chosen.
+/** Store ids by requested name, null if not in the store; for the selected tenant.
  * @type {Map<string, Promise<string | null>>} */
 const answers = new Map();
 /** @type {Map<string, (id: Promise<string | null>) => void>} */
 let waiting = new Map();
 
-/** A message's name of a job: the tenant's mark, where it has one, and the id that the submitter chose.
+/** Split a job's name in a message into its tenant prefix, if any, and the submitter's id.
  * @param {string} name */
 function parts(name) {
   const found = /^@([^:]*):(.*)$/s.exec(name);
@@ -26,15 +26,15 @@ function parts(name) {
 }
 
 /** @param {string} filter @returns {Promise<{id: string, job_id: string}[]>} */
-const listed = (filter) => read("jobs", { filter, fields: "id,job_id", limit: TOGETHER });
+const listJobs = (filter) => read("jobs", { filter, fields: "id,job_id", limit: TOGETHER });
 
-/** The store's ids of these, by the names under which messages know them.
+/** Look up store ids by the names in messages.
  * @param {string[]} names */
 async function idsOf(names) {
   /** @type {Map<string, string>} */
   const found = new Map();
   const ids = names.filter((name) => UUID.test(name));
-  if (ids.length) for (const job of await listed(`id:${ids.join()}`)) found.set(job.id, job.id);
+  if (ids.length) for (const job of await listJobs(`id:${ids.join()}`)) found.set(job.id, job.id);
   /** @type {Map<string, string[]>} */
   const byTenant = new Map();
   for (const name of names) {
@@ -42,7 +42,7 @@ async function idsOf(names) {
     if (!found.has(name) && key) byTenant.set(tenant, [...(byTenant.get(tenant) ?? []), name]);
   }
   await Promise.all([...byTenant].map(async ([tenant, those]) => {
-    const jobs = await listed(`tenant:${quoted(tenant)} key:${those.map((name) => quoted(parts(name).key)).join()}`);
+    const jobs = await listJobs(`tenant:${quote(tenant)} key:${those.map((name) => quote(parts(name).key)).join()}`);
     for (const name of those) {
       const job = jobs.find((one) => one.job_id === name || one.job_id === parts(name).key);
       if (job) found.set(name, job.id);
@@ -69,14 +69,14 @@ function storedId(name) {
   if (answers.size >= MOST_KEPT) answers.clear();
   if (!waiting.size) queueMicrotask(ask);
   answer = new Promise((resolve) => waiting.set(name, resolve));
-  // What could not be asked is asked again the next time.
+  // A failed lookup is repeated the next time.
   answer.catch(() => answers.delete(key));
   answers.set(key, answer);
   return answer;
 }
 
 /** A link to a job.
- * @param {{name: string, queue?: string, children?: unknown}} props `queue`: where its dead letters would be. */
+ * @param {{name: string, queue?: string, children?: unknown}} props `queue`: the queue of its dead letters. */
 export function JobLink({ name, queue = "", children = html`<${Id} id=${name} />` }) {
   const [found, set] = useState({ name: "", id: /** @type {string | null | undefined} */ (undefined) });
   useEffect(() => {

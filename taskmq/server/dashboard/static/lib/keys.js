@@ -1,9 +1,9 @@
 // @ts-check
-/** The keys; people who speak to their computer can switch letters off. */
+/** Keyboard shortcuts. Users of speech input can turn single letters off. */
 import { to } from "./route.js";
 import { refresh } from "./live.js";
 import { copy, notify } from "./parts.js";
-import { kept } from "./theme.js";
+import { readSetting } from "./theme.js";
 
 /** @type {Record<string, [string, string]>} key after `g`: page, name */
 export const PLACES = {
@@ -15,19 +15,19 @@ export const PLACES = {
 
 /** @type {[string, string][]} */
 export const KEYS = [
-  ["?", "show these keys"], ["Ctrl K", "go to a page, a task, a job"], ["/", "to the filter"], ["g and a letter", "to a page"], ["j, k", "next, previous row"],
-  ["x", "select the row"], ["Enter", "open the row"], ["r", "run again"], ["c", "cancel"], ["h", "hold or release"],
-  ["p", "pause or resume"], [".", "read again"], ["y", "copy the link"], ["Esc", "close"],
+  ["?", "show keyboard shortcuts"], ["Ctrl K", "go to a page, task or job"], ["/", "focus the filter"], ["g, then a letter", "go to a page"], ["j, k", "next, previous row"],
+  ["x", "select the row"], ["Enter", "open the row"], ["r", "retry"], ["c", "cancel"], ["h", "hold or release"],
+  ["p", "pause or resume"], [".", "refresh"], ["y", "copy the link"], ["Esc", "close"],
 ];
 
 let isAfterG = false;
 let endOfG = 0;
 
-/** Begin; what comes back ends it.
+/** Start listening for keys. Returns a function that stops it.
  * @param {() => void} showSheet @param {() => void} openPalette */
 export function startKeys(showSheet, openPalette) {
   /** @param {KeyboardEvent} event */
-  const pressed = (event) => {
+  const onKey = (event) => {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
       event.preventDefault();
       return document.querySelector("dialog[open]") ? undefined : openPalette();
@@ -36,7 +36,7 @@ export function startKeys(showSheet, openPalette) {
     const target = /** @type {HTMLElement} */ (event.target);
     const writes = target.matches("input:not([type=checkbox]), textarea, select") || target.isContentEditable;
     if (event.key === "Escape" && writes) return target.blur();
-    if (writes || document.querySelector("dialog[open]") || kept("keys", "on") === "off") return undefined;
+    if (writes || document.querySelector("dialog[open]") || readSetting("keys", "on") === "off") return undefined;
     if (isAfterG) {
       isAfterG = false;
       const place = PLACES[event.key];
@@ -45,8 +45,8 @@ export function startKeys(showSheet, openPalette) {
     }
     return press(event, showSheet);
   };
-  addEventListener("keydown", pressed);
-  return () => removeEventListener("keydown", pressed);
+  addEventListener("keydown", onKey);
+  return () => removeEventListener("keydown", onKey);
 }
 
 /** @param {KeyboardEvent} event @param {() => void} showSheet */
@@ -54,7 +54,7 @@ function press(event, showSheet) {
   switch (event.key) {
     case "g":
       isAfterG = true;
-      // That of an earlier g would end this one too early.
+      // The timer of an earlier g would end this one too early.
       clearTimeout(endOfG);
       endOfG = window.setTimeout(() => { isAfterG = false; }, 1500);
       return undefined;
@@ -63,7 +63,7 @@ function press(event, showSheet) {
     case "j": return move(1);
     case "k": return move(-1);
     case "x": return /** @type {HTMLElement | null} */ (document.activeElement?.closest("[data-row]")?.querySelector("input[type=checkbox]"))?.click();
-    case ".": refresh(); return notify("Read again.");
+    case ".": refresh(); return notify("Refreshed.");
     case "y": return void copy(location.href);
     case "r": case "c": case "h": case "p": {
       const row = document.activeElement?.closest("[data-row]") ?? document;

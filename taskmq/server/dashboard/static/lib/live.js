@@ -1,6 +1,6 @@
 // @ts-check
-/** One stream of events for all tabs: the tab with the lock has it and tells the others; a hidden tab gives it up.
- * Without locks (plain HTTP) each tab has one. Without a stream, pages ask again every few seconds. */
+/** One event stream for all tabs: the tab that holds the lock opens it and forwards events; a hidden tab releases it.
+ * Without locks (plain HTTP) each tab opens its own. Without a stream, pages poll every few seconds. */
 import { API, may, session } from "./api.js";
 import { useEffect, useState } from "./html.js";
 import { route } from "./route.js";
@@ -22,15 +22,15 @@ let waiting = new Set();
 let timer = 0;
 
 /** @param {LiveState} next */
-function become(next) {
+function setState(next) {
   if (state === next) return;
   state = next;
   for (const watcher of [...watchers]) watcher();
 }
 
-/** Tell listeners of events of this kind, once a second at most.
+/** Notify listeners of events of this kind, at most once a second.
  * @param {string} kind */
-function happened(kind) {
+function queueEvent(kind) {
   waiting.add(kind);
   timer ||= window.setTimeout(() => {
     timer = 0;
@@ -40,7 +40,7 @@ function happened(kind) {
   }, COALESCED);
 }
 
-/** Read everything on the page again. */
+/** Reload all data of the page. */
 export function refresh() {
   for (const listener of [...listeners]) listener(new Set(["all"]));
 }
@@ -50,27 +50,27 @@ let channel = null;
 /** @type {AbortController | null} */
 let holding = null;
 
-/** The tenant whose events are followed; "" for all that one may see. */
+/** The tenant whose events are followed; "" for all visible ones. */
 let following = "";
 const tenantOf = () => route().query.tenant ?? "";
 const lockName = () => `taskmq.events.${following}`;
 
 let hasBegun = false;
 
-/** Begin, or go on for who has signed in now. */
+/** Start the stream, or restart it after another user signed in. */
 export function startLive() {
   if (hasBegun) return follow();
   hasBegun = true;
   channel = "BroadcastChannel" in window ? new BroadcastChannel("taskmq") : null;
   channel?.addEventListener("message", ({ data }) => {
     if (data.of !== following) return;
-    if (data.state && !document.hidden) become(data.state);
-    for (const kind of data.kinds ?? []) happened(kind);
+    if (data.state && !document.hidden) setState(data.state);
+    for (const kind of data.kinds ?? []) queueEvent(kind);
   });
   document.addEventListener("visibilitychange", follow);
   addEventListener("hashchange", () => { if (tenantOf() !== following) follow(); });
   window.setInterval(() => {
-    if (!document.hidden && state !== "live") happened("all");
+    if (!document.hidden && state !== "live") queueEvent("all");
   }, POLL);
   follow();
 }
@@ -82,30 +82,30 @@ export function stopLive() {
 
 function follow() {
   stopLive();
-  if (document.hidden) return become("paused");
+  if (document.hidden) return setState("paused");
   if (state === "paused") refresh();
   following = tenantOf();
   const roles = session.caller?.memberships ?? [];
-  // Who has roles on several tenants has to choose one.
+  // Users with roles on several tenants must select one.
   const isClear = following || roles.length === 1 || roles.some((one) => one.tenant === "*");
-  if (!may("events.read") || !isClear) return become("polling");
-  become("reconnecting");
+  if (!may("events.read") || !isClear) return setState("polling");
+  setState("reconnecting");
   const own = new AbortController();
   holding = own;
   if (!navigator.locks) return void stream(own.signal);
   // Another tab may have the stream.
   navigator.locks.query().then((locks) => {
-    if (!own.signal.aborted && locks.held?.some((lock) => lock.name === lockName())) become("live");
+    if (!own.signal.aborted && locks.held?.some((lock) => lock.name === lockName())) setState("live");
   });
   navigator.locks.request(lockName(), { signal: own.signal }, () => stream(own.signal)).catch(() => undefined);
 }
 
-/** Follow until told to stop.
+/** Follow the stream until aborted.
  * @param {AbortSignal} signal @returns {Promise<void>} */
 function stream(signal) {
   return new Promise((ended) => {
     const where = new URL("events", API);
-    // A count is enough, as there may be thousands of jobs a second.
+    // Counts are enough, because there may be thousands of jobs a second.
     where.searchParams.set("digest", "true");
     if (following) where.searchParams.set("tenant", following);
     const of = following;
@@ -113,16 +113,16 @@ function stream(signal) {
     let source;
     let later = 0;
     /** @param {LiveState} next */
-    const tell = (next) => { become(next); channel?.postMessage({ of, state: next }); };
+    const tell = (next) => { setState(next); channel?.postMessage({ of, state: next }); };
     /** @param {string[]} kinds */
-    const pass = (kinds) => { kinds.forEach(happened); channel?.postMessage({ of, kinds }); };
+    const pass = (kinds) => { kinds.forEach(queueEvent); channel?.postMessage({ of, kinds }); };
     const open = () => {
       source = new EventSource(where);
       source.onopen = () => { tell("live"); pass(["all"]); };
       source.onerror = () => {
         const isRefused = source.readyState === EventSource.CLOSED;
         tell(isRefused ? "polling" : "reconnecting");
-        // A browser tries again only if it got no answer.
+        // Browsers only reconnect if there was no response.
         if (isRefused) later = window.setTimeout(open, AGAIN);
       };
       source.addEventListener("digest", ({ data }) => pass(Object.keys(JSON.parse(data))));
@@ -133,7 +133,7 @@ function stream(signal) {
   });
 }
 
-/** The state of the stream. */
+/** Use the state of the stream. */
 export function useLive() {
   const [, again] = useState(0);
   useEffect(() => {
@@ -144,7 +144,7 @@ export function useLive() {
   return state;
 }
 
-/** Call `listener` when something of these kinds happened.
+/** Call `listener` after events of these kinds.
  * @param {string[]} kinds @param {() => void} listener */
 export function onEvents(kinds, listener) {
   /** @param {Set<string>} found */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Lines of logs, as a table that keeps their line breaks. */
+/** Log lines in a table that keeps line breaks. */
 import { instant } from "./format.js";
 import { html } from "./html.js";
 import { JobLink } from "./job_link.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Which pages there are, and their modules, each loaded once it is needed. */
+/** The pages and their modules, each loaded on first use. */
 
 /** @type {{name: string, title: string, needs: string}[]} */
 export const PAGES = [
@@ -29,11 +29,11 @@ const views = new Map();
 
 const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", failures: "message" });
 
-/** The module of a page; single jobs and messages have their own.
+/** Return the module of a page; single jobs and messages have their own.
  * @param {string} name @param {boolean} isSingle */
 export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || name.replace("-", "_") || "overview";
 
-/** What shows a page, where its module is here already.
+/** Return the component of a page if its module is loaded.
  * @param {string} key */
 export const viewOf = (key) => views.get(key);
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Finds pages, views, tasks, queues, schedules and jobs by some letters of their names. */
+/** Finds pages, views, tasks, queues, schedules and jobs by parts of their names. */
 import { may, read } from "./api.js";
 import { html, useEffect, useState } from "./html.js";
 import { PAGES } from "./pages.js";
@@ -11,16 +11,16 @@ import { views } from "./views.js";
 /** @typedef {{kind: string, name: string, act: () => void}} Entry */
 
 const MOST = 12;
-/** @type {[string, string, string, string][]} what is read: permission, call, name of an entry, page */
+/** @type {[string, string, string, string][]} sources: permission, API path, name field, page */
 const NAMED = [["tasks.read", "tasks", "name", "tasks"], ["queues.read", "queues", "queue", "queues"], ["schedules.read", "schedules", "name", "schedules"]];
 const NOUNS = /** @type {Record<string, string>} */ ({ tasks: "Task", queues: "Queue", schedules: "Schedule" });
 
 /** @param {string} hash */
 const goTo = (hash) => () => { location.hash = hash; };
 
-/** Those that have each word of the text; first those that begin with it.
+/** Return entries that contain every word of the text; entries that start with it come first.
  * @param {Entry[]} entries @param {string} text @returns {Entry[]} */
-export function found(entries, text) {
+export function match(entries, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = entries.filter((one) => words.every((word) => `${one.kind} ${one.name}`.toLowerCase().includes(word)));
   const rank = (/** @type {Entry} */ one) => (one.name.toLowerCase().startsWith(words[0] ?? "") ? 0 : 1);
@@ -50,20 +50,20 @@ export function Palette({ close, actions, setTheme }) {
     ...THEMES.map((theme) => ({ kind: "Theme", name: theme, act: () => setTheme(theme) })),
     ...named,
   ];
-  const shown = found(all, text);
-  // Not before: what is meant may be among those that are still read.
+  const shown = match(all, text);
+  // Not before all names are loaded, because one of them may match.
   if (isRead && id && !id.includes(" ") && may("jobs.read")) shown.push({ kind: "Job", name: id, act: goTo(to(["jobs", id])) });
   const chosen = Math.min(at, shown.length - 1);
   const take = (/** @type {Entry | undefined} */ one) => { if (one) { close(); one.act(); } };
-  const pressed = (/** @type {KeyboardEvent} */ event) => {
+  const onKey = (/** @type {KeyboardEvent} */ event) => {
     const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (by) { event.preventDefault(); move((chosen + by + shown.length) % (shown.length || 1)); }
   };
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); take(shown[chosen]); };
   return html`<${Dialog} title="Go to" close=${close}><form role="search" onSubmit=${submit}>
     <input class="palette" value=${text} role="combobox" aria-label="Go to" aria-expanded="true" aria-controls="palette" aria-activedescendant=${chosen < 0 ? undefined : `palette-${chosen}`} aria-autocomplete="list" autofocus autoComplete="off" spellcheck=${false}
-      placeholder="a page, a view, a task, a queue, a job's id" onInput=${(/** @type {any} */ e) => { set(e.target.value); move(0); }} onKeyDown=${pressed} />
-    <ul id="palette" role="listbox" aria-label="Places">${shown.map((one, number) => html`<li key=${`${one.kind} ${one.name}`} id=${`palette-${number}`} role="option" aria-selected=${number === chosen} onClick=${() => take(one)}><span class="dim">${one.kind}</span> ${one.name}</li>`)}</ul>
+      placeholder="page, view, task, queue or job id" onInput=${(/** @type {any} */ e) => { set(e.target.value); move(0); }} onKeyDown=${onKey} />
+    <ul id="palette" role="listbox" aria-label="Results">${shown.map((one, number) => html`<li key=${`${one.kind} ${one.name}`} id=${`palette-${number}`} role="option" aria-selected=${number === chosen} onClick=${() => take(one)}><span class="dim">${one.kind}</span> ${one.name}</li>`)}</ul>
     ${!shown.length && html`<p class="dim" role="status">${isRead ? "No match." : "Loading …"}</p>`}
   </form><//>`;
 }

@@ -1,71 +1,71 @@
 // @ts-check
-/** The parts that pages are put together from. */
+/** Shared components of all pages. */
 import { ApiError } from "./api.js";
 import { useNow } from "./data.js";
 import { ago, instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 
 const MARKS = /** @type {any} */ ({
-  // A state that is none of ours finds nothing, not even what all objects have.
+  // An unknown state must not find inherited properties.
   __proto__: null,
   waiting: "◌", held: "‖", scheduled: "◷", queued: "○", dispatched: "◔", running: "▶", retrying: "↻", succeeded: "✓",
   failed: "✗", ready: "◔", cancelled: "⊘", expired: "⌛", skipped: "»", upstream_failed: "⤫",
 });
 
-/** The sign of a state.
+/** The symbol of a state.
  * @param {string} state */
 export const markOf = (state) => MARKS[state] ?? "•";
 
-/** A state: a word and a sign, and a colour that says the same once more. */
+/** A state as a word, a symbol and a colour. */
 export const State = ({ state = "" }) =>
   html`<span class=${`state s-${state}`}><span aria-hidden="true">${markOf(state)}</span> ${state.replace("_", " ")}</span>`;
 
-/** An id, of which only the end is seen if it is a UUID; all of it is copied, linked and read aloud. */
+/** An id. Of a UUID only the end is visible, but all of it is copied, linked and read aloud. */
 export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}>${id}</span>` : id;
 
-/** An instant: how long ago, and exactly where one points at it. */
+/** A time as an age, with the exact time as a tooltip. */
 export function When({ at, exact = false }) {
   const now = useNow(at ? 5000 : 3_600_000);
   if (!at) return html`<span class="dim">–</span>`;
   return html`<time dateTime=${at} title=${`${instant(at)} here · ${instant(at, "UTC")} UTC`}>${exact ? instant(at) : ago(at, now)}</time>`;
 }
 
-/** How far a job is, as its task says. */
-export function HowFar({ done, total }) {
+/** The progress a task reported. */
+export function TaskProgress({ done, total }) {
   const words = total === null ? `${done}` : `${done} of ${total}`;
   return html`<span class="used">${total > 0 && html`<progress max=${total} value=${Math.max(0, Math.min(done, total))} aria-label=${`Done: ${words}`}></progress> `}${words}</span>`;
 }
 
-/** Shows what was read, by `children`, or why nothing was; `title` stands until then. */
-export function Shown({ loaded, children, title = "" }) {
+/** Renders loaded data with `children`, or the error; `title` is shown until then. */
+export function Loading({ loaded, children, title = "" }) {
   const { data, error, isLoading, at } = loaded;
   if (isLoading) return html`<p class="note" role="status" data-loading>Loading …</p>`;
   const failure = error && html`<${Failure} error=${error} at=${data === null ? 0 : at} retry=${loaded.reload} />`;
   return html`${title && data === null && html`<${Head} title=${title} />`}${failure}${data !== null && children(data)}`;
 }
 
-/** An error, in words, with what can be done. */
+/** An error message with a retry button. */
 export function Failure({ error, at = 0, retry = null }) {
   const problem = error instanceof ApiError ? error.problem : null;
   return html`<div class="failure" role="alert">
-    <strong>${at ? `Not fresh: from ${instant(new Date(at).toISOString())}. ` : ""}${error.message}</strong>
-    ${problem?.column ? html`<p>At column ${problem.column} of the filter.</p>` : null}
+    <strong>${at ? `Outdated, from ${instant(new Date(at).toISOString())}. ` : ""}${error.message}</strong>
+    ${problem?.column ? html`<p>Column ${problem.column} of the filter.</p>` : null}
     ${problem?.errors?.map((one) => html`<p key=${one.field}><code>${one.field}</code>: ${one.message} ${one.suggestion ?? ""}</p>`)}
     ${problem?.request_id && html`<p class="dim">Request ${problem.request_id}</p>`}
     ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
   </div>`;
 }
 
-/** What stands where there is nothing. */
+/** An empty state. */
 export const Empty = ({ title, children = null }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
-/** A page's head. */
+/** The heading of a page. */
 export function Head({ title, children = null, sub = null }) {
   useEffect(() => { document.title = `${title} · taskmq`; }, [title]);
   return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p class="dim">${sub}</p>`}</div><div class="actions">${children}</div></header>`;
 }
 
-/** A button: it is off while it acts, and shows what fails as a notice. */
+/** A button, disabled while its action runs. Errors appear as notices. */
 export function Action({ act, children, mark = "", kind = "", title = undefined, disabled = false }) {
   const [busy, set] = useState(false);
   const run = async () => {
@@ -84,7 +84,7 @@ export function Action({ act, children, mark = "", kind = "", title = undefined,
 /** @type {(notice: {text: string, isError: boolean}) => void} */
 let tell = () => undefined;
 
-/** Say something for a moment.
+/** Show a notice for a few seconds.
  * @param {string} text */
 export function notify(text, isError = false) {
   tell({ text, isError });
@@ -104,7 +104,7 @@ export function Notices() {
   </div>`;
 }
 
-/** A window above the page. Escape closes it. */
+/** A modal dialog. Escape closes it. */
 export function Dialog({ title, close, children }) {
   const at = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => { at.current?.showModal(); }, []);
@@ -115,7 +115,7 @@ export function Dialog({ title, close, children }) {
 }
 
 /**
- * A question before something is done, with a note, and where `typed` is said, after it was typed.
+ * A confirmation dialog with an optional note. If `typed` is set, the user must type it to confirm.
  * @param {{title: string, close: () => void, act: (note: string) => Promise<void>, verb: string, typed?: string,
  *   note?: boolean, children?: unknown}} props
  */
@@ -138,7 +138,7 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
   };
   return html`<${Dialog} title=${title} close=${close}><form onSubmit=${submit}>
     ${children}
-    ${note && html`<${Field} label="Note, for the history"><input value=${why} maxLength="500" onInput=${(/** @type {any} */ e) => setWhy(e.target.value)} /><//>`}
+    ${note && html`<${Field} label="Note for the history"><input value=${why} maxLength="500" onInput=${(/** @type {any} */ e) => setWhy(e.target.value)} /><//>`}
     ${typed && html`<${Field} label=${`Type ${typed} to confirm`}><input value=${said} autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><//>`}
     ${error && html`<${Failure} error=${error} />`}
     <div class="dialog-foot"><button type="button" onClick=${close}>Back</button>
@@ -149,24 +149,24 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
 export const Field = ({ label, children, hint = "" }) =>
   html`<label class="field"><span>${label}</span>${children}${hint && html`<small class="dim">${hint}</small>`}</label>`;
 
-/** Facts as names and values; those without a value are left out. */
+/** A list of names and values, without empty values. */
 export const Facts = ({ of }) => html`<dl class="facts">
   ${of.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
 </dl>`;
 
-/** Text as it is, for arguments, results and tracebacks. */
+/** Preformatted text, for arguments, results and tracebacks. */
 export const Code = ({ text, label }) => html`<pre tabIndex="0" role="group" aria-label=${label}><code>${text}</code></pre>`;
 
-/** A table that scrolls sideways by itself where there is no room. */
+/** A table that scrolls horizontally if needed. */
 export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="group" aria-label=${label}>
   <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 
-/** A part of a page under a title. */
+/** A titled section of a page. */
 export const Section = ({ title, children, actions = null }) =>
   html`<section class="card"><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
 
-/** A tile with a figure. */
+/** A tile with a number. */
 export const Tile = ({ label, value, href = undefined, kind = "" }) => {
   const inside = html`<span class="figure">${value}</span><span>${label}</span>`;
   return href ? html`<a class=${`tile ${kind}`} href=${href}>${inside}</a>` : html`<div class=${`tile ${kind}`}>${inside}</div>`;
@@ -178,6 +178,6 @@ export async function copy(text) {
     await navigator.clipboard.writeText(text);
     notify("Copied.");
   } catch {
-    notify("This browser lets pages copy over HTTPS and on localhost only.", true);
+    notify("This browser only allows copying over HTTPS and on localhost.", true);
   }
 }

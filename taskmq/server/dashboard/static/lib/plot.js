@@ -1,5 +1,5 @@
 // @ts-check
-/** Draws figures over time, as lines with dashes of their own and as a table. */
+/** Draws time series as lines with distinct dashes, or as a table. */
 import { instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Table } from "./parts.js";
@@ -9,7 +9,7 @@ import { Table } from "./parts.js";
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const HEIGHT = 190;
 
-/** The plots' own styles, once there is a plot. */
+/** Add the styles for plots, once. */
 function addStyles() {
   if (document.querySelector("[data-plots]")) return;
   const link = document.createElement("link");
@@ -19,11 +19,11 @@ function addStyles() {
   document.head.append(link);
 }
 
-/** The colours of the theme, as plots need them.
+/** Return a colour of the theme.
  * @param {string} name */
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** Rows of a plot: seconds since the epoch, and the value of each line; null is a gap.
+/** Build the rows of a plot: seconds since the epoch, then the values of each line; null is a gap.
  * @param {Line[]} lines @returns {(number | null)[][]} */
 export function rows(lines) {
   const times = [...new Set(lines.flatMap((line) => line.points.map((point) => new Date(point.at).getTime() / 1000)))].sort((a, b) => a - b);
@@ -68,5 +68,5 @@ export function Plot({ title, unit, lines, show = (value) => String(Math.round(v
       <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => flip(!asTable)}>Table<span class="sr"> of ${title}</span></button></figcaption>
     ${asTable ? html`<${Table} label=${title} columns=${["When", ...lines.map((line) => line.label)]}>${data[0].map((time, row) => html`<tr key=${time}><td>${instant(new Date(Number(time) * 1000).toISOString())}</td>${lines.map((line, number) => { const value = data[number + 1][row]; return html`<td key=${line.label} class="number">${value === null ? "–" : show(value)}</td>`; })}</tr>`)}<//>`
       : data[0].length > 0 && html`<div ref=${at} role="img" aria-label=${`${title}, ${unit}. Last: ${last || "nothing"}`} data-points=${data[0].length}></div>`}
-    ${!data[0].length && html`<p class="dim">Nothing happened in this time.</p>`}</figure>`;
+    ${!data[0].length && html`<p class="dim">No data in this period.</p>`}</figure>`;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The address, `#/jobs/ID?filter=...`, says all that makes a view. */
+/** The address, `#/jobs/ID?filter=...`, contains the complete state of a view. */
 import { useLayoutEffect, useState } from "./html.js";
 
 /** @typedef {{path: string[], query: Record<string, string>}} Route */
@@ -8,12 +8,12 @@ import { useLayoutEffect, useState } from "./html.js";
 export function route() {
   const text = location.hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
-  const path = (mark < 0 ? text : text.slice(0, mark)).split("/").filter(Boolean).map(decoded);
+  const path = (mark < 0 ? text : text.slice(0, mark)).split("/").filter(Boolean).map(decode);
   return { path, query: Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1))) };
 }
 
 /** @param {string} text */
-function decoded(text) {
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -22,9 +22,9 @@ function decoded(text) {
 }
 
 /**
- * The address of a view, for `href`.
+ * Return the address of a view, for `href`.
  * @param {string | string[]} path a page's name, or its parts, which may be any text.
- * @param {Record<string, unknown>} [query] what is empty is left out; the tenant stays.
+ * @param {Record<string, unknown>} [query] empty values are omitted; the tenant is kept.
  */
 export function to(path, query = {}) {
   const parts = Array.isArray(path) ? path : [path];
@@ -44,17 +44,17 @@ export function go(path, query) {
   location.hash = to(path, query);
 }
 
-/** Changes the present view.
+/** Change parameters of the current view.
  * @param {Record<string, unknown>} changes */
 export function change(changes) {
   const now = route();
   go(now.path, { ...now.query, ...changes });
 }
 
-/** The present route. */
+/** Use the current route. */
 export function useRoute() {
   const [found, set] = useState(route);
-  // Before the next painting, so that no change is missed.
+  // A layout effect, so that no change before the next paint is missed.
   useLayoutEffect(() => {
     const changed = () => set(route());
     addEventListener("hashchange", changed);

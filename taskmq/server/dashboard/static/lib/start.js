@@ -1,12 +1,12 @@
 // @ts-check
-/** Starts what takes longest first: who is signed in, and the page of the address. */
+/** Starts the slowest requests first: the current caller, and the module of the requested page. */
 import { whoAmI } from "./api.js";
 import { keyOf, openView, PAGES } from "./pages.js";
 
-/** Why nobody is known to be signed in; null: somebody is.
+/** The error of the sign-in check; null if the user is signed in.
  * @type {Promise<any>} */
-export const asked = whoAmI().then(() => null, (error) => error);
+export const signInCheck = whoAmI().then(() => null, (error) => error);
 
 const [name = "", ...rest] = location.hash.replace(/^#\/?|\?.*$/g, "").split("/").filter(Boolean);
-// What fails here is told when the page is shown.
+// A failure is shown by the page.
 if (PAGES.some((one) => one.name === name)) openView(keyOf(name, rest.length > 0)).catch(() => undefined);

@@ -1,11 +1,11 @@
 // @ts-check
-/** How the dashboard looks; kept in this browser. */
+/** The theme and other settings, stored in this browser. */
 
 export const THEMES = /** @type {const} */ (["system", "light", "dark", "contrast"]);
 
-/** What is kept in this browser; nothing where it keeps nothing.
+/** Read a setting from this browser; returns the default if nothing is stored.
  * @param {string} name @param {string} otherwise */
-export function kept(name, otherwise) {
+export function readSetting(name, otherwise) {
   try {
     return localStorage.getItem(`taskmq.${name}`) ?? otherwise;
   } catch {
@@ -14,18 +14,18 @@ export function kept(name, otherwise) {
 }
 
 /** @param {string} name @param {string} value */
-export function keep(name, value) {
+export function saveSetting(name, value) {
   try {
     localStorage.setItem(`taskmq.${name}`, value);
   } catch {
-    // Then it holds for as long as the page is open.
+    // Without storage, the setting lasts until the page is closed.
   }
 }
 
 /** @param {string} theme */
 export function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  keep("theme", theme);
+  saveSetting("theme", theme);
 }
 
-export const startTheme = () => setTheme(kept("theme", "system"));
+export const startTheme = () => setTheme(readSetting("theme", "system"));

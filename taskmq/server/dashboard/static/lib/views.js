@@ -1,22 +1,22 @@
 // @ts-check
-/** Views that this browser has saved: a name and an address. */
+/** Views saved in this browser: a name and an address. */
 import { html, useEffect, useState } from "./html.js";
 import { Confirm, Field, notify } from "./parts.js";
-import { keep, kept } from "./theme.js";
+import { saveSetting, readSetting } from "./theme.js";
 
 /** @typedef {{name: string, at: string}} View */
 
 const MOST = 50;
-// Dashboards of several apps may be below one host.
+// Dashboards of several apps may share a host.
 const KEY = `views ${location.pathname}`;
 /** @type {Set<() => void>} */
 const watchers = new Set();
 
-/** Those that were saved, by their names; what is no view is left out.
+/** Return the saved views ordered by name, without invalid entries.
  * @returns {View[]} */
 export function views() {
   try {
-    const found = JSON.parse(kept(KEY, "[]"));
+    const found = JSON.parse(readSetting(KEY, "[]"));
     return found.filter((/** @type {any} */ one) => typeof one?.name === "string" && typeof one.at === "string" && one.at.startsWith("#/"));
   } catch {
     return [];
@@ -25,7 +25,7 @@ export function views() {
 
 /** @param {View[]} changed */
 function put(changed) {
-  keep(KEY, JSON.stringify(changed));
+  saveSetting(KEY, JSON.stringify(changed));
   for (const watcher of [...watchers]) watcher();
 }
 
@@ -34,7 +34,7 @@ export function removeView(name) {
   put(views().filter((one) => one.name !== name));
 }
 
-/** The views, again whenever they are others; also in other tabs. */
+/** Use the saved views, updated on changes in any tab. */
 export function useViews() {
   const [, again] = useState(0);
   useEffect(() => {
@@ -46,18 +46,18 @@ export function useViews() {
   return views();
 }
 
-/** Asks for the name of the present view, and saves it. */
+/** Dialog that names and saves the current view. */
 export function SaveView({ close }) {
   const [name, set] = useState(document.title.replace(/ · taskmq$/, ""));
   const at = location.hash || "#/";
   const isKnown = views().some((one) => one.name === name.trim());
   const act = async () => {
     const others = views().filter((one) => one.name !== name.trim());
-    if (others.length >= MOST) throw new Error(`This browser keeps ${MOST} views: remove one first.`);
+    if (others.length >= MOST) throw new Error(`You can save ${MOST} views in this browser: remove one first.`);
     put([...others, { name: name.trim(), at }].sort((a, b) => a.name.localeCompare(b.name)));
-    notify("The view is saved in this browser.");
+    notify("View saved in this browser.");
   };
-  return html`<${Confirm} title="Save this view" verb=${isKnown ? "Replace it" : "Save"} close=${close} act=${act}>
-    <p class="dim">With its filter and everything else that its address says; in this browser. To share it, send its address.</p>
+  return html`<${Confirm} title="Save this view" verb=${isKnown ? "Replace" : "Save"} close=${close} act=${act}>
+    <p class="dim">Saves the filter and all other settings of this page in this browser. To share the view, send its address.</p>
     <${Field} label="Name"><input value=${name} required pattern=${".*\\S.*"} maxLength="80" autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//><//>`;
 }

@@ -4,7 +4,7 @@ import { call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 
 const EVERY = 10_000;
 const KINDS = /** @type {any} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
@@ -14,9 +14,9 @@ const Word = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}
 
 function Silence({ of, close, reload }) {
   const [minutes, setMinutes] = useState("60");
-  const act = async (/** @type {string} */ note) => { await send("alerts/silences", { seconds: Number(minutes) * 60, rule: of.rule, subject: of.subject ?? "", note }); notify("No notices of it are sent for now."); reload(); };
-  return html`<${Confirm} title=${`Silence ${of.rule}`} verb="Silence" note close=${close} act=${act}><p>It is shown as before, and sends no notices.</p>
-    <${Field} label="For so many minutes"><input type="number" min="1" required value=${minutes} onInput=${(/** @type {any} */ e) => setMinutes(e.target.value)} /><//><//>`;
+  const act = async (/** @type {string} */ note) => { await send("alerts/silences", { seconds: Number(minutes) * 60, rule: of.rule, subject: of.subject ?? "", note }); notify("Silenced."); reload(); };
+  return html`<${Confirm} title=${`Silence ${of.rule}`} verb="Silence" note close=${close} act=${act}><p>The alert stays visible, but sends no notices.</p>
+    <${Field} label="Duration in minutes"><input type="number" min="1" required value=${minutes} onInput=${(/** @type {any} */ e) => setMinutes(e.target.value)} /><//><//>`;
 }
 
 function Rule({ rule, close, reload }) {
@@ -28,24 +28,24 @@ function Rule({ rule, close, reload }) {
     const { name: _, tenant: __, version, ...body } = /** @type {any} */ (said);
     body.channels = String(said.channels).split(/\s+/).filter(Boolean);
     await call("PUT", `alerts/rules/${part(name)}`, { body, headers: version ? { "If-Match": `"${version}"` } : {} });
-    notify("The rule is kept.");
+    notify("Rule saved.");
     reload();
   };
   const number = (/** @type {string} */ field, /** @type {string} */ label, hint = "") => html`<${Field} label=${label} hint=${hint}><input type="number" step="any" min="0" required value=${said[field]} onInput=${set(field)} /><//>`;
-  return html`<${Confirm} title=${rule ? `Rule ${rule.name}` : "A rule"} verb="Keep" close=${close} act=${act}>
+  return html`<${Confirm} title=${rule ? `Rule ${rule.name}` : "Add a rule"} verb="Save" close=${close} act=${act}>
     ${metrics.error && html`<${Failure} error=${metrics.error} />`}
     <${Field} label="Name" hint="Letters, digits, dots, dashes; no spaces."><input value=${name} required disabled=${rule !== null} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-    <${Field} label="Figure" hint=${metrics.data?.items[said.metric] ?? ""}><select value=${said.metric} onChange=${set("metric")}>${[...new Set([said.metric, ...Object.keys(metrics.data?.items ?? {})])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
-    <label class="check"><input type="checkbox" checked=${said.below} onChange=${set("below")} /> Fires below the threshold, and not beyond it</label>
+    <${Field} label="Metric" hint=${metrics.data?.items[said.metric] ?? ""}><select value=${said.metric} onChange=${set("metric")}>${[...new Set([said.metric, ...Object.keys(metrics.data?.items ?? {})])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
+    <label class="check"><input type="checkbox" checked=${said.below} onChange=${set("below")} /> Fires below the threshold instead of above</label>
     ${number("threshold", "Threshold")}
-    <${Field} label="Task" hint="A pattern; empty for all."><input value=${said.task} onInput=${set("task")} /><//>
-    <${Field} label="Queue" hint="A pattern; empty for all."><input value=${said.queue} onInput=${set("queue")} /><//>
-    <${Field} label="For each"><select value=${said.each} onChange=${set("each")}>${["", "task", "queue"].map((one) => html`<option key=${one} value=${one}>${one || "all together"}</option>`)}</select><//>
-    ${number("window", "Over so many seconds")}${number("pending_for", "Fires after so many seconds")}
+    <${Field} label="Task" hint="A pattern. Leave empty for all."><input value=${said.task} onInput=${set("task")} /><//>
+    <${Field} label="Queue" hint="A pattern. Leave empty for all."><input value=${said.queue} onInput=${set("queue")} /><//>
+    <${Field} label="Evaluate per"><select value=${said.each} onChange=${set("each")}>${["", "task", "queue"].map((one) => html`<option key=${one} value=${one}>${one || "all together"}</option>`)}</select><//>
+    ${number("window", "Window in seconds")}${number("pending_for", "Fires after seconds")}
     <${Field} label="Severity"><select value=${said.severity} onChange=${set("severity")}>${["info", "warning", "critical"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
-    <${Field} label="Who is told" hint="One a line: mailto:ops@example.com, https://hooks.example.com/..."><textarea value=${said.channels} spellcheck=${false} onInput=${set("channels")} /><//>
+    <${Field} label="Channels" hint="One per line: mailto:ops@example.com, https://hooks.example.com/..."><textarea value=${said.channels} spellcheck=${false} onInput=${set("channels")} /><//>
     <${Field} label="Note"><input value=${said.note} onInput=${set("note")} /><//>
-    <label class="check"><input type="checkbox" checked=${said.is_enabled} onChange=${set("is_enabled")} /> It is on</label><//>`;
+    <label class="check"><input type="checkbox" checked=${said.is_enabled} onChange=${set("is_enabled")} /> Enabled</label><//>`;
 }
 
 export default function Alerts() {
@@ -57,29 +57,29 @@ export default function Alerts() {
   const close = () => show(null);
   const reload = () => { alerts.reload(); rules.reload(); silences.reload(); notices.reload(); };
   const mayChange = may("alerts.change");
-  // No event says that rules were looked at.
+  // No event is sent when rules are evaluated.
   useEffect(() => {
     const timer = setInterval(() => { if (!document.hidden) { alerts.reload(); notices.reload(); } }, EVERY);
     return () => clearInterval(timer);
   }, []);
   return html`<${Head} title="Alerts" sub=${alerts.data ? `${alerts.data.firing} firing, ${alerts.data.pending} pending` : ""}>${mayChange && html`<button type="button" onClick=${() => show({ what: "rule", of: null })}>Add a rule</button>`}<//>
-    <${Shown} loaded=${alerts}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Of", "Severity", "Value", "Since", "Told", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${Word} state=${one.state} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>
+    <${Loading} loaded=${alerts}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Subject", "Severity", "Value", "Since", "Last notice", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${Word} state=${one.state} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>
           <td class="number">${Math.round(one.value * 1000) / 1000}</td><td><${When} at=${one.since} /></td><td><${When} at=${one.told_at} /></td><td>${mayChange && html`<button type="button" onClick=${() => show({ what: "silence", of: one })}>Silence</button>`}</td></tr>`)}<//>`
-      : html`<${Empty} title="Nothing is wrong"><p>No rule has anything to say.</p><//>`}<//>
-    <${Section} title="Rules"><${Shown} loaded=${rules}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Rules" columns=${["Rule", "Fires", "Of", "Told", ""]}>${items.map((/** @type {any} */ rule) => html`<tr key=${rule.name}><td>${rule.name}${rule.is_enabled ? "" : " (off)"}<br /><span class="dim">${rule.note}</span></td>
-          <td>${rule.metric} ${rule.below ? "below" : "beyond"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${[rule.task && `task ${rule.task}`, rule.queue && `queue ${rule.queue}`].filter(Boolean).join(", ") || "all"}</td><td>${rule.channels.join(", ")}</td>
+      : html`<${Empty} title="No alerts"><p>No rule is pending or firing.</p><//>`}<//>
+    <${Section} title="Rules"><${Loading} loaded=${rules}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Rules" columns=${["Rule", "Condition", "Subject", "Channels", ""]}>${items.map((/** @type {any} */ rule) => html`<tr key=${rule.name}><td>${rule.name}${rule.is_enabled ? "" : " (off)"}<br /><span class="dim">${rule.note}</span></td>
+          <td>${rule.metric} ${rule.below ? "below" : "above"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${[rule.task && `task ${rule.task}`, rule.queue && `queue ${rule.queue}`].filter(Boolean).join(", ") || "all"}</td><td>${rule.channels.join(", ")}</td>
           <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "rule", of: rule })}>Change</button>
-            <${Action} act=${async () => { await send(`alerts/rules/${part(rule.name)}/test`); notify("Its channels are told of a test."); }}>Test<//>
+            <${Action} act=${async () => { await send(`alerts/rules/${part(rule.name)}/test`); notify("Test notice queued."); }}>Test<//>
             <button type="button" class="danger" onClick=${() => show({ what: "remove", of: rule })}>Remove</button></div>`}</td></tr>`)}<//>`
-      : html`<p class="dim">There are none. One for a start: failure_rate beyond 0.1, for each task.</p>`}<//><//>
-    <${Section} title="Silences"><${Shown} loaded=${silences}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Silences" columns=${["Rule", "Of", "Ends", "By", "Note", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id}><td>${one.rule || "every"}</td><td>${one.subject || "all"}</td><td><${When} at=${one.ends} /></td><td>${one.by}</td><td>${one.note}</td>
-          <td>${mayChange && html`<${Action} act=${async () => { await call("DELETE", `alerts/silences/${part(one.id)}`); reload(); }}>End<//>`}</td></tr>`)}<//>` : html`<p class="dim">Everything is told.</p>`}<//><//>
-    <${Section} title="Told"><${Shown} loaded=${notices}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Notices" columns=${["When", "Rule", "To", "What", "State"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id}><td><${When} at=${one.at} /></td><td>${one.rule}</td><td>${one.channel}</td><td>${one.changes.map((/** @type {any} */ each) => `${each.kind}: ${each.subject || "all"}`).join(", ")}</td><td>${one.state}, ${one.tries} tries</td></tr>`)}<//>` : html`<p class="dim">Nobody was told of anything.</p>`}<//><//>
+      : html`<p class="dim">No rules. To start, add one: failure_rate above 0.1, per task.</p>`}<//><//>
+    <${Section} title="Silences"><${Loading} loaded=${silences}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Silences" columns=${["Rule", "Subject", "Ends", "By", "Note", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id}><td>${one.rule || "every"}</td><td>${one.subject || "all"}</td><td><${When} at=${one.ends} /></td><td>${one.by}</td><td>${one.note}</td>
+          <td>${mayChange && html`<${Action} act=${async () => { await call("DELETE", `alerts/silences/${part(one.id)}`); reload(); }}>End<//>`}</td></tr>`)}<//>` : html`<p class="dim">No silences.</p>`}<//><//>
+    <${Section} title="Notices"><${Loading} loaded=${notices}>${(/** @type {any} */ { items }) => items.length
+      ? html`<${Table} label="Notices" columns=${["When", "Rule", "Channel", "Changes", "State"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id}><td><${When} at=${one.at} /></td><td>${one.rule}</td><td>${one.channel}</td><td>${one.changes.map((/** @type {any} */ each) => `${each.kind}: ${each.subject || "all"}`).join(", ")}</td><td>${one.state}, ${one.tries} tries</td></tr>`)}<//>` : html`<p class="dim">No notices yet.</p>`}<//><//>
     ${open?.what === "silence" && html`<${Silence} of=${open.of} close=${close} reload=${reload} />`}
     ${open?.what === "rule" && html`<${Rule} rule=${open.of} close=${close} reload=${reload} />`}
-    ${open?.what === "remove" && html`<${Confirm} title=${`Remove ${open.of.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", `alerts/rules/${part(open.of.name)}`); reload(); }}><p>The rule and its alerts go; nobody is told of their end.</p><//>`}`;
+    ${open?.what === "remove" && html`<${Confirm} title=${`Remove ${open.of.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", `alerts/rules/${part(open.of.name)}`); reload(); }}><p>The rule and its alerts are deleted, without a final notice.</p><//>`}`;
 }

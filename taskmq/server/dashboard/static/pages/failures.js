@@ -1,17 +1,17 @@
 // @ts-check
-/** Lists all that has failed, of every lane. */
+/** Failures in all lanes. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Empty, Head, Id, notify, Shown, Table, When } from "../lib/parts.js";
+import { Action, Empty, Head, Id, notify, Loading, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Workflows" };
 const SPANS = { "12h": "12 hours", "24h": "24 hours", "7d": "7 days", all: "any time" };
 const HOURS = /** @type {Record<string, number>} */ ({ "12h": 12, "24h": 24, "7d": 168 });
 
-/** From when on, by the minute, so that answers can be shared.
+/** Return the start of the period in whole minutes, so that responses can be shared.
  * @param {string} time */
 function since(time) {
   if (!HOURS[time]) return "";
@@ -20,33 +20,33 @@ function since(time) {
   return begin.toISOString();
 }
 
-/** The page of what has failed.
+/** Return the address of the failed job or workflow.
  * @param {any} one */
 function address(one) {
   if (one.lane === "workflow") return to(["workflows", one.job_id]);
   return one.lane === "store" ? to(["jobs", one.job_id]) : to(["failures", one.job_id], { queue: one.letter ?? one.queue });
 }
 
-/** What is done to run it again, and what has been done.
+/** The action that runs a failed job again, or its outcome.
  * @param {{one: any, reload: () => void}} props */
 function Remedy({ one, reload }) {
-  // A look at dead letters is shared for some seconds: what was done here shows at once.
+  // Dead letters are cached for some seconds; show the user's own action at once.
   const [isDone, setDone] = useState(false);
   const done = (/** @type {string} */ text) => { notify(text); setDone(true); reload(); };
-  if (isDone) return html`<span class="dim">runs again</span>`;
+  if (isDone) return html`<span class="dim">retried</span>`;
   if (one.retried_as) return html`<a href=${to(["jobs", one.retried_as])}>Retried<span class="sr"> ${one.job_id}</span></a>`;
   const name = html`<span class="sr"> ${one.job_id}</span>`;
-  if (one.remedy === "retry" && may("jobs.change")) return html`<${Action} mark="r" act=${async () => { await send(`jobs/${part(one.job_id)}/retry`); done("It runs again."); }}>Retry${name}<//>`;
+  if (one.remedy === "retry" && may("jobs.change")) return html`<${Action} mark="r" act=${async () => { await send(`jobs/${part(one.job_id)}/retry`); done("Retried."); }}>Retry${name}<//>`;
   if (one.remedy === "replay" && may("dead_letters.replay")) {
     const act = async () => {
       const { replayed } = await send(`dead-letters/${part(one.letter)}/replay`, { job: one.job_id });
-      if (replayed) done("It was sent again.");
-      else notify("It stays a dead letter: it was sent again too often, or no queue takes it.", true);
+      if (replayed) done("Replayed.");
+      else notify("Not replayed: it was replayed too often, or its queue no longer exists.", true);
     };
     return html`<${Action} mark="r" act=${act}>Replay${name}<//>`;
   }
-  if (one.remedy === "redrive" && may("workflows.operate")) return html`<${Action} mark="r" act=${async () => { await send(`workflows/${part(one.job_id)}/redrive`); done("What had failed runs again."); }}>Redrive${name}<//>`;
-  return one.is_handled ? html`<span class="dim">sent again or deleted</span>` : null;
+  if (one.remedy === "redrive" && may("workflows.operate")) return html`<${Action} mark="r" act=${async () => { await send(`workflows/${part(one.job_id)}/redrive`); done("Failed steps run again."); }}>Redrive${name}<//>`;
+  return one.is_handled ? html`<span class="dim">replayed or deleted</span>` : null;
 }
 
 const Choice = ({ label, name, of, value }) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => change({ [name]: e.target.value, cursor: "" })}>
@@ -58,19 +58,19 @@ export default function Failures({ query }) {
   useEffect(() => setName(task), [task]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim(), cursor: "" }); };
   const loaded = useData("failures", { task, queue, error, lane, since: since(time), cursor, limit: 50, max_age: 5 });
-  return html`<${Head} title="Failures" sub="Jobs of the store, jobs that were sent, and workflows">
-      ${may("dead_letters.read") && html`<a href=${to("dead-letters")}>Dead letters by cause</a>`}<//>
-    <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label><input id="task" data-filter value=${name} placeholder="a task" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button></form>
+  return html`<${Head} title="Failures" sub="Stored jobs, sent jobs and workflows">
+      ${may("dead_letters.read") && html`<a href=${to("dead-letters")}>Dead letters by failure</a>`}<//>
+    <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label><input id="task" data-filter value=${name} placeholder="task name" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button></form>
       <${Choice} label="Lane" name="lane" of=${LANES} value=${lane} /><${Choice} label="Last" name="time" of=${SPANS} value=${time} />
-      ${(task || queue || error) && html`<a href=${to("failures", { lane, time })}>Any task, queue and error</a>`}</div>
-    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next, missing }) => html`
-      ${missing.map((/** @type {any} */ gap) => html`<p key=${gap.source} role="note">Failures may be missing here, of ${gap.source}: ${gap.why}</p>`)}
-      ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Why", "Tenant", "Queue", "Attempt", "Ran", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>
+      ${(task || queue || error) && html`<a href=${to("failures", { lane, time })}>Clear filters</a>`}</div>
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next, missing }) => html`
+      ${missing.map((/** @type {any} */ gap) => html`<p key=${gap.source} role="note">Some failures may be missing (${gap.source}): ${gap.why}</p>`)}
+      ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Error", "Tenant", "Queue", "Attempt", "Run time", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>
           <td><${When} at=${one.at} /></td><td><a href=${address(one)}><${Id} id=${one.job_id} /></a><br /><span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
           <td>${one.task ? html`<a href=${to("failures", { task: one.task, error, lane, time })}>${one.task}</a>` : one.name}</td>
           <td class="wide">${one.error ? html`<a href=${to("failures", { task, error: one.error, lane, time })}>${one.summary}</a>` : one.summary || one.reason}</td>
           <td>${one.tenant}</td><td>${one.queue && html`<a href=${to("failures", { task, error, queue: one.queue, lane, time })}>${one.queue}</a>`}</td><td class="number">${one.attempt || ""}</td><td class="number">${span(one.seconds)}</td>
           <td><div class="actions"><${Remedy} one=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>`
-        : html`<${Empty} title="No failures"><p>Nothing has failed${task || queue || error || lane ? " that fits" : ""}${HOURS[time] ? ` in the last ${SPANS[/** @type {keyof typeof SPANS} */ (time)]}` : ""}.</p><//>`}
+        : html`<${Empty} title="No failures"><p>No ${task || queue || error || lane ? "matching " : ""}failures${HOURS[time] ? ` in the last ${SPANS[/** @type {keyof typeof SPANS} */ (time)]}` : ""}.</p><//>`}
       <div class="bar">${cursor && html`<a href=${to("failures", { task, queue, error, lane, time })}>First page</a>`}${next && html`<a href=${to("failures", { task, queue, error, lane, time, cursor: next })}>Next page</a>`}</div>`}<//>`;
 }

@@ -1,19 +1,19 @@
 // @ts-check
-/** One job: its state, its history, and what can be done. */
+/** A single job: state, history and actions. */
 import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { Followed } from "../lib/follow.js";
+import { LiveLog } from "../lib/follow.js";
 import { between, instant, pretty, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, HowFar, notify, Section, Shown, State, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
 import { change, go, to } from "../lib/route.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
 const NAMED = /(queue|pool) '([^']+)'|\bnodes?\b|\bother tenants\b|^its pool\b/;
 
-/** A reason, whose first queue, pool or node leads to it.
+/** A reason in which the first queue, pool or node is a link.
  * @param {{text: string}} props */
 function Reason({ text }) {
   const found = NAMED.exec(text);
@@ -22,14 +22,14 @@ function Reason({ text }) {
   return html`${text.slice(0, found.index)}<a href=${to([page, found[2] ?? ""])}>${found[0]}</a>${text.slice(found.index + found[0].length)}`;
 }
 
-function Explained({ id, runs }) {
+function Reasons({ id, runs }) {
   const { data } = useData(`jobs/${part(id)}/explain`, { });
   if (!data?.reasons.length) return null;
-  return html`<div class="reason"><strong>${runs ? "It runs:" : "It waits:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
+  return html`<div class="reason"><strong>${runs ? "Running:" : "Waiting:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
-/** Draws waits and runs as bars over time; an interrupted run has a bar of its own. */
-function Course({ job, attempts, history }) {
+/** Draws waits and runs as bars over time. An interrupted run has its own bar. */
+function Timeline({ job, attempts, history }) {
   const interrupted = history.filter((/** @type {any} */ one) => one.started);
   const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended, isBad: true })),
     ...interrupted.map((/** @type {any} */ one) => ({ name: "Interrupted", from: one.started, to: one.at, isBad: false })),
@@ -49,47 +49,47 @@ function Course({ job, attempts, history }) {
       <span class="waited" style=${{ left: place(waited), right: `calc(100% - ${place(time(one.from))})` }}></span>
       <span class=${`ran ${one.isBad ? "is-bad" : ""}`} style=${{ left: place(time(one.from)), width: `calc(${place(time(one.to))} - ${place(time(one.from))})` }}></span>
     </div></div>`;
-  })}</div><p class="dim">Hatched: waited. Filled: ran.</p>`;
+  })}</div><p class="dim">Hatched: waiting. Filled: running.</p>`;
 }
 
-/** Since when a job has waited for its first run; a retry or a pause moves its time.
+/** Return when a job started to wait for its first run. A retry or pause moves its scheduled time.
  * @param {any} job */
-function waitedSince(job) {
+function waitingSince(job) {
   const due = job.schedule_time ?? job.submitted_at;
   return Date.parse(due) > Date.parse(job.first_start_time) ? job.submitted_at : due;
 }
 
-/** Reads JSON that somebody wrote; throws with words for people.
+/** Parse JSON from the user; throws an error with a readable message.
  * @param {string} text @param {string} what */
-function parsed(text, what) {
+function parseJson(text, what) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ApiError({ status: 0, code: "json", detail: `${what} cannot be read: ${/** @type {Error} */ (error).message}` });
+    throw new ApiError({ status: 0, code: "json", detail: `${what}: invalid JSON: ${/** @type {Error} */ (error).message}` });
   }
 }
 
-/** The arguments as they can be edited: both kinds are sent where one was edited, as the API replaces all.
+/** Use editable arguments. If one kind was edited, both are sent, because the API replaces all.
  * @param {any} job */
 function useArguments(job) {
-  // As they were when the form was opened.
+  // The values when the form was opened.
   const [before] = useState({ payload: job.payload ? pretty(job.payload) : "", args: job.args ? pretty(job.args) : "" });
   const [now, set] = useState(before);
   const type = (/** @type {string} */ name) => (/** @type {any} */ e) => set({ ...now, [name]: e.target.value });
-  const hint = job.payload ? "" : "They are kept elsewhere, for they are large; empty: as they are.";
+  const hint = job.payload ? "" : "Large arguments, stored separately. Leave empty to keep them.";
   return {
     edited: () => (now.payload === before.payload && now.args === before.args ? {} : {
-      payload: parsed(now.payload || "{}", "The arguments by name"), args: parsed(now.args || "[]", "The arguments by place"),
+      payload: parseJson(now.payload || "{}", "Keyword arguments"), args: parseJson(now.args || "[]", "Positional arguments"),
     }),
-    fields: html`<${Field} label="Arguments by name" hint=${hint}><textarea value=${now.payload} spellcheck=${false} onInput=${type("payload")} /><//>
-      <${Field} label="Arguments by place" hint=${hint}><textarea class="short" value=${now.args} spellcheck=${false} onInput=${type("args")} /><//>`,
+    fields: html`<${Field} label="Keyword arguments" hint=${hint}><textarea value=${now.payload} spellcheck=${false} onInput=${type("payload")} /><//>
+      <${Field} label="Positional arguments" hint=${hint}><textarea class="short" value=${now.args} spellcheck=${false} onInput=${type("args")} /><//>`,
   };
 }
 
-/** When a job is to run, and before which others.
+/** Fields for the time and priority of a job.
  * @param {{when: string, setWhen: (text: string) => void, priority: string, setPriority: (text: string) => void, hint: string}} props */
 const TimeFields = ({ when, setWhen, priority, setPriority, hint }) => html`
-  <${Field} label="Run at, in this browser's zone" hint=${hint}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
+  <${Field} label="Run at, in this browser's time zone" hint=${hint}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
   <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>`;
 
 function EditAndRun({ job, close }) {
@@ -100,12 +100,12 @@ function EditAndRun({ job, close }) {
     const made = await send(`jobs/${part(job.id)}/clone`, {
       ...edited(), ...(when ? { schedule_time: new Date(when).toISOString() } : {}), ...(Number(priority) === job.priority ? {} : { priority: Number(priority) }),
     });
-    notify("Submitted as another job.");
+    notify("Submitted as a new job.");
     go(["jobs", made.id]);
   };
-  return html`<${Confirm} title="Edit and run" close=${close} act=${run} verb="Run as another job">
-    <p>Task <code>${job.task}</code>. This job stays as it is; the other one is linked to it.</p>
-    ${fields}<${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint="Empty: now." /><//>`;
+  return html`<${Confirm} title="Edit and run" close=${close} act=${run} verb="Run as a new job">
+    <p>Task <code>${job.task}</code>. This job does not change; the new one is linked to it.</p>
+    ${fields}<${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint="Leave empty to run now." /><//>`;
 }
 
 function Change({ job, close, done }) {
@@ -137,49 +137,49 @@ function Actions({ job, reload }) {
   const close = () => show("");
   const retry = async () => {
     const made = await send(`${where}/retry`, { again: Boolean(job.retried_as) });
-    notify(made.id === job.id ? "It runs now." : "Runs again, as another job.");
+    notify(made.id === job.id ? "Running now." : "Retried as a new job.");
     if (made.id === job.id) reload(); else go(["jobs", made.id]);
   };
-  const clone = async () => { const made = await send(`${where}/clone`); notify("Submitted once more."); go(["jobs", made.id]); };
+  const clone = async () => { const made = await send(`${where}/clone`); notify("Cloned."); go(["jobs", made.id]); };
   const act = async (/** @type {string} */ verb, /** @type {string} */ note) => { await send(`${where}/${verb}`, { note }); notify(verb === "hold" ? "Held." : "Released."); reload(); };
   const cancel = async (/** @type {string} */ note) => {
     const after = await call("DELETE", where, { query: { note } });
-    notify(after.status === "cancelled" ? "Cancelled." : "Its worker is asked to stop it.");
+    notify(after.status === "cancelled" ? "Cancelled." : "The worker was asked to stop it.");
     reload();
   };
   return html`
     ${may("jobs.change") && html`
-      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Run once more" : ended ? "Run again" : "Run now"}<//>`}
+      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Retry again" : ended ? "Retry" : "Run now"}<//>`}
       ${job.state === "held" && html`<${Action} act=${() => act("release", "")} mark="h" title="h">Release<//>`}
       ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold</button>`}
       ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change</button>`}
       ${!ended && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel</button>`}`}
-    ${may("jobs.submit") && html`<${Action} act=${clone}>Repeat<//><button type="button" onClick=${() => show("edit")}>Edit and run</button>`}
+    ${may("jobs.submit") && html`<${Action} act=${clone}>Clone<//><button type="button" onClick=${() => show("edit")}>Edit and run</button>`}
     <button type="button" onClick=${() => copy(`curl ${API}jobs/${job.id} -H "Authorization: Bearer $TASKMQ_TOKEN"`)}>Copy as curl</button>
-    ${open === "hold" && html`<${Confirm} title="Hold" verb="Hold" note close=${close} act=${(/** @type {string} */ note) => act("hold", note)}><p>It does not run until it is released.</p><//>`}
-    ${open === "cancel" && html`<${Confirm} title="Cancel" verb="Cancel the job" note close=${close} act=${cancel}><p>${runs ? "It runs: its worker is asked to stop it." : "It will not run."}</p><//>`}
+    ${open === "hold" && html`<${Confirm} title="Hold" verb="Hold" note close=${close} act=${(/** @type {string} */ note) => act("hold", note)}><p>The job does not run until it is released.</p><//>`}
+    ${open === "cancel" && html`<${Confirm} title="Cancel" verb="Cancel the job" note close=${close} act=${cancel}><p>${runs ? "The job is running; its worker is asked to stop it." : "The job will not run."}</p><//>`}
     ${open === "change" && html`<${Change} job=${job} close=${close} done=${reload} />`}
     ${open === "edit" && html`<${EditAndRun} job=${job} close=${close} />`}`;
 }
 
-/** What its runs have logged, from the beginning, page by page. */
+/** The job's log from the beginning, page by page. */
 function Pages({ job, level, from }) {
   const loaded = useData(`jobs/${part(job.id)}/logs`, { level, cursor: from, limit: 200 });
-  return html`<${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
-    ${items.length ? html`<${Lines} lines=${items} />` : html`<p class="dim">No lines${from ? " after these" : ""}.</p>`}
+  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
+    ${items.length ? html`<${Lines} lines=${items} />` : html`<p class="dim">No ${from ? "more " : ""}lines.</p>`}
     <div class="bar">${from && !ENDED.has(job.state) && html`<a href=${to(["jobs", job.id], { level })}>Follow</a>`}
       ${from && from !== "0" && html`<a href=${to(["jobs", job.id], { level, from: "0" })}>From the beginning</a>`}
       ${items.length >= 200 && next && html`<a href=${to(["jobs", job.id], { level, from: next })}>Later lines</a>`}</div>`}<//>`;
 }
 
-/** The log; it is followed where the job had not ended when the page was opened. */
+/** The log, followed live if the job had not ended when the page was opened. */
 function Log({ job, level, from }) {
   const [isLive] = useState(!ENDED.has(job.state));
   const choose = (/** @type {any} */ event) => change({ level: event.target.value, from: "" });
-  const actions = html`<div class="actions"><label class="inline"><span class="sr">From which level on</span><select value=${level} onChange=${choose}>${LEVELS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+  const actions = html`<div class="actions"><label class="inline"><span class="sr">Minimum level</span><select value=${level} onChange=${choose}>${LEVELS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
     <a href=${address(`jobs/${part(job.id)}/logs/text`, { level })} download>Download</a></div>`;
   return html`<${Section} title="Log" actions=${actions}>${isLive && !from
-    ? html`<${Followed} key=${level} id=${job.id} level=${level} runs=${job.state === "running"} hasStarted=${Boolean(job.start_time)} isOver=${ENDED.has(job.state)} />`
+    ? html`<${LiveLog} key=${level} id=${job.id} level=${level} runs=${job.state === "running"} hasStarted=${Boolean(job.start_time)} isOver=${ENDED.has(job.state)} />`
     : html`<${Pages} job=${job} level=${level} from=${from} />`}<//>`;
 }
 
@@ -187,47 +187,47 @@ function Details({ job, reload, level, from }) {
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
-  // What a task says of its progress is no event.
+  // Progress reports are not events.
   useEffect(() => {
     if (!job.progress || ENDED.has(job.state)) return undefined;
     const timer = setInterval(() => { if (!document.hidden) reload(); }, 3000);
     return () => clearInterval(timer);
   }, [job.id, !job.progress, job.state]);
   return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
-    ${!ENDED.has(job.state) && html`<${Explained} id=${job.id} runs=${job.state === "running"} />`}
-    ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">It is to be stopped: ${job.cancel_requested || "no reason was given"}</p>`}
+    ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}
+    ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
     ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
     <div class="two">
       <div>
-        <${Section} title="Facts"><${Facts} of=${[
+        <${Section} title="Details"><${Facts} of=${[
           ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
           ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
-          ["Progress", job.progress && html`<${HowFar} ...${job.progress} /> ${job.progress.note}`],
+          ["Progress", job.progress && html`<${TaskProgress} ...${job.progress} /> ${job.progress.note}`],
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
           ["First due", job.schedule_time !== job.due_at ? html`<${When} at=${job.schedule_time} exact />` : ""],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
-          ["Waited", job.first_start_time && span(between(waitedSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
-          ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
-          ["Repeats", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
+          ["Waited", job.first_start_time && span(between(waitingSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
+          ["Expires", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
+          ["Retry of", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
           ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
         ]} /><//>
-        <${Section} title="Course"><${Shown} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Course} job=${job} attempts=${items} history=${history.data?.items ?? []} />
+        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
           ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : "ended"}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
-          ${!items.length && !job.first_start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
+          ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
       </div>
       <div>
-        ${job.depends_on?.length > 0 && html`<${Section} title="Waits for, or has waited for"><${Table} label="Jobs that it depends on" columns=${["Job", "Which has to have"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
-        <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">They are kept elsewhere, for they are large.</p>`
-          : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Arguments by name" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Arguments by place" text=${pretty(job.args)} />`}
+        ${job.depends_on?.length > 0 && html`<${Section} title="Depends on"><${Table} label="Jobs it depends on" columns=${["Job", "Condition"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
+        <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">Large arguments, stored separately.</p>`
+          : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Keyword arguments" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Positional arguments" text=${pretty(job.args)} />`}
             ${!Object.keys(job.payload ?? {}).length && !(job.args ?? []).length && html`<p class="dim">None.</p>`}`}<//>
         ${job.state === "succeeded" && html`<${Section} title="Result">${job.result_problem
-          ? html`<p class="reason">The value is gone or out of reach: ${job.result_problem.detail}</p>`
+          ? html`<p class="reason">The result is unavailable: ${job.result_problem.detail}</p>`
           : html`<${Code} label="Result" text=${pretty(job.result)} />`}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
-        <${Section} title="History"><${Shown} loaded=${history}>${(/** @type {any} */ { items }) => items.length
-          ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
-          : html`<p class="dim">Nothing but the ordinary steps.</p>`}<//><//>
+        <${Section} title="History"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => items.length
+          ? html`<${Table} label="History" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
+          : html`<p class="dim">No events.</p>`}<//><//>
       </div>
     </div>`;
 }
@@ -236,7 +236,7 @@ export default function Job({ rest, query }) {
   const [id] = rest;
   const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result,progress" }, ["job"], 1000);
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
-    return html`<${Head} title=${id} /><${Empty} title="There is no such job here"><p>Either it was never submitted, its retention is over, or it is another tenant's.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
+    return html`<${Head} title=${id} /><${Empty} title="Job not found"><p>It was never submitted, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }
-  return html`<${Shown} loaded=${loaded} title=${id}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} level=${query.level ?? "debug"} from=${query.from ?? ""} />`}<//>`;
+  return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} level=${query.level ?? "debug"} from=${query.from ?? ""} />`}<//>`;
 }

@@ -1,11 +1,11 @@
 // @ts-check
-/** Jobs by a filter, page by page; and the same done to many of them. */
+/** Jobs matching a filter, with bulk operations. */
 import { may, part, read, session } from "../lib/api.js";
 import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { Empty, Head, HowFar, Id, Shown, State, Table, When } from "../lib/parts.js";
+import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -39,18 +39,18 @@ function Filter({ filter }) {
   </form>`;
 }
 
-/** What one has to change about a filter that fits nothing.
+/** Remove the last term of a filter that matches nothing.
  * @param {string} filter */
 const withoutLast = (filter) => filter.replace(/\s*(\S+:"(?:[^"\\]|\\.)*"|\S+)\s*$/, "");
 
 function Nothing({ filter }) {
-  if (!filter) return html`<${Empty} title="There are no jobs"><p>What is submitted stands here, until its retention is over. <a href=${to("tasks")}>Run a task</a></p><//>`;
-  return html`<${Empty} title="No job fits this filter">
-    <p><a href=${to("jobs", { filter: withoutLast(filter) })}>Take the last term away</a> · <a href=${to("jobs")}>All jobs</a></p>
-    <p class="dim">Jobs whose retention is over are not here any more.</p><//>`;
+  if (!filter) return html`<${Empty} title="No jobs"><p>Submitted jobs appear here until their retention expires. <a href=${to("tasks")}>Run a task</a></p><//>`;
+  return html`<${Empty} title="No matching jobs">
+    <p><a href=${to("jobs", { filter: withoutLast(filter) })}>Remove the last term</a> · <a href=${to("jobs")}>All jobs</a></p>
+    <p class="dim">Jobs are deleted when their retention expires.</p><//>`;
 }
 
-/** Says why a job is late; asks once, when it is on the screen.
+/** Explains why a job is late; loaded once it is on the screen.
  * @param {{job: any, mark: string}} props */
 function Why({ job, mark }) {
   const at = useRef(/** @type {HTMLElement | null} */ (null));
@@ -59,14 +59,14 @@ function Why({ job, mark }) {
     const seen = new IntersectionObserver((changes) => {
       if (!changes.some((one) => one.isIntersecting)) return;
       seen.disconnect();
-      // That it is ready, all say that wait for their turn.
+      // Skip the generic reasons, which every waiting job has.
       read(`jobs/${part(job.id)}/explain`).then(({ reasons }) => set(reasons.find((/** @type {string} */ one) => !/^it (is ready|waits for its)/.test(one)) ?? reasons[0] ?? ""), () => undefined);
     });
     if (at.current) seen.observe(at.current);
     return () => seen.disconnect();
   }, [job.id, job.version]);
-  const since = mark === "long" ? "it has run for over an hour" : "it was due over a minute ago";
-  return html` <a ref=${at} class="state s-retrying" title=${`${since}: see what explains it`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>${reason && html`<div class="dim why">${reason}</div>`}`;
+  const since = mark === "long" ? "running for over an hour" : "overdue by more than a minute";
+  return html` <a ref=${at} class="state s-retrying" title=${`${since}: show the reasons`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>${reason && html`<div class="dim why">${reason}</div>`}`;
 }
 
 function Row({ job, chosen, choose, canBulk, hasTenant }) {
@@ -74,7 +74,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
   return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
     <td><a href=${to(["jobs", job.id])}><${Id} id=${job.job_id} /></a></td>
-    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${HowFar} ...${job.progress} /></div>`}</td>
+    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${TaskProgress} ...${job.progress} /></div>`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
     <td><${When} at=${job.due_at ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
@@ -95,19 +95,19 @@ export default function Jobs({ query }) {
   const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", "Queue", ...(hasTenant ? ["Tenant"] : []), "Due", "Ran", "Attempt", "Error"];
   const states = /(?:^|\s)(?:status|state):(\S+)/.exec(filter)?.[1] ?? "";
   const reload = () => { loaded.reload(); total.reload(); };
-  return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : " or more"} fit` : ""}>
+  return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`} <a href=${to("bulk")}>Bulk operations</a>
-      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Selected (${chosen.size}) …</button>
-        <button type="button" onClick=${() => change({ selected: "" })}>None</button>`}
-        <button type="button" onClick=${() => showBulk({ filter, what: "" })}>All that fit …</button>`}
+      ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
+        <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
+        <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
     <div class="bar"><${Filter} filter=${filter} /></div>
     <div class="chips" role="group" aria-label="States">${CHIPS.map(([word, meant]) => html`<a key=${word} href=${to("jobs", { filter: withStates(filter, meant) })} aria-current=${states === meant ? "true" : undefined}>${word}</a>`)}</div>
-    <${Shown} loaded=${loaded}>${(/** @type {any} */ page) => html`
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`
         : html`<${Nothing} filter=${filter} />`}
-      ${page.is_bounded && html`<p class="dim">The search stopped before it had looked at all jobs; the next page goes on from there.</p>`}
+      ${page.is_bounded && html`<p class="dim">The search stopped before it examined all jobs; the next page continues from there.</p>`}
       <div class="bar">${cursor && html`<a href=${to("jobs", { filter, selected })}>First page</a>`}
         ${page.next && html`<a href=${to("jobs", { filter, selected, cursor: page.next })}>Next page</a>`}</div>`}<//>
     ${bulk && html`<${Bulk} ...${bulk} close=${() => showBulk(null)} reload=${reload} />`}`;

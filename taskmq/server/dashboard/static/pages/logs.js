@@ -1,9 +1,9 @@
 // @ts-check
-/** What the runs of jobs have logged. */
+/** Search in the logs of job runs. */
 import { useData } from "../lib/data.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Code, Empty, Head, Shown } from "../lib/parts.js";
+import { Code, Empty, Head, Loading } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 export default function Logs({ query }) {
@@ -11,12 +11,12 @@ export default function Logs({ query }) {
   const [said, say] = useState(text);
   useEffect(() => say(text), [text]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ text: said, cursor: "" }); };
-  return html`<${Head} title="Logs" sub=${task && `of task ${task}`}>${task && html`<a href=${to("logs", { text, level })}>All tasks</a>`}<//>
+  return html`<${Head} title="Logs" sub=${task && `Task ${task}`}>${task && html`<a href=${to("logs", { text, level })}>All tasks</a>`}<//>
     <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="text">Text</label>
-      <input id="text" data-filter value=${said} placeholder="a text that stands in the line" maxLength="500" autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><button type="submit">Search</button></form></div>
-    <div class="chips" role="group" aria-label="From which level on">${LEVELS.map((name) => html`<a key=${name} href=${to("logs", { text, task, level: name })} aria-current=${name === level ? "true" : undefined}>${name}</a>`)}</div>
-    <${Shown} loaded=${useData("logs", { text, level, task, cursor, limit: 100 })}>${(/** @type {any} */ { items, next, is_bounded: isBounded }) => html`
-      ${items.length ? html`<${Lines} lines=${items} hasJob />` : html`<${Empty} title="No line fits"><p>Lines are kept where workers of stored jobs capture them, until their retention is over:</p><${Code} label="Command" text="taskmq worker --help" /><//>`}
-      ${isBounded && html`<p class="dim">The search stopped before it had looked at all lines; the next page goes on from there.</p>`}
+      <input id="text" data-filter value=${said} placeholder="text in the line" maxLength="500" autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><button type="submit">Search</button></form></div>
+    <div class="chips" role="group" aria-label="Minimum level">${LEVELS.map((name) => html`<a key=${name} href=${to("logs", { text, task, level: name })} aria-current=${name === level ? "true" : undefined}>${name}</a>`)}</div>
+    <${Loading} loaded=${useData("logs", { text, level, task, cursor, limit: 100 })}>${(/** @type {any} */ { items, next, is_bounded: isBounded }) => html`
+      ${items.length ? html`<${Lines} lines=${items} hasJob />` : html`<${Empty} title="No matching lines"><p>Workers of stored jobs can capture logs, which are kept until their retention expires:</p><${Code} label="Command" text="taskmq worker --help" /><//>`}
+      ${isBounded && html`<p class="dim">The search stopped before it examined all lines; the next page continues from there.</p>`}
       <div class="bar">${cursor && html`<a href=${to("logs", { text, level, task })}>First page</a>`}${next && html`<a href=${to("logs", { text, level, task, cursor: next })}>Next page</a>`}</div>`}<//>`;
 }

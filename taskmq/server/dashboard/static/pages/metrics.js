@@ -1,20 +1,20 @@
 // @ts-check
-/** Figures over time, and of all tasks side by side. */
+/** Metrics over time and by task. */
 import { useData } from "../lib/data.js";
 import { FigurePlots, RANGES, since } from "../lib/figures.js";
-import { count, quoted, span } from "../lib/format.js";
+import { count, quote, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Empty, Head, Section, Shown, Table } from "../lib/parts.js";
+import { Empty, Head, Section, Loading, Table } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 function Totals({ range, task, queue }) {
-  return html`<${Shown} loaded=${useData("rollups", { since: since(range), task, queue })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label="Tasks" columns=${["Task", "Queue", "Ended", "Failed", "Retried", "Wait, half", "Wait, 95 %", "Run, half", "Run, 95 %", "All runs"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.task} ${one.queue}`} data-row>
+  return html`<${Loading} loaded=${useData("rollups", { since: since(range), task, queue })}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="Tasks" columns=${["Task", "Queue", "Ended", "Failed", "Retried", "Wait p50", "Wait p95", "Run p50", "Run p95", "Total run time"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.task} ${one.queue}`} data-row>
         <td><a href=${to("metrics", { range, task: one.task })}>${one.task}</a></td><td><a href=${to("metrics", { range, queue: one.queue })}>${one.queue}</a></td>
-        <td class="number"><a href=${to("jobs", { filter: `task:${quoted(one.task)}` })}>${count(one.ended)}<span class="sr"> jobs of ${one.task}</span></a></td>
+        <td class="number"><a href=${to("jobs", { filter: `task:${quote(one.task)}` })}>${count(one.ended)}<span class="sr"> jobs of ${one.task}</span></a></td>
         <td class="number">${count(one.failed)}${one.failed > 0 ? ` (${Math.round((one.failure_rate ?? 0) * 1000) / 10} %)` : ""}</td><td class="number">${count(one.outcomes.retried ?? 0)}</td>
         <td class="number">${span(one.wait_p50)}</td><td class="number">${span(one.wait_p95)}</td><td class="number">${span(one.run_p50)}</td><td class="number">${span(one.run_p95)}</td><td class="number">${span(one.run_total)}</td></tr>`)}<//>`
-    : html`<${Empty} title="Nothing was counted in this time"><p>Figures begin when a scheduler first listens to the workers.</p><//>`}<//>`;
+    : html`<${Empty} title="No data in this period"><p>Metrics are recorded while a scheduler runs.</p><//>`}<//>`;
 }
 
 function Choice({ task, queue }) {
@@ -23,7 +23,7 @@ function Choice({ task, queue }) {
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim() }); };
   return html`<form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label>
     <input id="task" data-filter value=${name} placeholder="all tasks" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button>
-    ${(task || queue) && html`<a href=${to("metrics")}>All</a>`}</form>`;
+    ${(task || queue) && html`<a href=${to("metrics")}>Clear</a>`}</form>`;
 }
 
 export default function Metrics({ query }) {

@@ -1,19 +1,19 @@
 // @ts-check
-/** Pools of tenants and policies of queues: whose turn it is. */
+/** Pools of tenants and scheduling policies of queues. */
 import { call, may, part } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { amounts, count, quoted, readAmounts } from "../lib/format.js";
+import { amounts, count, quote, readAmounts } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Field, Head, notify, Section, Shown, Table } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
-// Each is asked for by two calls.
+// Each pool takes two requests.
 const COUNTED = 40;
 const POLICIES = ["fair", "weighted", "round_robin", "priority", "deadline", "fifo"];
 
 /** @typedef {{pool: string, parent: string | null, weight: number, min: Record<string, number>, max: Record<string, number>}} Pool */
 
-/** Which part of a weighted queue each pool is due, as long as all of them have jobs.
+/** Return each pool's share of a weighted queue while all pools have jobs.
  * @param {Pool[]} pools @returns {Map<string, number>} */
 export function shares(pools) {
   const found = new Map(), byName = new Map(pools.map((one) => [one.pool, one]));
@@ -21,7 +21,7 @@ export function shares(pools) {
   for (const one of pools) weights.set(one.parent, (weights.get(one.parent) ?? 0) + one.weight);
   const share = (/** @type {Pool} */ one) => {
     let part = 1;
-    // As many steps as there are pools: a parent that is not there, or a circle, ends it.
+    // Limited to the number of pools, because parents may be missing or form a cycle.
     for (let at = /** @type {Pool | undefined} */ (one), turn = 0; at && turn < pools.length; turn += 1) {
       part *= at.weight / weights.get(at.parent);
       at = at.parent === null ? undefined : byName.get(at.parent);
@@ -32,7 +32,7 @@ export function shares(pools) {
   return found;
 }
 
-/** The pools with their depth, each below the one that it is a part of.
+/** Return the pools with their depth, each below its parent.
  * @param {Pool[]} pools @returns {{pool: Pool, depth: number}[]} */
 function tree(pools) {
   const names = new Set(pools.map((one) => one.pool)), seen = new Set();
@@ -44,8 +44,8 @@ function tree(pools) {
 
 const percent = (/** @type {number | undefined} */ part) => (part === undefined ? "–" : `${(part * 100).toFixed(1)} %`);
 
-function Counted({ name, states }) {
-  const filter = `tenant:${quoted(name)} status:${states}`;
+function JobCount({ name, states }) {
+  const filter = `tenant:${quote(name)} status:${states}`;
   const { data, error } = useData("jobs/count", { filter }, ["job"], 10_000);
   return html`<a href=${to("jobs", { filter })}>${data ? `${count(data.count)}${data.is_exact ? "" : "+"}` : error ? "?" : "…"}</a>`;
 }
@@ -61,26 +61,26 @@ function Put({ pool, pools, close, reload }) {
   const act = async () => {
     const body = { parent: said.parent || null, weight: Number(said.weight), min: readAmounts(said.min), max: readAmounts(said.max) };
     await call("PUT", `pools/${part(said.name)}`, { body });
-    notify("The pool is kept; schedulers follow within two seconds.");
+    notify("Pool saved. Schedulers apply it within two seconds.");
     reload();
   };
-  return html`<${Confirm} title=${pool ? `Pool ${pool.pool}` : "A pool"} verb="Keep" close=${close} act=${act}>
-    <${Field} label="Name" hint="Of the tenant whose jobs belong to it; * for each that has none of its own."><input value=${said.name} required disabled=${pool !== null} onInput=${set("name")} /><//>
-    <${Field} label="Part of"><select value=${said.parent} onChange=${set("parent")}><option value="">the queue itself</option>${others.filter((one) => one.pool !== "*").map((one) => html`<option key=${one.pool} value=${one.pool}>${one.pool}</option>`)}</select><//>
-    <${Field} label="Weight, beside its neighbours"><input type="number" step="any" min="0.000001" required value=${said.weight} onInput=${set("weight")} /><//>
-    <${Field} label="Gets first" hint="Such as slots=2 gpu=1; empty for nothing."><input value=${said.min} onInput=${set("min")} /><//>
-    <${Field} label="At most" hint="Such as slots=8; what is beyond it waits. Empty for no limit."><input value=${said.max} onInput=${set("max")} /><//>
-    ${moved.length > 0 && html`<${Table} label="Shares before and after" columns=${["Pool", "Share now", "Then"]}>${moved.map(([name, part]) => html`<tr key=${name}><td>${name}</td><td class="number">${percent(now.get(name))}</td><td class="number">${percent(part)}</td></tr>`)}<//>`}<//>`;
+  return html`<${Confirm} title=${pool ? `Pool ${pool.pool}` : "Add a pool"} verb="Save" close=${close} act=${act}>
+    <${Field} label="Name" hint="The tenant whose jobs belong to it; * for each tenant without a pool."><input value=${said.name} required disabled=${pool !== null} onInput=${set("name")} /><//>
+    <${Field} label="Parent"><select value=${said.parent} onChange=${set("parent")}><option value="">the queue itself</option>${others.filter((one) => one.pool !== "*").map((one) => html`<option key=${one.pool} value=${one.pool}>${one.pool}</option>`)}</select><//>
+    <${Field} label="Weight, relative to its siblings"><input type="number" step="any" min="0.000001" required value=${said.weight} onInput=${set("weight")} /><//>
+    <${Field} label="Guaranteed" hint="Such as slots=2 gpu=1. Leave empty for nothing."><input value=${said.min} onInput=${set("min")} /><//>
+    <${Field} label="Limit" hint="Such as slots=8; further jobs wait. Leave empty for no limit."><input value=${said.max} onInput=${set("max")} /><//>
+    ${moved.length > 0 && html`<${Table} label="Shares before and after" columns=${["Pool", "Share now", "Share after"]}>${moved.map(([name, part]) => html`<tr key=${name}><td>${name}</td><td class="number">${percent(now.get(name))}</td><td class="number">${percent(part)}</td></tr>`)}<//>`}<//>`;
 }
 
 /** @param {{policy: any, close: () => void, reload: () => void}} props */
 function Policy({ policy, close, reload }) {
   const [queue, setQueue] = useState(policy?.queue ?? "");
   const [name, setName] = useState(policy?.policy ?? "fair");
-  const act = async () => { await call("PUT", `queues/${part(queue)}/policy`, { body: { policy: name, strict: policy?.strict ?? false } }); notify(`${queue} goes by ${name}.`); reload(); };
-  return html`<${Confirm} title="How a queue's jobs take turns" verb="Keep" close=${close} act=${act}>
+  const act = async () => { await call("PUT", `queues/${part(queue)}/policy`, { body: { policy: name, strict: policy?.strict ?? false } }); notify(`Policy of ${queue}: ${name}.`); reload(); };
+  return html`<${Confirm} title="Scheduling policy of a queue" verb="Save" close=${close} act=${act}>
     <${Field} label="Queue"><input value=${queue} required disabled=${policy !== null} onInput=${(/** @type {any} */ e) => setQueue(e.target.value)} /><//>
-    <${Field} label="Policy" hint="Weights count in weighted queues."><select value=${name} onChange=${(/** @type {any} */ e) => setName(e.target.value)}>${[...new Set([...POLICIES, name])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//><//>`;
+    <${Field} label="Policy" hint="Weights only apply to weighted queues."><select value=${name} onChange=${(/** @type {any} */ e) => setName(e.target.value)}>${[...new Set([...POLICIES, name])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//><//>`;
 }
 
 export default function Pools({ rest }) {
@@ -88,22 +88,22 @@ export default function Pools({ rest }) {
   const [open, show] = useState(/** @type {{what: string, of: any} | null} */ (null));
   const close = () => show(null);
   const mayChange = may("pools.change");
-  return html`<${Head} title="Pools" sub="The jobs of a tenant belong to the pool of its name.">
+  return html`<${Head} title="Pools" sub="A tenant's jobs belong to the pool with its name.">
       ${may("pools.read") && html`<a href=${to("quotas")}>Quotas</a>`}
       ${mayChange && html`<button type="button" onClick=${() => show({ what: "pool", of: null })}>Add a pool</button><button type="button" onClick=${() => show({ what: "policy", of: null })}>Set a queue's policy</button>`}<//>
-    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items, policies }) => {
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, policies }) => {
       const due = shares(items.filter((/** @type {Pool} */ one) => one.pool !== "*"));
       return html`${items.length
-        ? html`<${Table} label="Pools" columns=${["Pool", "Weight", "Share", "Gets first", "At most", "In flight", "Wait", ""]}>${tree(items).map(({ pool, depth }) => html`<tr key=${pool.pool} data-row aria-current=${rest[0] === pool.pool ? "true" : undefined}>
+        ? html`<${Table} label="Pools" columns=${["Pool", "Weight", "Share", "Guaranteed", "Limit", "In flight", "Waiting", ""]}>${tree(items).map(({ pool, depth }) => html`<tr key=${pool.pool} data-row aria-current=${rest[0] === pool.pool ? "true" : undefined}>
             <td class=${`depth-${Math.min(depth, 4)}`}>${depth > 0 && html`<span class="sr">part of ${pool.parent}: </span>`}${pool.pool === "*" ? "* (each other tenant)" : pool.pool}</td><td class="number">${pool.weight}</td><td class="number">${percent(due.get(pool.pool))}</td><td>${amounts(pool.min) || "–"}</td><td>${amounts(pool.max) || "–"}</td>
-            ${pool.pool === "*" || !may("jobs.read") || items.length > COUNTED ? html`<td>–</td><td>–</td>` : html`<td class="number"><${Counted} name=${pool.pool} states="dispatched,running" /></td><td class="number"><${Counted} name=${pool.pool} states="queued" /></td>`}
+            ${pool.pool === "*" || !may("jobs.read") || items.length > COUNTED ? html`<td>–</td><td>–</td>` : html`<td class="number"><${JobCount} name=${pool.pool} states="dispatched,running" /></td><td class="number"><${JobCount} name=${pool.pool} states="queued" /></td>`}
             <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "pool", of: pool })}>Change</button><button type="button" class="danger" onClick=${() => show({ what: "remove", of: pool })}>Remove</button></div>`}</td></tr>`)}<//>
-          <p class="dim">Share: of a weighted queue, while all pools have jobs, and those with parts none of their own. What one does not use is lent to the others.</p>`
-        : html`<${Empty} title="There are no pools"><p>Each tenant is a pool by itself, with the same share of every queue.</p><${Code} label="Command" text="taskmq pool set acme --weight 5 --max slots=8" /><//>`}
-        <${Section} title="Policies of queues">${policies.length ? html`<${Table} label="Policies" columns=${["Queue", "Goes by", ""]}>${policies.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row><td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td>${one.policy}${one.strict ? ", strict" : ""}</td>
-            <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "policy", of: one })}>Change</button><${Action} act=${async () => { await call("DELETE", `queues/${part(one.queue)}/policy`); notify(`${one.queue} goes by what its app says.`); loaded.reload(); }}>Take away<//></div>`}</td></tr>`)}<//>` : html`<p class="dim">All queues go by what their apps say; without a word, they are fair.</p>`}<//>
+          <p class="dim">Share: of a weighted queue, while all pools have jobs and parent pools have none of their own. Unused shares are lent to other pools.</p>`
+        : html`<${Empty} title="No pools"><p>Every tenant has the same share of each queue.</p><${Code} label="Command" text="taskmq pool set acme --weight 5 --max slots=8" /><//>`}
+        <${Section} title="Queue policies">${policies.length ? html`<${Table} label="Policies" columns=${["Queue", "Policy", ""]}>${policies.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row><td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td>${one.policy}${one.strict ? ", strict" : ""}</td>
+            <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "policy", of: one })}>Change</button><${Action} act=${async () => { await call("DELETE", `queues/${part(one.queue)}/policy`); notify(`Policy of ${one.queue} removed.`); loaded.reload(); }}>Remove<//></div>`}</td></tr>`)}<//>` : html`<p class="dim">All queues use the policies of their apps, by default fair.</p>`}<//>
         ${open?.what === "pool" && html`<${Put} pool=${open.of} pools=${items} close=${close} reload=${loaded.reload} />`}`;
     }}<//>
     ${open?.what === "policy" && html`<${Policy} policy=${open.of} close=${close} reload=${loaded.reload} />`}
-    ${open?.what === "remove" && html`<${Confirm} title=${`Remove ${open.of.pool}`} verb="Remove it" close=${close} act=${async () => { await call("DELETE", `pools/${part(open.of.pool)}`); loaded.reload(); }}><p>Its jobs have the share of any tenant then.</p><//>`}`;
+    ${open?.what === "remove" && html`<${Confirm} title=${`Remove ${open.of.pool}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", `pools/${part(open.of.pool)}`); loaded.reload(); }}><p>Its jobs then have the default share of a tenant.</p><//>`}`;
 }

@@ -1,19 +1,19 @@
 // @ts-check
-/** Queues at the broker, and one of them. */
+/** Queues of the broker. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { count, quoted } from "../lib/format.js";
+import { count, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 function PauseAction({ name, isPaused, reload }) {
   const [open, show] = useState(false);
   if (!may("queues.operate") || isPaused === null) return null;
-  const resume = async () => { await send(`queues/${part(name)}/resume`); notify(`${name} goes on.`); reload(); };
+  const resume = async () => { await send(`queues/${part(name)}/resume`); notify(`${name} is resumed.`); reload(); };
   const pause = async (/** @type {string} */ note) => { await send(`queues/${part(name)}/pause`, { note }); notify(`${name} is paused.`); reload(); };
   return html`${isPaused ? html`<${Action} act=${resume} mark="p" title="p">Resume<//>` : html`<button type="button" data-key="p" title="p" onClick=${() => show(true)}>Pause</button>`}
-    ${open && html`<${Confirm} title=${`Pause ${name}`} verb="Pause" note close=${() => show(false)} act=${pause}><p>No worker starts anything of it until it is resumed; what runs goes on.</p><//>`}`;
+    ${open && html`<${Confirm} title=${`Pause ${name}`} verb="Pause" note close=${() => show(false)} act=${pause}><p>Workers start no jobs of this queue until it is resumed. Running jobs continue.</p><//>`}`;
 }
 
 const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
@@ -21,33 +21,33 @@ const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a
 function Queue({ name }) {
   const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
   const [open, show] = useState(false);
-  const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages were deleted.`); loaded.reload(); };
-  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
+  const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages deleted.`); loaded.reload(); };
+  return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
     <${Head} title=${name} sub=${queue.paused ? html`Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}` : ""}>
-      <a href=${to("jobs", { filter: `queue:${quoted(name)}` })}>Its jobs</a>
+      <a href=${to("jobs", { filter: `queue:${quote(name)}` })}>Jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
-    ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes it.</strong> Start a worker: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
-    <${Section} title="Figures"><${Facts} of=${[["Kind", queue.kind], ["Wait for a worker", count(queue.ready)], ["In workers' hands", count(queue.in_hand)], ["Wait for their time", count(queue.delayed)],
+    ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes this queue.</strong> Start one: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
+    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
       ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
       ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
-    ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} messages that wait are deleted for good.</p><//>`}`}<//>`;
+    ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
 }
 
-/** Whether jobs wait and no worker takes them.
+/** Whether jobs wait and no worker consumes the queue.
  * @param {any} one */
 const wantsWorker = (one) => one.ready > 0 && !one.consumers;
 
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
-  return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
-    <${Shown} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "Dead letters", "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
+  return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} delayed jobs and retries` : ""} />
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
+      ? html`<${Table} label="Queues" columns=${["Queue", "Ready", "Unacknowledged", "Consumers", "Dead letters", "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
           <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
           <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td>
           <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : one.is_paused === null ? "" : "open"}</td>
           <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`)}<//>`
-      : html`<${Empty} title="There are no queues yet"><p>Workers make those of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
+      : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
 
 export default function Queues({ rest }) {

@@ -1,10 +1,10 @@
 // @ts-check
-/** Schedules: when each is due, and its past runs. */
+/** Schedules: next and past occurrences. */
 import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
-import { ago, count, instant, known, offset } from "../lib/format.js";
+import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 import { change, go, to } from "../lib/route.js";
 
 function Actions({ schedule, reload, single = false }) {
@@ -14,14 +14,14 @@ function Actions({ schedule, reload, single = false }) {
   const close = () => show("");
   const run = async () => { const { job_id } = await send(`${where}/run`); notify("Submitted."); if (single) go(["jobs", job_id]); };
   return html`<${Action} act=${run} mark="r" title="r">Run now<//>
-    ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} goes on.`); reload(); }} mark="p" title="p">Resume<//>`
+    ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} is resumed.`); reload(); }} mark="p" title="p">Resume<//>`
       : html`<button type="button" data-key="p" title="p" onClick=${() => show("pause")}>Pause</button>`}
-    ${single && html`<button type="button" onClick=${() => show("backfill")}>Make up for …</button>`}
+    ${single && html`<button type="button" onClick=${() => show("backfill")}>Backfill …</button>`}
     ${single && schedule.is_dynamic && may("schedules.change") && html`<button type="button" onClick=${() => show("edit")}>Edit</button>
       <button type="button" class="danger" onClick=${() => show("remove")}>Remove</button>`}
     ${open === "edit" && html`<${Put} present=${schedule} close=${close} changed=${reload} />`}
-    ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>Nothing is started until it is resumed.</p><//>`}
-    ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts nothing any more; what it has started goes on.</p><//>`}
+    ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>No jobs are started until it is resumed.</p><//>`}
+    ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts no more jobs. Jobs it started continue.</p><//>`}
     ${open === "backfill" && html`<${Backfill} where=${where} close=${close} />`}`;
 }
 
@@ -31,22 +31,22 @@ function Backfill({ where, close }) {
   const [preview, setPreview] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const body = (/** @type {boolean} */ dry_run) => ({ start: new Date(start).toISOString(), end: new Date(end).toISOString(), dry_run });
-  const look = () => { setError(null); try { send(`${where}/backfill`, body(true)).then(setPreview, setError); } catch { setError(new Error("Say both ends.")); } };
+  const look = () => { setError(null); try { send(`${where}/backfill`, body(true)).then(setPreview, setError); } catch { setError(new Error("Fill in both times.")); } };
   const act = async () => {
-    if (!preview) throw new Error("Look first which occurrences these are.");
+    if (!preview) throw new Error("Preview the occurrences first.");
     const found = await send(`${where}/backfill`, body(false));
-    notify(`${count(found.instants.length)} occurrences are made up for.`);
+    notify(`${count(found.instants.length)} occurrences started.`);
   };
-  return html`<${Confirm} title="Make up for occurrences of the past" verb="Start them" close=${close} act=${act}>
+  return html`<${Confirm} title="Backfill past occurrences" verb="Start" close=${close} act=${act}>
     <${Field} label="From"><input type="datetime-local" step="1" value=${start} onInput=${(/** @type {any} */ e) => { setStart(e.target.value); setPreview(null); }} /><//>
     <${Field} label="To"><input type="datetime-local" step="1" value=${end} onInput=${(/** @type {any} */ e) => { setEnd(e.target.value); setPreview(null); }} /><//>
-    <button type="button" onClick=${look}>Which are these?</button>
+    <button type="button" onClick=${look}>Preview</button>
     ${error && html`<${Failure} error=${error} />`}
     ${preview && html`<p>${count(preview.instants.length)} occurrences${preview.has_more ? ", and more" : ""}:</p><${Code} label="Occurrences" text=${preview.instants.slice(0, 20).join("\n")} />`}
   <//>`;
 }
 
-/** Explains a rule a moment after it was typed. */
+/** Explains a rule shortly after it was typed. */
 function Meaning({ rule }) {
   const [found, set] = useState(/** @type {{words?: any, error?: any}} */ ({}));
   const key = JSON.stringify(rule);
@@ -58,23 +58,23 @@ function Meaning({ rule }) {
   }, [key]);
   const { words, error } = found;
   return html`<div role="status">${error ? html`<p class="reason">${error.message}</p>` : words && html`<p>Due ${words.means}${words.clock_changes && html`<br /><span class="dim">${words.clock_changes}</span>`}</p>
-    <${Code} label="The next instants of this rule" text=${words.next.join("\n") || "never"} />`}</div>`;
+    <${Code} label="Next occurrences of this rule" text=${words.next.join("\n") || "never"} />`}</div>`;
 }
 
-/** Words for what becomes of late and overlapping occurrences. */
+/** Labels of the policies for late and overlapping occurrences. */
 const POLICIES = /** @type {Record<string, Record<string, string>>} */ ({
-  catchup: { once: "start the last one", all: "start each of them", skip: "leave them out" },
-  overlap: { allow: "start it all the same", skip: "leave it out", buffer_one: "keep one for later", buffer_all: "keep all for later", cancel_other: "cancel the earlier ones" },
+  catchup: { once: "start the last one", all: "start all", skip: "skip all" },
+  overlap: { allow: "start anyway", skip: "skip", buffer_one: "buffer one", buffer_all: "buffer all", cancel_other: "cancel earlier ones" },
 });
 
-/** An instant as an input of this browser's zone has it. */
+/** Format a time for an input in this browser's time zone. */
 function local(/** @type {string} */ at) {
   const moment = new Date(at);
   return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** What a form says of a schedule at first. */
-function begun(/** @type {any} */ present) {
+/** Return the initial values of the form. */
+function initialValues(/** @type {any} */ present) {
   const said = { name: "", task: "", kind: "cron", when: "", tz: Intl.DateTimeFormat().resolvedOptions().timeZone, kwargs: "{}", catchup: "once", overlap: "allow" };
   if (!present) return said;
   const { name, task, cron, every, at, tz, kwargs, catchup, overlap } = present;
@@ -82,11 +82,11 @@ function begun(/** @type {any} */ present) {
   return { name, task: task ?? "", kind, when, tz, kwargs: kwargs ? JSON.stringify(kwargs, null, 2) : "", catchup, overlap };
 }
 
-/** Adds a schedule, or changes one, of which only what differs is sent.
+/** Adds or changes a schedule. Only changed fields are sent.
  * @param {{close: () => void, present?: any, changed?: () => void}} given */
 function Put({ close, present, changed = () => {} }) {
   const tasks = useData("tasks", { limit: 200 }, []);
-  const [first] = useState(() => begun(present));
+  const [first] = useState(() => initialValues(present));
   const [said, say] = useState(first);
   const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
   const { name, task, kind, when, tz, kwargs, catchup, overlap } = said;
@@ -97,50 +97,50 @@ function Put({ close, present, changed = () => {} }) {
     const all = { task, kwargs: JSON.parse(kwargs || "{}"), catchup, overlap };
     if (!present) {
       await call("PUT", where, { body: { ...all, ...rule } });
-      notify("The schedule is kept.");
+      notify("Schedule added.");
       go(["schedules", name]);
       return;
     }
     const differs = (/** @type {(keyof typeof first)[]} */ ...fields) => fields.some((field) => said[field] !== first[field]);
     const other = Object.fromEntries(Object.entries(all).filter(([field]) => differs(/** @type {keyof typeof first} */ (field))));
     await call("PATCH", where, { body: { ...other, ...(differs("kind", "when", "tz") ? rule : {}) } });
-    notify(`${name} is changed.`);
+    notify(`${name} changed.`);
     changed();
   };
   const pick = (/** @type {string} */ field) => html`<select value=${/** @type {any} */ (said)[field]} onChange=${set(field)}>${Object.entries(POLICIES[field] ?? {}).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
   const isFlow = present && present.task === null;
-  const hints = /** @type {Record<string, string>} */ ({ cron: "Minute, hour, day, month, weekday: 30 2 * * *", every: "Such as 15m", at: "In this browser's zone" });
-  return html`<${Confirm} title=${present ? `Change ${name}` : "A schedule"} verb=${present ? "Change" : "Add"} close=${close} act=${act}>
+  const hints = /** @type {Record<string, string>} */ ({ cron: "Minute, hour, day, month, weekday: 30 2 * * *", every: "Such as 15m", at: "In this browser's time zone" });
+  return html`<${Confirm} title=${present ? `Change ${name}` : "Add a schedule"} verb=${present ? "Change" : "Add"} close=${close} act=${act}>
     ${!present && html`<${Field} label="Name"><input value=${said.name} required onInput=${set("name")} /><//>`}
     ${!isFlow && html`<${Field} label="Starts"><input value=${said.task} required list="known-tasks" onInput=${set("task")} /><//>`}
     <datalist id="known-tasks">${(tasks.data?.items ?? []).map((/** @type {any} */ one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
-    <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "by the clock"], ["every", "every so often"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
+    <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "cron"], ["every", "interval"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
     <${Field} label="When" hint=${hints[said.kind]}><input type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required onInput=${set("when")} /><//>
     ${said.kind === "cron" && html`<${Field} label="Time zone"><input value=${said.tz} required onInput=${set("tz")} /><//>`}
     <${Meaning} rule=${rule} />
-    <${Field} label="Those that were missed" hint="As no scheduler ran">${pick("catchup")}<//>
-    ${!isFlow && html`<${Field} label="One that comes while an earlier one runs">${pick("overlap")}<//>`}
-    ${!(present && present.kwargs === null) && html`<${Field} label="Arguments by name, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}<//>`;
+    <${Field} label="Missed occurrences" hint="While no scheduler ran">${pick("catchup")}<//>
+    ${!isFlow && html`<${Field} label="While an earlier one runs">${pick("overlap")}<//>`}
+    ${!(present && present.kwargs === null) && html`<${Field} label="Keyword arguments, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}<//>`;
 }
 
-/** The next instants; where the clock changes between two of them, a note says so. */
+/** The next occurrences, with a note where the clock changes between two of them. */
 function Next({ name, tz }) {
   const now = useNow();
-  const zone = known(tz);
+  const zone = validZone(tz);
   const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  return html`<${Section} title="Due next"><${Shown} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label="The next instants" columns=${[`By its clocks (${zone})`, `Here (${here})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
+  return html`<${Section} title="Next occurrences"><${Loading} loaded=${useData(`schedules/${part(name)}/next`, { count: 10 })}>${(/** @type {any} */ { items }) => items.length
+    ? html`<${Table} label="Next occurrences" columns=${[`Schedule time (${zone})`, `Local time (${here})`, "When"]}>${items.map((/** @type {string} */ at, /** @type {number} */ i) => html`<tr key=${at}>
         <td>${instant(at, zone)}${i > 0 && offset(at, zone) !== offset(items[i - 1], zone) ? html` <span class="state s-retrying">clock changed</span>` : null}</td><td>${instant(at)}</td><td>${ago(at, now)}</td></tr>`)}<//>`
-    : html`<p class="dim">Never again.</p>`}<//><//>`;
+    : html`<p class="dim">None.</p>`}<//><//>`;
 }
 
-/** The policy and the limits of a schedule. */
+/** Return the policy and limits of a schedule. */
 function policy(/** @type {any} */ one) {
   return [
-    ["Missed ones", POLICIES.catchup?.[one.catchup] ?? one.catchup],
+    ["Missed occurrences", POLICIES.catchup?.[one.catchup] ?? one.catchup],
     ["While earlier ones run", (POLICIES.overlap?.[one.overlap] ?? one.overlap) + (one.overlap === "allow" ? "" : `, ${one.max_concurrency} at a time`)],
-    ["After a pause", one.on_resume === "skip" ? "leave out those of the pause" : "as with missed ones"],
-    ...(one.jitter ? [["Spread over", `${one.jitter} s`]] : []),
+    ["After a pause", one.on_resume === "skip" ? "skip occurrences of the pause" : "as missed occurrences"],
+    ...(one.jitter ? [["Jitter", `${one.jitter} s`]] : []),
     ...(one.start ? [["From", html`<${When} at=${one.start} />`]] : []),
     ...(one.end ? [["Until", html`<${When} at=${one.end} />`]] : []),
   ];
@@ -148,15 +148,15 @@ function policy(/** @type {any} */ one) {
 
 function Schedule({ name }) {
   const loaded = useData(`schedules/${part(name)}`);
-  return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
+  return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
     <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
     <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
-      <${Section} title="So far"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Wait", count(one.waiting)], ["Made", one.is_dynamic ? "at run time" : "by the code"]]} />
-        ${one.active.length > 0 && html`<p>Wait or run: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
+      <${Section} title="Details"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Waiting", count(one.waiting)], ["Defined", one.is_dynamic ? "at run time" : "in code"]]} />
+        ${one.active.length > 0 && html`<p>Waiting or running: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
       <${Section} title="Policy"><${Facts} of=${policy(one)} />
         ${one.args !== null && html`<${Code} label="Arguments" text=${JSON.stringify(one.args.length ? { args: one.args, kwargs: one.kwargs } : one.kwargs, null, 2)} />`}<//>
-      <${Section} title="Last occurrences">${one.history.length ? html`<${Table} label="Last occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
+      <${Section} title="Recent occurrences">${one.history.length ? html`<${Table} label="Recent occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
     </div></div>`}<//>`;
 }
 
@@ -164,8 +164,8 @@ function Prefix({ prefix }) {
   const [text, set] = useState(prefix);
   useEffect(() => set(prefix), [prefix]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ prefix: text.trim(), cursor: "" }); };
-  return html`<div class="bar"><form role="search" aria-label="By their names" onSubmit=${submit}><label class="sr" for="prefix">What names begin with</label>
-    <input id="prefix" data-filter value=${text} placeholder="what their names begin with" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>`;
+  return html`<div class="bar"><form role="search" aria-label="Filter by name" onSubmit=${submit}><label class="sr" for="prefix">Name prefix</label>
+    <input id="prefix" data-filter value=${text} placeholder="name prefix" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>`;
 }
 
 function List({ query }) {
@@ -173,14 +173,14 @@ function List({ query }) {
   const loaded = useData("schedules", { prefix, limit: 50, ...(cursor ? { cursor } : {}) });
   const [open, show] = useState(false);
   return html`<${Head} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
-    ${open && html`<${Put} close=${() => show(false)} />`}<${Prefix} prefix=${prefix} /><${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
+    ${open && html`<${Put} close=${() => show(false)} />`}<${Prefix} prefix=${prefix} /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
     ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Due", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
         <td>${one.paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
         <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>
       <div class="bar">${cursor && html`<a href=${to("schedules", { prefix })}>First page</a>`}${next && html`<a href=${to("schedules", { prefix, cursor: next })}>Next page</a>`}</div>`
-    : prefix || cursor ? html`<${Empty} title="No schedule fits"><p><a href=${to("schedules")}>All schedules</a></p><//>`
-    : html`<${Empty} title="There are no schedules"><p>One stands in the code, above its task:</p><${Code} label="Examples" text=${'@app.every("5m")\n@app.cron("30 2 * * *", tz="Europe/Paris")\n@app.cron("0 9 * * 1-5")'} /><//>`}<//>`;
+    : prefix || cursor ? html`<${Empty} title="No matching schedules"><p><a href=${to("schedules")}>All schedules</a></p><//>`
+    : html`<${Empty} title="No schedules"><p>Define one in code, above its task:</p><${Code} label="Examples" text=${'@app.every("5m")\n@app.cron("30 2 * * *", tz="Europe/Paris")\n@app.cron("0 9 * * 1-5")'} /><//>`}<//>`;
 }
 
 export default function Schedules({ rest, query }) {

@@ -1,13 +1,13 @@
 // @ts-check
-/** Signing in. */
+/** The sign-in page. */
 import { API, signIn } from "../lib/api.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Failure, Field } from "../lib/parts.js";
 
-/** Whether the server has another way to sign in; it says so in the page. */
+/** Whether the server has a sign-in provider, as marked in the page. */
 const hasProvider = document.documentElement.dataset.provider === "yes";
 
-/** The way there, and back to this very view. */
+/** Return the provider's sign-in URL, which returns to this view. */
 function provider() {
   const url = new URL("auth/oidc/login", API);
   url.searchParams.set("next", location.pathname + location.hash);
@@ -37,7 +37,7 @@ export default function SignIn({ done }) {
     <${Field} label="Password"><input name="password" type="password" autoComplete="current-password" required /><//>
     ${error && html`<${Failure} error=${error} />`}
     <button type="submit" class="primary" disabled=${busy}>Sign in</button>
-    ${hasProvider && html`<p><a href=${provider()}>Sign in by your organisation</a></p>`}
-    <p class="dim">The first admin is made by <code>taskmq admin init NAME</code>.</p>
+    ${hasProvider && html`<p><a href=${provider()}>Sign in with your organisation</a></p>`}
+    <p class="dim">Create the first admin with <code>taskmq admin init NAME</code>.</p>
   </form></main>`;
 }

@@ -1,15 +1,15 @@
 // @ts-check
-/** Tasks, with a form made from the schema of their arguments. */
+/** Tasks, with a form generated from the schema of their arguments. */
 import { ApiError, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { pretty, quoted } from "../lib/format.js";
+import { pretty, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Code, Empty, Facts, Failure, Field, Head, notify, Section, Shown, Table } from "../lib/parts.js";
+import { Code, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
-/** The schema behind a reference within the same document.
+/** Resolve a schema reference within the same document.
  * @param {any} schema @param {any} whole @returns {any} */
-function resolved(schema, whole) {
+function resolve(schema, whole) {
   let found = schema ?? {};
   for (let turn = 0; found.$ref && turn < 10; turn += 1) {
     found = String(found.$ref).replace(/^#\//, "").split("/").reduce((at, name) => at?.[name.replace(/~1/g, "/").replace(/~0/g, "~")], whole) ?? {};
@@ -19,7 +19,7 @@ function resolved(schema, whole) {
 
 /** @param {any} schema @param {any} whole */
 function kindOf(schema, whole) {
-  const found = resolved(schema, whole);
+  const found = resolve(schema, whole);
   if (Array.isArray(found.enum)) return { kind: "enum", values: found.enum };
   if (found.type === "string" && found.format === "date-time") return { kind: "text" };
   if (found.type === "string") return { kind: "text" };
@@ -28,14 +28,14 @@ function kindOf(schema, whole) {
   return { kind: "json" };
 }
 
-/** One argument. What is left empty is not sent.
+/** A single argument. Empty fields are not sent.
  * @param {{name: string, schema: any, whole: any, isNeeded: boolean, value: string | undefined, set: (value: string | undefined) => void}} props */
 function Argument({ name, schema, whole, isNeeded, value, set }) {
   const { kind, values } = /** @type {any} */ (kindOf(schema, whole));
-  const found = resolved(schema, whole);
-  const hint = [found.description, isNeeded ? "" : `not needed${schema.default === undefined ? "" : `, else ${JSON.stringify(schema.default)}`}`].filter(Boolean).join(" · ");
+  const found = resolve(schema, whole);
+  const hint = [found.description, isNeeded ? "" : `optional${schema.default === undefined ? "" : `, default ${JSON.stringify(schema.default)}`}`].filter(Boolean).join(" · ");
   const input = (/** @type {any} */ e) => set(e.target.value);
-  const label = `${name}${isNeeded ? " (needed)" : ""}`;
+  const label = `${name}${isNeeded ? " (required)" : ""}`;
   if (kind === "enum" || kind === "boolean") {
     const choices = kind === "boolean" ? [true, false] : values;
     return html`<${Field} label=${label} hint=${hint}><select value=${value ?? ""} required=${isNeeded} onChange=${input}><option value=""></option>${choices.map((/** @type {unknown} */ one) => html`<option key=${String(one)} value=${JSON.stringify(one)}>${String(one)}</option>`)}</select><//>`;
@@ -56,7 +56,7 @@ function payloadOf(task, values) {
     if (kind === "text" && (text || (needed && text !== undefined) || needed)) payload[name] = text ?? "";
     else if (kind === "number" && text) payload[name] = Number(text);
     else if (text) {
-      try { payload[name] = JSON.parse(text); } catch { throw new ApiError({ status: 0, code: "json", detail: `${name} is no JSON.` }); }
+      try { payload[name] = JSON.parse(text); } catch { throw new ApiError({ status: 0, code: "json", detail: `${name} is not valid JSON.` }); }
     }
   }
   return payload;
@@ -83,25 +83,25 @@ function RunForm({ task }) {
   const properties = Object.entries(task.arguments.properties ?? {});
   return html`<${Section} title="Run"><form onSubmit=${submit}>
     ${properties.map(([name, schema]) => html`<${Argument} key=${name} name=${name} schema=${schema} whole=${task.arguments} isNeeded=${(task.arguments.required ?? []).includes(name)} value=${values[name]} set=${(/** @type {any} */ value) => set({ ...values, [name]: value })} />`)}
-    ${!properties.length && html`<p class="dim">It takes no arguments.</p>`}
-    <${Field} label="In" hint="Such as 10m; empty for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    ${!properties.length && html`<p class="dim">The task takes no arguments.</p>`}
+    <${Field} label="Delay" hint="Such as 10m. Leave empty to run now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
     ${error && html`<${Failure} error=${error} />`}
     <button type="submit" class="primary" disabled=${busy}>Run</button>
   </form><//>`;
 }
 
-const Task = ({ name }) => html`<${Shown} title=${name} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`
-  <${Head} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quoted(name)}` })}>Its jobs</a>${may("metrics.read") && html`<a href=${to("metrics", { task: name })}>Its figures</a>`}${may("logs.read") && html`<a href=${to("logs", { task: name })}>Its logs</a>`}<//>
+const Task = ({ name }) => html`<${Loading} title=${name} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`
+  <${Head} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quote(name)}` })}>Jobs</a>${may("metrics.read") && html`<a href=${to("metrics", { task: name })}>Metrics</a>`}${may("logs.read") && html`<a href=${to("logs", { task: name })}>Logs</a>`}<//>
   <div class="two"><div>${may("jobs.submit") && html`<${RunForm} task=${task} />`}</div>
-  <div><${Section} title="Facts"><${Facts} of=${[["Queue", html`<a href=${to(["queues", task.queue])}>${task.queue}</a>`], ["Known from", task.is_own ? "the server's own app" : "a worker or a scheduler"], ["By place", task.positional.join(", ")]]} /><//>
+  <div><${Section} title="Details"><${Facts} of=${[["Queue", html`<a href=${to(["queues", task.queue])}>${task.queue}</a>`], ["Registered by", task.is_own ? "the server's own app" : "a worker or scheduler"], ["Positional arguments", task.positional.join(", ")]]} /><//>
   <${Section} title="Arguments, as JSON Schema"><${Code} label="Schema" text=${pretty(task.arguments)} /><//></div></div>`}<//>`;
 
 function List({ cursor }) {
-  return html`<${Head} title="Tasks" /><${Shown} loaded=${useData("tasks", { cursor, limit: 100 }, [])}>${(/** @type {any} */ { items, next }) => items.length
-    ? html`<${Table} label="Tasks" columns=${["Task", "What it does", "Queue", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
-        <td><a href=${to(["tasks", one.name])}>${one.name}</a></td><td>${one.description}</td><td>${one.queue}</td><td><a href=${to("jobs", { filter: `task:${quoted(one.name)}` })}>Jobs<span class="sr"> of ${one.name}</span></a></td></tr>`)}<//>
+  return html`<${Head} title="Tasks" /><${Loading} loaded=${useData("tasks", { cursor, limit: 100 }, [])}>${(/** @type {any} */ { items, next }) => items.length
+    ? html`<${Table} label="Tasks" columns=${["Task", "Description", "Queue", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+        <td><a href=${to(["tasks", one.name])}>${one.name}</a></td><td>${one.description}</td><td>${one.queue}</td><td><a href=${to("jobs", { filter: `task:${quote(one.name)}` })}>Jobs<span class="sr"> of ${one.name}</span></a></td></tr>`)}<//>
         ${next && html`<div class="bar"><a href=${to("tasks", { cursor: next })}>Next page</a></div>`}`
-    : html`<${Empty} title="There are no tasks"><p>A function becomes one in the app that the server serves:</p><${Code} label="A task" text=${"@app.task\ndef resize(photo: int) -> str: ..."} /><//>`}<//>`;
+    : html`<${Empty} title="No tasks"><p>Define one in the server's app:</p><${Code} label="A task" text=${"@app.task\ndef resize(photo: int) -> str: ..."} /><//>`}<//>`;
 }
 
 export default function Tasks({ rest, query }) {

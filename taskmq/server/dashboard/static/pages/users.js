@@ -4,7 +4,7 @@ import { call, may, part, send, session } from "../lib/api.js";
 import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Confirm, Facts, Field, Head, notify, Section, Shown, Table, When } from "../lib/parts.js";
+import { Action, Confirm, Facts, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 const EVERYWHERE = "* for the instance";
@@ -15,7 +15,7 @@ const ROLES = ["viewer", "submitter", "operator", "admin"];
 /** @param {string} text */
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
-/** A role as the API takes it.
+/** Convert a role for the API.
  * @param {RoleText} role */
 const bodyOf = ({ role, tasks }) => ({ role, tasks: words(tasks) });
 
@@ -23,7 +23,7 @@ const bodyOf = ({ role, tasks }) => ({ role, tasks: words(tasks) });
 const RoleFields = ({ value, set, hint }) => html`
   <${Field} label="Tenant" hint=${hint}><input value=${value.tenant} required onInput=${(/** @type {any} */ e) => set({ ...value, tenant: e.target.value })} /><//>
   <${Field} label="Role"><select value=${value.role} onChange=${(/** @type {any} */ e) => set({ ...value, role: e.target.value })}>${ROLES.map((role) => html`<option key=${role}>${role}</option>`)}</select><//>
-  <${Field} label="Tasks" hint="Patterns of those that may be called with it."><input value=${value.tasks} required onInput=${(/** @type {any} */ e) => set({ ...value, tasks: e.target.value })} /><//>`;
+  <${Field} label="Tasks" hint="Patterns of the tasks it may call."><input value=${value.tasks} required onInput=${(/** @type {any} */ e) => set({ ...value, tasks: e.target.value })} /><//>`;
 
 /** @param {{value: string, set: (text: string) => void, label: string, hint: string, required?: boolean}} props */
 const PasswordField = ({ value, set, label, hint, required = false }) => html`<${Field} label=${label} hint=${hint}><input type="password" autoComplete="new-password" value=${value} required=${required} onInput=${(/** @type {any} */ e) => set(e.target.value)} /><//>`;
@@ -32,7 +32,7 @@ function Add({ close, reload }) {
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
   const [role, setRole] = useState({ tenant: "*", role: "viewer", tasks: "*" });
-  const act = async () => { await send("users", { name, password, memberships: [{ tenant: role.tenant, ...bodyOf(role) }] }); notify(`${name} was added.`); reload(); };
+  const act = async () => { await send("users", { name, password, memberships: [{ tenant: role.tenant, ...bodyOf(role) }] }); notify(`${name} added.`); reload(); };
   return html`<${Confirm} title="Add a user" verb="Add" close=${close} act=${act}>
     <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
     <${PasswordField} label="Password" hint="At least twelve characters." value=${password} set=${setPassword} required />
@@ -47,14 +47,14 @@ function Edit({ user, close, reload }) {
   const act = async () => {
     const body = { ...(name === user.name ? {} : { name }), ...(email === user.email ? {} : { email }), ...(password ? { password, keep_tokens: keep } : {}) };
     const done = await call("PATCH", `users/${part(user.id)}`, { body, headers: { "If-Match": `"${user.version}"` } });
-    notify(password ? `Changed. Ended: ${done.sessions_ended} sessions. Tokens: ${done.tokens_revoked} revoked, ${done.tokens_left} still good.` : "Changed.");
+    notify(password ? `Changed. Sessions ended: ${done.sessions_ended}. Tokens: ${done.tokens_revoked} revoked, ${done.tokens_left} still valid.` : "Changed.");
     reload();
   };
   return html`<${Confirm} title="Change the user" verb="Change" close=${close} act=${act}>
     <${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
-    <${Field} label="E-mail"><input value=${email} onInput=${(/** @type {any} */ e) => setEmail(e.target.value)} /><//>
-    <${PasswordField} label="Another password" hint="At least twelve characters; it ends their sessions and revokes their tokens. Empty: as it is." value=${password} set=${setPassword} />
-    ${password && html`<label class="check"><input type="checkbox" checked=${keep} onChange=${(/** @type {any} */ e) => setKeep(e.target.checked)} /> Keep their tokens good</label>`}<//>`;
+    <${Field} label="Email"><input value=${email} onInput=${(/** @type {any} */ e) => setEmail(e.target.value)} /><//>
+    <${PasswordField} label="New password" hint="At least twelve characters. Ends their sessions and revokes their tokens. Leave empty to keep." value=${password} set=${setPassword} />
+    ${password && html`<label class="check"><input type="checkbox" checked=${keep} onChange=${(/** @type {any} */ e) => setKeep(e.target.checked)} /> Keep their tokens valid</label>`}<//>`;
 }
 
 /** @param {{give: (role: RoleText) => Promise<void>, close: () => void, tenant?: string, hint?: string, children?: unknown}} props */
@@ -71,32 +71,32 @@ function User({ id }) {
   const close = () => show("");
   const give = async (/** @type {RoleText} */ role) => { await call("PUT", `${where}/roles/${part(role.tenant)}`, { body: bodyOf(role) }); loaded.reload(); };
   const take = async (/** @type {any} */ one) => { await call("DELETE", `${where}/roles/${part(one.tenant)}`); loaded.reload(); };
-  const erase = async () => { await call("DELETE", where); notify("The user was erased."); go("users"); };
-  return html`<${Shown} loaded=${loaded} title=${id}>${(/** @type {any} */ user) => html`
+  const erase = async () => { await call("DELETE", where); notify("User erased."); go("users"); };
+  return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ user) => html`
     <${Head} title=${user.name} sub=${user.disabled ? "disabled" : ""}><a href=${to("users")}>All users</a>
       ${may("users.change") && html`<button type="button" onClick=${() => show("give")}>Give a role</button><button type="button" onClick=${() => show("edit")}>Change</button>
         <${Action} act=${async () => { await call("PATCH", where, { body: { is_disabled: !user.disabled } }); loaded.reload(); }}>${user.disabled ? "Enable" : "Disable"}<//>
         <button type="button" class="danger" onClick=${() => show("erase")}>Erase</button>`}<//>
-    <${Section} title="Facts"><${Facts} of=${[["Id", user.id], ["E-mail", user.email], ["Made", html`<${When} at=${user.created} />`], ["Last sign-in", html`<${When} at=${user.last_login} />`], ["Password", user.has_password ? "yes" : "none"]]} /><//>
+    <${Section} title="Details"><${Facts} of=${[["Id", user.id], ["Email", user.email], ["Created", html`<${When} at=${user.created} />`], ["Last sign-in", html`<${When} at=${user.last_login} />`], ["Password", user.has_password ? "yes" : "none"]]} /><//>
     <${Section} title="Roles"><${Table} label="Roles" columns=${["Tenant", "Role", "Tasks", ""]}>${(user.memberships ?? []).map((/** @type {any} */ one) => html`<tr key=${one.tenant}><td>${one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td>
-      <td>${may("users.change") && html`<${Action} act=${() => take(one)}>Take away<//>`}</td></tr>`)}<//><//>
+      <td>${may("users.change") && html`<${Action} act=${() => take(one)}>Remove<//>`}</td></tr>`)}<//><//>
     <${Sessions} where=${`${where}/sessions`} needs="users.change" />
-    <${Tokens} where=${`${where}/tokens`} needs="users.change" loaded=${tokens}>${user.id === session.caller?.user_id ? html`You have none. <a href=${to("account")}>Make one on the page of your account</a>` : "None. Users make their own, on the page of their account."}<//>
+    <${Tokens} where=${`${where}/tokens`} needs="users.change" loaded=${tokens}>${user.id === session.caller?.user_id ? html`No tokens. <a href=${to("account")}>Create one on your account page</a>` : "No tokens. Users create their own on their account page."}<//>
     ${open === "give" && html`<${Give} give=${give} close=${close} hint=${EVERYWHERE} />`}
     ${open === "edit" && html`<${Edit} user=${user} close=${close} reload=${loaded.reload} />`}
-    ${open === "erase" && html`<${Confirm} title="Erase the user" verb="Erase for good" typed=${user.name} close=${close} act=${erase}><p>The user is removed, with what the audit says about the person.</p><//>`}`}<//>`;
+    ${open === "erase" && html`<${Confirm} title="Erase the user" verb="Erase permanently" typed=${user.name} close=${close} act=${erase}><p>The user is removed, with their personal data in the audit log.</p><//>`}`}<//>`;
 }
 
 function List() {
   const loaded = useData("users", {}, []);
   const [open, show] = useState(false);
   const actions = may("users.change") && html`<button type="button" onClick=${() => show(true)}>Add a user</button>`;
-  return html`<${Section} title="Who may sign in" actions=${actions}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Users" columns=${["Name", "State", "Made", "Last sign-in"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row>
+  return html`<${Section} title="Users" actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Users" columns=${["Name", "State", "Created", "Last sign-in"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row>
       <td><a href=${to(["users", one.id])}>${one.name}</a></td><td>${one.disabled ? "disabled" : "enabled"}</td><td><${When} at=${one.created} /></td><td><${When} at=${one.last_login} /></td></tr>`)}<//>`}<//><//>
     ${open && html`<${Add} close=${() => show(false)} reload=${loaded.reload} />`}`;
 }
 
-/** @param {{close: () => void, reload: () => void, tenant: any}} props `tenant`: null for another one. */
+/** @param {{close: () => void, reload: () => void, tenant: any}} props `tenant`: null to add one. */
 function TenantText({ close, reload, tenant }) {
   const [name, setName] = useState("");
   const [description, setDescription] = useState(tenant?.description ?? "");
@@ -105,7 +105,7 @@ function TenantText({ close, reload, tenant }) {
     else await send("tenants", { name, description });
     reload();
   };
-  return html`<${Confirm} title=${tenant ? `Describe ${tenant.name}` : "Add a tenant"} verb=${tenant ? "Keep" : "Add"} close=${close} act=${act}>
+  return html`<${Confirm} title=${tenant ? `Describe ${tenant.name}` : "Add a tenant"} verb=${tenant ? "Save" : "Add"} close=${close} act=${act}>
     ${!tenant && html`<${Field} label="Name"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>`}
     <${Field} label="Description"><input value=${description} maxLength="500" onInput=${(/** @type {any} */ e) => setDescription(e.target.value)} /><//><//>`;
 }
@@ -116,19 +116,19 @@ function Tenants() {
   const close = () => show(null);
   const mayChange = may("tenants.change");
   const flip = async (/** @type {any} */ one) => { await call("PATCH", `tenants/${part(one.name)}`, { body: { is_disabled: !one.disabled } }); loaded.reload(); };
-  const remove = async (/** @type {any} */ one) => { await call("DELETE", `tenants/${part(one.name)}`); notify(`${one.name} was removed.`); loaded.reload(); };
+  const remove = async (/** @type {any} */ one) => { await call("DELETE", `tenants/${part(one.name)}`); notify(`${one.name} removed.`); loaded.reload(); };
   const actions = mayChange && html`<button type="button" onClick=${() => show({ what: "text", tenant: null })}>Add a tenant</button>`;
-  return html`<${Section} title="Tenants" actions=${actions}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => (items.length
-    ? html`<${Table} label="Tenants" columns=${["Name", "Description", "State", "Made", ...(mayChange ? [""] : [])]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+  return html`<${Section} title="Tenants" actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => (items.length
+    ? html`<${Table} label="Tenants" columns=${["Name", "Description", "State", "Created", ...(mayChange ? [""] : [])]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to("users", { tenant: one.name })}>${one.name}</a></td><td>${one.description || "–"}</td><td>${one.disabled ? "disabled" : "enabled"}</td><td><${When} at=${one.created} /></td>
         ${mayChange && html`<td><div class="actions"><button type="button" onClick=${() => show({ what: "text", tenant: one })}>Describe<span class="sr"> ${one.name}</span></button><${Action} act=${() => flip(one)}>${one.disabled ? "Enable" : "Disable"}<span class="sr"> ${one.name}</span><//>
           <button type="button" class="danger" onClick=${() => show({ what: "remove", tenant: one })}>Remove<span class="sr"> ${one.name}</span></button></div></td>`}</tr>`)}<//>`
-    : html`<p class="dim">There are none: all jobs are in one space.</p>`)}<//><//>
+    : html`<p class="dim">No tenants: all jobs share one space.</p>`)}<//><//>
     ${open?.what === "text" && html`<${TenantText} tenant=${open.tenant} close=${close} reload=${loaded.reload} />`}
-    ${open?.what === "remove" && html`<${Confirm} title="Remove the tenant" verb="Remove" typed=${open.tenant.name} close=${close} act=${() => remove(open.tenant)}><p>Its roles go with it. Its jobs stay, and are seen with roles on the instance only.</p><//>`}`;
+    ${open?.what === "remove" && html`<${Confirm} title="Remove the tenant" verb="Remove" typed=${open.tenant.name} close=${close} act=${() => remove(open.tenant)}><p>Its roles are removed. Its jobs stay, visible only to instance roles.</p><//>`}`;
 }
 
-/** Who has which role: in the tenant that was chosen, or everywhere. */
+/** Members and roles, in the selected tenant or everywhere. */
 function Members() {
   const loaded = useData("members", {}, []);
   const [open, show] = useState(false);
@@ -137,9 +137,9 @@ function Members() {
   const give = async (/** @type {RoleText} */ role) => { await call("PUT", `members/${part(name)}`, { query: { tenant: role.tenant }, body: bodyOf(role) }); loaded.reload(); };
   const take = async (/** @type {any} */ one) => { await call("DELETE", `members/${part(one.user)}`, { query: { tenant: one.tenant } }); loaded.reload(); };
   const actions = may("members.change") && html`<button type="button" onClick=${() => show(true)}>Give a role in a tenant</button>`;
-  return html`<${Section} title=${session.tenant ? `Roles in ${session.tenant}` : "Roles"} actions=${actions}><${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Who has which role" columns=${["User", "Tenant", "Role", "Tasks", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.user_id} ${one.tenant}`} data-row>
+  return html`<${Section} title=${session.tenant ? `Roles in ${session.tenant}` : "Roles"} actions=${actions}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label="Members" columns=${["User", "Tenant", "Role", "Tasks", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.user_id} ${one.tenant}`} data-row>
       <td>${may("users.read") ? html`<a href=${to(["users", one.user_id])}>${one.user}</a>` : one.user}</td><td>${one.tenant === "*" ? "the instance" : one.tenant}</td><td>${one.role}</td><td>${one.tasks.join(", ")}</td>
-      <td>${may("members.change") && one.tenant !== "*" && html`<${Action} act=${() => take(one)}>Take away<span class="sr"> the role of ${one.user} in ${one.tenant}</span><//>`}</td></tr>`)}<//>`}<//><//>
+      <td>${may("members.change") && one.tenant !== "*" && html`<${Action} act=${() => take(one)}>Remove<span class="sr"> the role of ${one.user} in ${one.tenant}</span><//>`}</td></tr>`)}<//>`}<//><//>
     ${open && html`<${Give} give=${give} tenant=${own} close=${() => show(false)}><${Field} label="User"><input value=${name} required onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//><//>`}`;
 }
 
