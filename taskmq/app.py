@@ -1,7 +1,7 @@
-"""`TaskMQ`: the registry of tasks and schedules, and the way from them to a broker and a state.
+"""`TaskMQ`: the registry of tasks and schedules, connected to a broker and a state.
 
-It is put together from `Tasks`, the `Sessions` with broker and state, a `Producer` that sends, and `Jobs`, which
-submits to the store and knows what became of what was submitted or sent. The class of `app.x` is in a module `x`.
+It consists of `Tasks`, the `Sessions` with broker and state, a `Producer` that sends, and `Jobs`, which submits to
+the store and looks up submitted and sent jobs. The class of `app.x` is in a module `x`.
 """
 
 import functools
@@ -54,37 +54,37 @@ _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
 
 
 class TaskMQ(CeleryHints):
-    """An app: tasks, their queues, and where they are sent.
+    """An app: its tasks, their queues, and the broker they are sent to.
 
     Args:
         url: the broker: `amqp://`, `amqps://`, `local://PATH` or `memory://NAME`. Default: `$TASKMQ_URL` or the
-            settings file, else the embedded broker `local://.taskmq`.
-        state: what workers and callers share beside the broker, such as `redis://host/0`: results, keys, limits,
-            schedules, workflows. Default: `$TASKMQ_STATE` or the settings file, else the embedded broker's own; with
-            RabbitMQ none.
-        store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`: jobs that are submitted, listed and
-            changed. Default: `$TASKMQ_STORE` or the settings file, else none.
-        name: shown at the broker, and what the app's schedules belong to.
-        include: modules that define tasks; imported at the first look at `app.tasks`: by a worker, when it starts.
-        middleware: code around sending and running, the outermost first; docs/events.md has an example.
-        default_queue: the queue of tasks that name none.
-        queues: queues that are to be otherwise than `WorkQueue(name)`.
-        delay: where delayed jobs and retries wait: at the `broker`, or in the `state`, where they can be listed,
+            settings file, otherwise the embedded broker `local://.taskmq`.
+        state: the shared state of workers and callers, such as `redis://host/0`: results, keys, limits, schedules,
+            workflows. Default: `$TASKMQ_STATE` or the settings file, otherwise the embedded broker's own; none with
+            RabbitMQ.
+        store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`, for jobs that are submitted, listed
+            and changed. Default: `$TASKMQ_STORE` or the settings file, otherwise none.
+        name: the app's name, shown in the broker; it also identifies the app's schedules.
+        include: modules that define tasks, imported on the first use of `app.tasks`, such as when a worker starts.
+        middleware: code around sending and running, outermost first; docs/events.md has an example.
+        default_queue: the queue of tasks without one.
+        queues: queues that differ from `WorkQueue(name)`.
+        delay: where delayed jobs and retries wait: in the `broker`, or in the `state`, where they can be listed,
             cancelled and rescheduled.
-        content_type: how messages are written. Both are always read.
-        send_timeout: each `send` ends within it: sent, or with a typed error.
-        result_ttl: how long results are kept; a task may say otherwise.
-        results_at: where results above `result_inline` and arguments above `args_inline` are kept, such as
-            `file:///srv/results` or `s3://bucket`. Who awaits or runs them needs the same. Default:
-            `$TASKMQ_RESULTS_AT` or the settings file, else in the state.
+        content_type: the encoding of sent messages. Both are always accepted.
+        send_timeout: the time limit of each `send`, which ends with a confirm or a typed error.
+        result_ttl: how long results are kept; tasks can override it.
+        results_at: the store for results above `result_inline` and arguments above `args_inline`, such as
+            `file:///srv/results` or `s3://bucket`. Workers and callers need the same value. Default:
+            `$TASKMQ_RESULTS_AT` or the settings file, otherwise the state.
         result_inline: results up to this size stay in the state.
-        args_inline: arguments up to this encoded size travel in their message, larger ones are kept at `results_at`.
-            Default: all travel.
-        args_ttl: how long large arguments are kept from when their job is due. Must be longer than its retries take.
-        clock: a clock of one's own, for tests. Default: the machine's.
+        args_inline: arguments up to this encoded size travel in their message; larger ones are stored in
+            `results_at`. Default: no limit.
+        args_ttl: how long large arguments are kept after their job is due. It must exceed the time of all retries.
+        clock: a custom clock, for tests. Default: the system clock.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class TaskMQ(CeleryHints):
         clock: Clock | None = None,
     ) -> None:
         if content_type not in _CONTENT_TYPES:
-            raise InvalidOption(f"content_type={content_type!r}: 'json' or 'msgpack'")
+            raise InvalidOption(f"content_type={content_type!r}: must be 'json' or 'msgpack'")
         self.name: str = name
         self.sessions: Sessions = Sessions(
             url=url,
@@ -156,10 +156,10 @@ class TaskMQ(CeleryHints):
     @overload
     def task(self, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
-        """Register a function as a task of this app; see `TaskOptions` for what can be said.
+        """Register a function as a task of this app; see `TaskOptions` for the options.
 
         Raises:
-            InvalidOption: an option or the signature is not possible; names the function.
+            InvalidOption: an option or the signature is invalid; the message names the function.
             DuplicateTask: another function has the name.
         """
         if function is None:
@@ -172,7 +172,7 @@ class TaskMQ(CeleryHints):
         """Emit the task below at every multiple of `period` since the epoch, UTC; needs a running beat.
 
         Raises:
-            InvalidOption: the task cannot be called without arguments, the name is taken, or an option cannot be.
+            InvalidOption: the task requires arguments, the name is in use, or an option is invalid.
         """
         from taskmq.schedules.triggers import every
 
@@ -182,10 +182,10 @@ class TaskMQ(CeleryHints):
     def cron(
         self, expression: str, *, name: str | None = None, **options: Unpack[CronOptions]
     ) -> Callable[[_AnyTask], _AnyTask]:
-        """Emit the task below whenever clocks show what the cron expression selects; needs a running beat.
+        """Emit the task below at the times of a cron expression; needs a running beat.
 
         Raises:
-            InvalidOption: the expression cannot be read or is never due; or as `every`.
+            InvalidOption: the expression is malformed or never due; or as for `every`.
         """
         from taskmq.schedules.triggers import cron
 
@@ -195,19 +195,19 @@ class TaskMQ(CeleryHints):
     def on(
         self, condition: "Expression", *, debounce: Duration = 0, name: str | None = None
     ) -> Callable[[_AnyTask], _AnyTask]:
-        """Call the task below when something happens.
+        """Call the task below after events that match a condition.
 
-        The task gets what has happened: the event of a single condition, the list of events of `all_of` or `any_of`.
-        A job's end is seen by workers; everything else needs a running beat.
+        The task receives the event of a single condition, or the list of events of `all_of` or `any_of`. Workers
+        detect the end of jobs; all other events need a running beat.
 
         Args:
-            condition: `job`, `file`, `message`, `amqp`, `all_of` or `any_of`, all of `taskmq.reactions`.
-            debounce: wait until nothing more has happened for so long; the task gets each condition's last event.
-            name: of the reaction; default the task's.
+            condition: `job`, `file`, `message`, `amqp`, `all_of` or `any_of`, all from `taskmq.reactions`.
+            debounce: wait until no more events arrive for this time; the task receives each condition's last event.
+            name: the reaction's name. Default: the task's.
 
         Raises:
-            InvalidOption: the task does not take what it would get or would start itself for ever, the name is
-                taken, or an option cannot be.
+            InvalidOption: the task cannot take the event or would trigger itself endlessly, the name is in use, or an
+                option is invalid.
         """
         return functools.partial(self._add_reaction, condition, name=name, debounce=debounce)
 
@@ -215,30 +215,30 @@ class TaskMQ(CeleryHints):
         """Bind the tasks that modules define with `taskmq.task`.
 
         Raises:
-            DuplicateTask: a name is taken.
+            DuplicateTask: a name is in use.
         """
         for module in modules:
             self.tasks.include(module)
 
     @functools.cached_property
     def reactions(self) -> "Reactions":
-        """What tasks of this app are called for besides their schedules, by name."""
+        """The reactions of this app by name."""
         from taskmq.reactions import Reactions
 
         return Reactions(self.name, self.tasks, self.producer)
 
     @functools.cached_property
     def workflows(self) -> "Workflows":
-        """The workflows that the state knows, to be listed."""
+        """The workflows in the state, for listing."""
         from taskmq.workflow.workflows import Workflows
 
         return Workflows(self._services)
 
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
-        """Return a handle for a job by its id, without asking whether there is one.
+        """Return a handle for a job by its id, without checking that it exists.
 
         Args:
-            tenant: whose job it is, where `job_id` is what its sender has called it; not with the `id` of a handle.
+            tenant: the job's tenant, if `job_id` is the sender's id; omit it with the `id` of a handle.
         """
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
@@ -246,7 +246,7 @@ class TaskMQ(CeleryHints):
         """Return a handle for a workflow that was sent before; its values are plain data.
 
         Args:
-            tenant: whose it is, where `flow_id` is what its sender has called it; not with the `id` of a handle.
+            tenant: the workflow's tenant, if `flow_id` is the sender's id; omit it with the `id` of a handle.
         """
         from taskmq.workflow.handle import Flow
         from taskmq.workflow.service import WorkflowService
@@ -273,25 +273,26 @@ class TaskMQ(CeleryHints):
         return task
 
     def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":
-        """What happens to jobs and workers: `async with app.events("job.dead.*") as events`, then `async for`.
+        """Return a stream of job and worker events: `async with app.events("job.dead.*") as events`, then `async
+        for`.
 
         Args:
-            topics: patterns, see `taskmq.events`; none: all events of jobs and workers.
-            buffer: how many events may wait here before the oldest are dropped.
+            topics: patterns, see `taskmq.events`; none for all events of jobs and workers.
+            buffer: the number of buffered events beyond which the oldest are dropped.
         """
         from taskmq.events.stream import EventStream
 
         return EventStream(lambda: self.sessions.current().broker, *topics, buffer=buffer)
 
     def lock(self, name: str, *, timeout: Duration | None = None, lease: Duration = 30.0) -> Lock:
-        """A lock over all processes, in tasks and outside: `async with app.lock("name")`, and `with` likewise.
+        """Return a lock shared by all processes, for tasks and other code: `async with app.lock("name")`, or `with`.
 
         Args:
-            timeout: how long to wait for it; None: as long as it takes; 0: one look.
-            lease: how long it outlives this process, or its way to the state.
+            timeout: how long to wait for it; None for no limit; 0 for a single attempt.
+            lease: how long it is held after this process dies or loses its connection.
 
         Raises:
-            InvalidOption: a value that cannot be.
+            InvalidOption: a value is invalid.
             UnsupportedFeature: the app has neither a state nor a store.
         """
         self.sessions.check_coordinator("locks need")
@@ -300,15 +301,17 @@ class TaskMQ(CeleryHints):
     def member(
         self, group: str, name: str | None = None, *, timeout: Duration | None = None, lease: Duration = 10.0
     ) -> Member:
-        """A place in a group of processes that know each other: `async with app.member("importers") as group`.
+        """Return a membership in a group of processes: `async with app.member("importers") as group`.
 
         Args:
-            name: the member's, of 1 to 255 bytes; one at a time has it. Default: a new one of this host and process.
-            timeout: how long to wait for the end of a member of this name; None: as long as it takes; 0: one look.
-            lease: how long the others see it after its process died, or lost its way to the state.
+            name: the member's name, of 1 to 255 bytes, unique at any time. Default: a new one of this host and
+                process.
+            timeout: how long to wait for another member of this name to leave; None for no limit; 0 for a single
+                attempt.
+            lease: how long others see the member after its process dies or loses its connection.
 
         Raises:
-            InvalidOption: a value that cannot be.
+            InvalidOption: a value is invalid.
             UnsupportedFeature: the app has neither a state nor a store.
         """
         self.sessions.check_coordinator("groups of members need")
@@ -329,11 +332,11 @@ class TaskMQ(CeleryHints):
         )
 
     def close(self) -> None:
-        """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
+        """Close the connections opened by sends without a loop. Using the app again opens new ones."""
         self.sessions.close()
 
     async def aclose(self) -> None:
-        """Close the running loop's connections; what was sent is with the broker before this returns."""
+        """Close the running loop's connections. Sent messages are with the broker before this returns."""
         await self.sessions.aclose()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What a task raises to say how its run ends; its names are in `taskmq.errors`, too."""
+"""Exceptions that a task raises to control how its run ends; also available in `taskmq.errors`."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,23 +7,25 @@ __all__ = ["TaskControl", "rebuild"]
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
-    """An exception as it was, for pickle."""
+    """Rebuild an exception, for pickle."""
     error = kind.__new__(kind, *args)
-    # An OSError, such as TimeoutError, leaves them to its constructor.
+    # An OSError, such as TimeoutError, sets them in its constructor.
     error.args = args
     error.__dict__.update(facts)
     return error
 
 
 class TaskControl(Exception):
-    """Base of what a task raises to say how its run ends."""
+    """Base of the exceptions that control how a run ends."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rebuild, (type(self), self.args, self.__dict__)
 
 
 class Retry(TaskControl):
-    """Run again later. Counts as an attempt; dead-lettered once the attempts are used up."""
+    """Raised to run the job again later. Counts as an attempt; the job is dead-lettered once its attempts are used
+    up.
+    """
 
     def __init__(self, delay: timedelta | float | str | None = None, reason: str = "") -> None:
         super().__init__(reason or "the task asked for a retry")
@@ -32,7 +34,7 @@ class Retry(TaskControl):
 
 
 class Snooze(TaskControl):
-    """Run again after `delay`, without counting an attempt."""
+    """Raised to run the job again after `delay`, without counting an attempt."""
 
     def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
         super().__init__(reason or "the task asked for a pause")
@@ -41,7 +43,7 @@ class Snooze(TaskControl):
 
 
 class Reject(TaskControl):
-    """Dead-letter the job now, whatever attempts are left."""
+    """Raised to dead-letter the job now, even if attempts are left."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -49,7 +51,7 @@ class Reject(TaskControl):
 
 
 class Ignore(TaskControl):
-    """End the job now, neither done nor failed: no retry, no dead letter; waiters get `JobCancelled`."""
+    """Raised to end the job as neither succeeded nor failed: no retry, no dead letter; callers get `JobCancelled`."""
 
     def __init__(self, reason: str = "ignored by the task") -> None:
         super().__init__(reason)

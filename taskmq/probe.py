@@ -1,7 +1,7 @@
-"""`taskmq probe live|ready`: asks a worker's health port, for exec probes and health checks of containers.
+"""`taskmq probe live|ready`: queries a worker's health port, for exec probes and container health checks.
 
-Imports nothing but what an interpreter has anyway, so that a probe every second costs next to nothing. What it does
-is a request and a look at the answer's first line.
+It imports only what the interpreter has already loaded, so that a probe every second costs almost nothing. It sends
+one request and reads the first line of the response.
 """
 
 import _socket
@@ -18,13 +18,13 @@ _DEFAULT_HOST = "127.0.0.1"
 _TIMEOUT = 5.0
 _HELP = """Usage: taskmq probe live|ready [--port PORT|HOST:PORT] [--socket PATH] [--timeout 5s]
 
-Exit with 0 if the worker whose --health-port this is says that it is live, or ready to take jobs; else with 1
-and the reason. The port may also be in $TASKMQ_HEALTH_PORT, and default is that of this machine.
+Exit with 0 if the worker with this --health-port is live, or ready to run jobs; otherwise with 1, printing the
+reason. Default: $TASKMQ_HEALTH_PORT, on this machine.
 """
 
 
 def main(tokens: list[str]) -> int:
-    """Run the command with these arguments; the exit code."""
+    """Run the command with these arguments and return the exit code."""
     what, where, timeout = "", os.environ.get("TASKMQ_HEALTH_PORT", ""), _TIMEOUT
     rest = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--") else [token])]
     try:
@@ -40,16 +40,16 @@ def main(tokens: list[str]) -> int:
             elif token in ("live", "ready") and not what:
                 what = token
             else:
-                return _refuse(f"{token!r} is not known")
+                return _refuse(f"unknown argument {token!r}")
     except (IndexError, ValueError):
-        return _refuse("a value is missing, or no number")
+        return _refuse("a value is missing, or is not a number")
     if not what or not where:
-        return _refuse("say live or ready, and --port or --socket" if not what else "--port or --socket is missing")
+        return _refuse("give live or ready, and --port or --socket" if not what else "--port or --socket is missing")
     return probe(what, where, timeout=timeout)
 
 
 def _seconds(text: str) -> float:
-    """Of "5", "5s", "500ms" or "1m"; here, since what reads durations elsewhere has to be imported first."""
+    """Parse "5", "5s", "500ms" or "1m"; here, because importing the shared parser is too slow."""
     for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
         if text.endswith(unit):
             return float(text.removesuffix(unit)) * factor
@@ -57,7 +57,9 @@ def _seconds(text: str) -> float:
 
 
 def probe(what: str, where: str, *, timeout: float = _TIMEOUT) -> int:
-    """Ask for `/what` at a port, `HOST:PORT` or a socket's path; 0 if the answer is yes, else 1 and the reason."""
+    """Request `/what` at a port, `HOST:PORT` or a socket's path. Returns 0 on success, otherwise 1, and prints the
+    reason.
+    """
     try:
         answer = _ask(what, where, timeout)
     except (OSError, ValueError) as error:
@@ -66,7 +68,7 @@ def probe(what: str, where: str, *, timeout: float = _TIMEOUT) -> int:
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 200 "):
         return OK
-    # Whatever listens there: what it says does nothing to a terminal.
+    # Any program may listen there, so its text must not control the terminal.
     said = body.decode("utf-8", "replace").strip()
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in said)
     sys.stderr.write(f"taskmq probe: not {what}: {shown}\n")
@@ -79,7 +81,7 @@ def _ask(what: str, where: str, timeout: float) -> bytes:
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     else:
         host, _, port = where.rpartition(":")
-        # Bytes, because text would load the codec of international names.
+        # Bytes, because a string would load the IDNA codec.
         name = (host.strip("[]") or _DEFAULT_HOST).encode()
         kind, _, _, _, address = _socket.getaddrinfo(name, int(port), 0, _socket.SOCK_STREAM)[0]
         connection = _socket.socket(kind, _socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Which taskmq this is: the distribution's metadata says the same, and takes 20 ms to read."""
+"""The version of taskmq. The distribution's metadata has it too, but takes 20 ms to read."""
 
 from typing import Final
 

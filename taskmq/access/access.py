@@ -1,4 +1,4 @@
-"""From a credential to an identity, and from there to what it may do."""
+"""Identities from credentials, and their permissions."""
 
 import asyncio
 import hmac
@@ -38,17 +38,17 @@ __all__ = ["Access", "LoggedIn", "SessionTimes", "actor_of", "identity_of_sessio
 _log = logging.getLogger("taskmq.access")
 
 _GENERIC: Final = "the name or the password is wrong, or the account is disabled"
-_NO_CREDENTIAL: Final = "sign in, or present an API token that is good"
+_NO_CREDENTIAL: Final = "sign in, or use a valid API token"
 _MOST_KEPT: Final = 10_000
 _RECENT_MS: Final = 5 * 60 * 1000
-"""A sign-in so long ago stands for the password."""
+"""The age up to which a sign-in replaces a password confirmation."""
 
 
 class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Lifetimes of credentials, and how long this process may trust one that another has revoked. Seconds.
+    """Lifetimes of credentials, and how long this process may trust one that another revoked. In seconds.
 
     Attributes:
-        token: the greatest age of API tokens that name no end; None: none.
+        token: the maximum age of API tokens without an expiry; None for no limit.
     """
 
     idle: float = 30 * 60.0
@@ -58,12 +58,12 @@ class SessionTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedIn(msgspec.Struct, frozen=True):
-    """A session that has begun.
+    """A session that was just started.
 
     Attributes:
-        secret: for the cookie; kept nowhere.
-        csrf: what every change by this session has to bring with it.
-        ends: at the latest, ms since the epoch.
+        secret: the secret for the cookie; not stored.
+        csrf: the token that every change in this session must include.
+        ends: the latest end, in ms since the epoch.
     """
 
     identity: Identity
@@ -78,10 +78,10 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """Who calls, and what they may do. One for each event loop of a server.
+    """Authenticates and authorises callers. One for each event loop of a server.
 
     Args:
-        clock: for what is remembered; ends of sessions and tokens are by the store's.
+        clock: the clock of the cache; sessions and tokens expire by the store's clock.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Access:
         self._change = asyncio.Event()
 
     async def authenticate(self, *, token: str | None = None, session: str | None = None) -> Identity:
-        """Who presents that API token, or the secret of that session; a token counts where both are there.
+        """Return the identity of an API token or a session's secret; a token takes precedence.
 
         Raises:
-            NotAuthenticated: it is not good, or is not any more.
-            StoreUnavailable: the store cannot be reached.
+            NotAuthenticated: the credential is invalid or expired.
+            StoreUnavailable: the store is unreachable.
         """
         secret = token or session
         if not secret or (token and not is_token(token)):
@@ -119,7 +119,7 @@ class Access:
         found = await (self._by_token(key) if token else self._by_session(key))
         if found is None:
             raise NotAuthenticated(_NO_CREDENTIAL)
-        # What was revoked while the store was asked is not remembered.
+        # A lookup is not cached if something was revoked in the meantime.
         if generation == self._generation:
             if len(self._known) >= _MOST_KEPT:
                 self._known.clear()
@@ -137,7 +137,7 @@ class Access:
         return age is not None and token.expires is None and token.created + age * 1000 <= self._clock.now_ms()
 
     def end_of_token(self) -> int | None:
-        """End of a token that is made now and names none, ms since the epoch; None if it never ends."""
+        """Return the expiry of a token created now without one, in ms since the epoch; None if it never expires."""
         age = self._times.token
         return None if age is None else self._clock.now_ms() + round(age * 1000)
 
@@ -146,14 +146,14 @@ class Access:
         return None if found is None else identity_of_session(*found)
 
     def forget(self) -> None:
-        """Look everybody up again: something was revoked by this process."""
+        """Clear the cache after a revocation by this process."""
         self._generation += 1
         self._known.clear()
         self._change.set()
         self._change = asyncio.Event()
 
-    async def changed(self) -> None:
-        """Return at the next revocation by this process: a stream looks then whether its caller is still welcome."""
+    async def wait_for_revocation(self) -> None:
+        """Wait for the next revocation by this process, so that a stream can check its caller again."""
         await self._change.wait()
 
     async def login(
@@ -166,25 +166,25 @@ class Access:
         request_id: str = "",
         replaces: str | None = None,
     ) -> LoggedIn:
-        """Check name and password and begin a session.
+        """Check name and password and start a session.
 
         Args:
-            replaces: the secret of the session that the browser has, which ends.
+            replaces: the secret of the browser's current session, which ends.
 
         Raises:
-            NotAuthenticated: the name or the password is wrong, or the account is disabled; it is not said which.
-            LoginThrottled: too many have failed before.
-            StoreUnavailable: the store cannot be reached.
+            NotAuthenticated: the name or password is wrong, or the account is disabled; the error does not say which.
+            LoginThrottled: too many sign-ins failed before.
+            StoreUnavailable: the store is unreachable.
         """
         keys = throttle_keys(name, address)
         if (wait := await self._store.credentials.begin_login(keys)) > 0:
-            _log.warning("a login from %s was refused unseen: too many have failed", _printable(address))
+            _log.warning("sign-in from %s throttled: too many failures", _printable(address))
             raise LoginThrottled(wait / 1000)
         found = await self._store.accounts.account_named(name)
         is_right = await self._hasher.is_right(password, None if found is None else found[1])
         if found is None or not is_right or found[0].user.disabled is not None:
-            # Not the name: people type their password there.
-            _log.warning("a login from %s has failed", _printable(address))
+            # The name is not logged, because people type their password there.
+            _log.warning("sign-in from %s failed", _printable(address))
             raise NotAuthenticated(_GENERIC)
         await self._store.credentials.end_login(keys)
         account, kept = found
@@ -196,7 +196,7 @@ class Access:
         )
 
     async def confirm(self, identity: Identity, password: str | None, *, address: str) -> None:
-        """See that the user is at hand, and not only their session: by the password, or by a sign-in just now.
+        """Confirm that the user is present, by the password or a recent sign-in.
 
         Raises:
             ConfirmationNeeded: no password was given, and the session is older than five minutes.
@@ -209,18 +209,17 @@ class Access:
         begun = next((each.created for each in sessions if each.id == identity.credential), 0)
         if begun + _RECENT_MS <= self._clock.now_ms():
             raise ConfirmationNeeded(
-                "your last sign-in is more than five minutes ago: give your password once more, or sign in again"
+                "your last sign-in was more than five minutes ago: enter your password, or sign in again"
             )
 
     async def check_password(self, identity: Identity, password: str, *, address: str) -> None:
-        """See whether it is the caller's present password.
+        """Check the caller's current password.
 
-        Wrong ones count as failed logins do, and the fifth within a quarter of an hour ends the credential that it
-        was given with.
+        A wrong one counts as a failed sign-in. The fifth within 15 minutes ends the caller's credential.
 
         Raises:
             NotAuthenticated: it is wrong.
-            LoginThrottled: too many were wrong before; it was not looked at.
+            LoginThrottled: too many were wrong before; it was not checked.
         """
         account = await self._store.accounts.account(identity.user_id)
         name = identity.user if account is None else account.user.name
@@ -231,13 +230,13 @@ class Access:
         if await self._hasher.is_right(password, None if found is None else found[1]):
             await self._store.credentials.end_login([*keys, confirmation_key(identity.credential)])
             return
-        _log.warning("a password that was asked for again was wrong, from %s", _printable(address))
+        _log.warning("password confirmation from %s failed", _printable(address))
         if await self._store.credentials.begin_login([confirmation_key(identity.credential)]) > 0:
             await self._end(identity, address)
-        raise NotAuthenticated("the present password is wrong")
+        raise NotAuthenticated("the current password is wrong")
 
     async def _end(self, identity: Identity, address: str) -> None:
-        """End the credential that guesses were made with."""
+        """End the credential that was used to guess the password."""
         by = actor_of(identity, address=address, note="five wrong passwords")
         credentials = self._store.credentials
         with suppress(IdentityNotFound):
@@ -256,14 +255,14 @@ class Access:
         request_id: str = "",
         replaces: str | None = None,
     ) -> LoggedIn:
-        """Begin a session of a user who has shown elsewhere who they are, as by a provider.
+        """Start a session of a user who was authenticated elsewhere, such as by a provider.
 
         Args:
-            replaces: the secret of the session that the browser has, which ends.
+            replaces: the secret of the browser's current session, which ends.
 
         Raises:
             NotAuthenticated: the account is disabled.
-            StoreUnavailable: the store cannot be reached.
+            StoreUnavailable: the store is unreachable.
         """
         if account.user.disabled is not None:
             raise NotAuthenticated(_GENERIC)
@@ -292,7 +291,7 @@ class Access:
         return LoggedIn(identity_of_session(begun, account), secret.text, csrf_token(secret.text), begun.ends)
 
     async def logout(self, secret: str, *, by: Actor) -> None:
-        """End the session with that secret; nothing where it has ended."""
+        """End the session with that secret; does nothing if it has ended."""
         found = await self._store.credentials.find_session(digest(secret))
         self._known.pop(digest(secret), None)
         if found is not None:
@@ -300,10 +299,10 @@ class Access:
         self.forget()
 
     async def rotate(self, secret: str) -> LoggedIn:
-        """Give a session another secret, as when it may do more from now on.
+        """Give a session a new secret, for example when it gains permissions.
 
         Raises:
-            NotAuthenticated: it has ended.
+            NotAuthenticated: the session has ended.
         """
         new = session_key(secrets.token_bytes(32))
         if not await self._store.credentials.rotate_session(digest(secret), new.digest):
@@ -315,44 +314,44 @@ class Access:
         return LoggedIn(identity_of_session(*found), new.text, csrf_token(new.text), found[0].ends)
 
     def csrf_token(self, secret: str) -> str:
-        """The CSRF token of the session with that secret."""
+        """Return the CSRF token of the session with that secret."""
         return csrf_token(secret)
 
     def check_csrf(self, secret: str, presented: str | None) -> None:
-        """See whether a change by the session brought its CSRF token with it.
+        """Check the CSRF token of a change in the session.
 
         Raises:
-            NotPermitted: it did not.
+            NotPermitted: the token is missing or wrong.
         """
         if not hmac.compare_digest(csrf_token(secret).encode(), (presented or "").encode(errors="replace")):
-            raise NotPermitted("the CSRF token is missing or not this session's: reload the page")
+            raise NotPermitted("the CSRF token is missing or wrong: reload the page")
 
     def authorise(self, identity: Identity, permission: Permission, tenant: str | None = None) -> Scope:
-        """The rows that the caller may do that to: what every query of a repository takes.
+        """Return the scope of a caller's permission, which every query of a repository takes.
 
         Args:
-            tenant: whose rows it is about; None: those of all tenants in which the caller may.
+            tenant: the tenant of the call; None for all tenants where the caller has the permission.
 
         Raises:
-            NotPermitted: they may not.
-            IdentityNotFound: they have no role on that tenant: for them it does not exist.
+            NotPermitted: the caller lacks the permission.
+            IdentityNotFound: the caller has no role on the tenant, which is therefore reported as not found.
         """
         if tenant is None or RULES[permission].place is not Place.TENANT:
             scope = scope_for(identity, permission)
             if scope == NOTHING_AT_ALL:
-                raise NotPermitted(f"{permission} is not among what you may do", permission=permission)
+                raise NotPermitted(f"permission denied: this needs {permission}", permission=permission)
             return scope
         if may(identity, permission, tenant):
             return Scope(frozenset({tenant}))
         if roles_in(identity, tenant):
             raise NotPermitted(
-                f"{permission} is not among what you may do in tenant {tenant!r}", permission=permission
+                f"permission denied: this needs {permission} in tenant {tenant!r}", permission=permission
             )
-        raise IdentityNotFound(f"there is no tenant {tenant!r}")
+        raise IdentityNotFound(f"tenant {tenant!r} not found")
 
 
 def identity_of_token(token: ApiToken, account: UserAccount) -> Identity:
-    """What a token leaves of what its user may do; without scopes it is not good for their account."""
+    """Build the identity of a token: its user's, narrowed. Without scopes it may not manage their account."""
     return Identity(
         user_id=account.user.id,
         user=account.user.name,
@@ -366,7 +365,7 @@ def identity_of_token(token: ApiToken, account: UserAccount) -> Identity:
 
 
 def identity_of_session(session: BrowserSession, account: UserAccount) -> Identity:
-    """What a session may do: all that its user may."""
+    """Build the identity of a session, with all permissions of its user."""
     return Identity(
         user_id=account.user.id,
         user=account.user.name,
@@ -377,7 +376,7 @@ def identity_of_session(session: BrowserSession, account: UserAccount) -> Identi
 
 
 def actor_of(identity: Identity, *, address: str = "", request_id: str = "", note: str = "") -> Actor:
-    """Who the audit says that changed something."""
+    """Build the actor to record in the audit log."""
     return Actor(
         user_id=identity.user_id,
         user=identity.user,

@@ -1,4 +1,4 @@
-"""Tenants, users, roles and tokens, as administrators change them."""
+"""Administration of tenants, users, roles and tokens."""
 
 import secrets
 import uuid
@@ -40,18 +40,18 @@ _NO_CHANGE: Final = UserChange()
 
 
 class NewSecret(msgspec.Struct, frozen=True):
-    """A token with its secret, which is shown once and kept nowhere."""
+    """A new token with its secret, which is shown once and not stored."""
 
     token: ApiToken
     secret: str
 
 
 class PasswordSet(msgspec.Struct, frozen=True):
-    """Sessions and tokens that a new password has ended, and those that live on.
+    """The effects of a new password on sessions and tokens.
 
     Attributes:
-        sessions_ended, tokens_revoked: how many.
-        tokens_left: how many tokens are still good.
+        sessions_ended, tokens_revoked: their numbers.
+        tokens_left: the number of tokens still valid.
     """
 
     sessions_ended: int
@@ -60,10 +60,10 @@ class PasswordSet(msgspec.Struct, frozen=True):
 
 
 class IdentityAdministration:
-    """What administrators do with accounts. Who may is decided before (`Access.authorise`).
+    """Administration of accounts. Permissions are checked by the caller (`Access.authorise`).
 
     Args:
-        access: what forgets at once whom a change concerns; None where no user is served, as on the command line.
+        access: the cache to clear after changes; None if no users are served, as on the command line.
     """
 
     def __init__(self, store: IdentityStore, *, hasher: PasswordHasher, access: Access | None = None) -> None:
@@ -75,8 +75,8 @@ class IdentityAdministration:
         """Add the instance's first admin.
 
         Raises:
-            IdentityConflict: there is one.
-            InvalidOption: the name or the password cannot be.
+            IdentityConflict: there already is one.
+            InvalidOption: the name or password is invalid.
         """
         user = await self._new_user(name, password, (Membership(EVERYWHERE, Role.ADMIN),))
         return await self._store.accounts.add_user(user, by=by, is_first=True)
@@ -90,11 +90,11 @@ class IdentityAdministration:
         email: str = "",
         memberships: Collection[Membership] = (),
     ) -> User:
-        """Add a user; without a password they have tokens only.
+        """Add a user. A user without a password can only use API tokens.
 
         Raises:
-            IdentityConflict: the name is taken.
-            InvalidOption: the name or the password cannot be.
+            IdentityConflict: the name is in use.
+            InvalidOption: the name or password is invalid.
         """
         user = await self._new_user(name, password, tuple(memberships), email=email)
         return await self._store.accounts.add_user(user, by=by)
@@ -102,16 +102,16 @@ class IdentityAdministration:
     async def keep_provided_user(
         self, user_id: str, name: str, *, email: str, memberships: Collection[Membership], by: Actor
     ) -> UserAccount:
-        """Add a user who signs in elsewhere, or give them the roles that they have there now, and no others.
+        """Add or update a user of a sign-in provider, with exactly the roles given there.
 
         Args:
-            user_id: follows from who they are there.
-            name: of a new user; one who is here keeps theirs.
+            user_id: derived from the provider's identity.
+            name: the name of a new user; existing users keep theirs.
 
         Raises:
-            IdentityConflict: the name is another user's.
-            IdentityNotFound: a role is on a tenant that there is not.
-            InvalidOption: the name cannot be.
+            IdentityConflict: another user has the name.
+            IdentityNotFound: a role names an unknown tenant.
+            InvalidOption: the name is invalid.
         """
         account = await self._store.accounts.account(user_id)
         if account is None:
@@ -138,21 +138,21 @@ class IdentityAdministration:
         keeps_tokens: bool = False,
         change: UserChange = _NO_CHANGE,
     ) -> PasswordSet:
-        """Give a user another password; their sessions end and their tokens are revoked.
+        """Set a user's password; their sessions end and their tokens are revoked.
 
         Args:
-            keep_session: the id of a session that stays.
-            keeps_tokens: their tokens stay good.
-            change: what else is changed, in the same transaction; its version counts.
+            keep_session: the id of a session to keep.
+            keeps_tokens: keep their tokens valid.
+            change: further changes in the same transaction; its version is checked.
 
         Raises:
-            IdentityConflict: see `AccountStore.change_user`; the password stays.
-            IdentityNotFound: there is no such user.
-            InvalidOption: the password cannot be.
+            IdentityConflict: see `AccountStore.change_user`; the password is unchanged.
+            IdentityNotFound: the user does not exist.
+            InvalidOption: the password is invalid.
         """
         account = await self._store.accounts.account(user_id)
         if account is None:
-            raise IdentityNotFound(f"there is no user {user_id}")
+            raise IdentityNotFound(f"user {user_id} not found")
         self._hasher.check(password, user=account.user.name)
         kept = await self._hasher.hash(password)
         wanted = msgspec.structs.replace(
@@ -167,7 +167,7 @@ class IdentityAdministration:
     async def change_own_password(
         self, identity: Identity, before: str, after: str, *, by: Actor, keeps_tokens: bool = True
     ) -> PasswordSet:
-        """As `set_password`, by a user who knows the present one; the session that they use stays.
+        """Do what `set_password` does, for a user who knows the current one; their current session stays.
 
         Raises:
             NotAuthenticated, LoginThrottled: see `Access.check_password`.
@@ -199,8 +199,8 @@ class IdentityAdministration:
         """Give a user a role on a tenant, or on the instance (`EVERYWHERE`).
 
         Raises:
-            IdentityNotFound: there is no such user or tenant.
-            InvalidOption: a task pattern cannot be.
+            IdentityNotFound: the user or tenant does not exist.
+            InvalidOption: a task pattern is invalid.
         """
         membership = Membership(tenant, role, tuple(check_pattern(pattern) for pattern in tasks))
         await self._store.accounts.set_membership(user_id, membership, by=by)
@@ -214,24 +214,24 @@ class IdentityAdministration:
     async def set_member(
         self, user: str, tenant: str, role: Role, *, scope: Scope, by: Actor, tasks: Collection[str] = ("*",)
     ) -> None:
-        """Give the user of that name a role on the tenant; one without a role in the scope is as unknown.
+        """Give a user a role on the tenant. Users without a role in the scope are reported as not found.
 
         Raises:
             IdentityConflict: see `AccountStore.set_membership`.
-            IdentityNotFound: no user of that name has a role in the scope, or there is no such tenant.
-            InvalidOption: a task pattern cannot be.
+            IdentityNotFound: no user of that name has a role in the scope, or the tenant does not exist.
+            InvalidOption: a task pattern is invalid.
         """
         found = await self._store.accounts.account_named(user)
         if found is None or (
             scope.tenants is not None and not any(scope.has(one.tenant) for one in found[0].memberships)
         ):
             raise IdentityNotFound(
-                f"no user {user[:80]!r} has a role in a tenant of yours: an admin of the instance gives the first one"
+                f"no user {user[:80]!r} has a role in your tenants: an instance admin must give them the first one"
             )
         await self.set_role(found[0].user.id, tenant, role, by=by, tasks=tasks)
 
     async def remove_member(self, user: str, tenant: str, *, by: Actor) -> None:
-        """Take the role on the tenant away from the user of that name; one without a role there is as unknown.
+        """Remove a user's role on the tenant. Users without a role there are reported as not found.
 
         Raises:
             IdentityConflict: see `AccountStore.remove_membership`.
@@ -246,7 +246,7 @@ class IdentityAdministration:
         """See `AccountStore.add_tenant`.
 
         Raises:
-            InvalidOption: the name cannot be.
+            InvalidOption: the name is invalid.
         """
         check_name(name, what="tenant")
         check_text(description, what="description")
@@ -258,7 +258,7 @@ class IdentityAdministration:
         """See `AccountStore.change_tenant`.
 
         Raises:
-            InvalidOption: the description cannot be.
+            InvalidOption: the description is invalid.
         """
         check_text(description or "", what="description")
         changed = await self._store.accounts.change_tenant(
@@ -283,16 +283,16 @@ class IdentityAdministration:
         tasks: Collection[str] = ("*",),
         expires: int | None = None,
     ) -> NewSecret:
-        """Make a token; its secret is in the answer, and nowhere else.
+        """Create a token. Its secret is only in the returned value.
 
         Args:
-            expires: ms since the epoch; None: at the greatest age of tokens, if there is one.
+            expires: ms since the epoch; None for the maximum token age, if there is one.
 
         Raises:
-            IdentityNotFound: there is no such user.
+            IdentityNotFound: the user does not exist.
             IdentityConflict: the user has a token of that name.
-            LimitReached: the user has as many tokens as a user may have.
-            InvalidOption: the name or a task pattern cannot be.
+            LimitReached: the user has the maximum number of tokens.
+            InvalidOption: the name or a task pattern is invalid.
         """
         secret = token_key(secrets.token_bytes(32))
         if expires is None and self._access is not None:

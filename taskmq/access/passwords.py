@@ -1,4 +1,4 @@
-"""Hashes of passwords, by argon2id."""
+"""Password hashing with argon2id."""
 
 import asyncio
 import functools
@@ -15,15 +15,15 @@ __all__ = ["PasswordHasher"]
 
 T = TypeVar("T")
 
-# Each takes 64 MiB while it runs: more of them at a time are a way to run a server out of memory.
-_AT_A_TIME: Final = 4
+# Each hash takes 64 MiB while it runs, so more at a time could exhaust a server's memory.
+_MOST_HASHES: Final = 4
 
 
 class PasswordHasher:
-    """Hashes passwords in threads, a few at a time; the others wait for their turn.
+    """Hashes passwords in threads, a few at a time; the others wait.
 
     Args:
-        time_cost, memory_cost: rounds, and KiB; the defaults are RFC 9106's for machines that do other work, too.
+        time_cost, memory_cost: rounds, and KiB; the defaults are RFC 9106's for machines with other work.
 
     Raises:
         UnsupportedFeature: argon2-cffi is not installed.
@@ -31,23 +31,23 @@ class PasswordHasher:
 
     def __init__(self, *, time_cost: int = 3, memory_cost: int = 65_536) -> None:
         self._hasher = _hasher(time_cost, memory_cost)
-        self._places = asyncio.Semaphore(_AT_A_TIME)
+        self._permits = asyncio.Semaphore(_MOST_HASHES)
         self._nobodys: str | None = None
 
     def check(self, password: str, *, user: str) -> None:
-        """See whether a user may have that password.
+        """Check that a user may have that password.
 
         Raises:
-            InvalidOption: it is too short, or attackers try it first.
+            InvalidOption: it is too short, or commonly used.
         """
-        check_password(password, user=user, known=_known())
+        check_password(password, user=user, known=_load_known())
 
     async def hash(self, password: str) -> str:
-        """What is kept of a password."""
+        """Return the hash to store for a password."""
         return await self._in_thread(functools.partial(self._hasher.hash, _bytes(password)))
 
     async def is_right(self, password: str, kept: str | None) -> bool:
-        """Whether it is the password of that hash. An account that has none takes as long as one that has."""
+        """Return whether a password matches a hash. Accounts without a password take the same time."""
         if not kept:
             if self._nobodys is None:
                 self._nobodys = await self.hash("no user has this password")
@@ -56,11 +56,11 @@ class PasswordHasher:
         return await self._in_thread(functools.partial(_verify, self._hasher, kept, password))
 
     def is_outdated(self, kept: str) -> bool:
-        """Whether the hash was made with other parameters."""
+        """Return whether the hash was made with other parameters."""
         return self._hasher.check_needs_rehash(kept)
 
     async def _in_thread(self, work: "functools.partial[T]") -> "T":
-        async with self._places:
+        async with self._permits:
             return await asyncio.to_thread(work)
 
 
@@ -82,11 +82,11 @@ def _verify(hasher: "argon2.PasswordHasher", kept: str, password: str) -> bool:
 
 
 def _bytes(password: str) -> bytes:
-    # As it came, whatever it is: nothing is cut or changed.
+    # Unmodified: nothing is cut or normalised.
     return password.encode(errors="surrogatepass")
 
 
 @functools.cache
-def _known() -> frozenset[str]:
-    """Passwords that attackers try first, in lower case."""
+def _load_known() -> frozenset[str]:
+    """Load the most common passwords, in lower case."""
     return frozenset(resources.files("taskmq.access").joinpath("known_passwords.txt").read_text().split())

@@ -1,4 +1,4 @@
-"""Users, tenants, members, and what administrators have done."""
+"""Users, tenants, members and the audit log."""
 
 from typing import Any
 
@@ -30,20 +30,20 @@ __all__ = [
 
 
 class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A role, and the patterns of the tasks that may be called with it."""
+    """A role and the patterns of the tasks it may call."""
 
     role: Role
     tasks: tuple[ShortText, ...] = ("*",)
 
 
 class NewRole(RoleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A role on a tenant, `*` for the instance."""
+    """A role on one tenant, or on the whole instance (`*`)."""
 
     tenant: ShortText
 
 
 class UserBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user who is to be added; without a password they have tokens only."""
+    """A user to create. A user without a password can only use API tokens."""
 
     name: ShortText
     password: Secret | None = None
@@ -52,11 +52,11 @@ class UserBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class UserChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different about a user; what is left out stays.
+    """Changes to a user. Omitted fields stay unchanged.
 
     Attributes:
-        password: with another one their sessions end, and their API tokens are revoked.
-        keep_tokens: with another password their API tokens stay good.
+        password: a new password, which ends the user's sessions and revokes their API tokens.
+        keep_tokens: keep the API tokens valid when the password changes.
     """
 
     name: ShortText | msgspec.UnsetType = msgspec.UNSET
@@ -67,7 +67,7 @@ class UserChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
-    """A user; `memberships` is None in lists."""
+    """A user. `memberships` is None in lists."""
 
     id: str
     name: str
@@ -81,9 +81,9 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangedUserView(UserView, frozen=True, kw_only=True):
-    """A user who was changed, what a new password has ended, and how many of their API tokens are still good.
+    """A changed user, and what a new password ended or revoked.
 
-    Without a new password the three figures are 0.
+    Without a new password the three counts are 0.
     """
 
     sessions_ended: int = 0
@@ -92,28 +92,28 @@ class ChangedUserView(UserView, frozen=True, kw_only=True):
 
 
 class UserList(msgspec.Struct, frozen=True):
-    """Users by name; `next` is what to say as `after` for the next page."""
+    """Users ordered by name. `next` is the `after` of the next page."""
 
     items: list[UserView]
     next: str | None
 
 
 class TenantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tenant that is to be added."""
+    """A tenant to create."""
 
     name: ShortText
     description: Note = ""
 
 
 class TenantChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; what is left out stays."""
+    """Changes to a tenant. Omitted fields stay unchanged."""
 
     description: Note | None = None
     is_disabled: bool | None = None
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant; `disabled`: since when only the instance's roles have access."""
+    """A tenant. `disabled` is the time from which only instance roles have access."""
 
     name: str
     description: str
@@ -122,13 +122,13 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantList(msgspec.Struct, frozen=True):
-    """Lists all tenants by their names."""
+    """A list of all tenants, ordered by name."""
 
     items: list[TenantView]
 
 
 class MemberView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role."""
+    """A user's role on a tenant."""
 
     user_id: str
     user: str
@@ -138,17 +138,17 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberList(msgspec.Struct, frozen=True):
-    """Roles, by tenant and name."""
+    """Roles, ordered by tenant and user name."""
 
     items: list[MemberView]
 
 
 class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was done.
+    """An entry of the audit log.
 
     Attributes:
-        user, address, before, after, note: None where a person's data were erased.
-        position: in the chain of hashes; None until it is sealed.
+        user, address, before, after, note: None if the personal data was erased.
+        position: the position in the hash chain; None until the entry is sealed.
     """
 
     number: int
@@ -169,13 +169,13 @@ class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of looking through the chain of the audit.
+    """The result of verifying the audit log's hash chain.
 
     Attributes:
-        entries: so far it is whole; `head` is POSITION:HASH there, to be written down elsewhere.
-        fault: what is wrong behind that; "" where nothing is.
-        erased: entries of which a person's data were erased; the chain is whole all the same.
-        unsealed: entries that are not in the chain: seconds old, or no scheduler runs.
+        entries: the number of intact entries. `head` is their POSITION:HASH, to be recorded elsewhere.
+        fault: the first fault after those entries; "" if there is none.
+        erased: entries whose personal data was erased; this does not break the chain.
+        unsealed: entries not in the chain yet, because they are seconds old or no scheduler runs.
     """
 
     is_whole: bool
@@ -187,10 +187,10 @@ class ChainView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainLinks(msgspec.Struct, frozen=True):
-    """Sealed entries in the order of the chain, with hashes, salts and commitments in hexadecimal digits.
+    """Sealed entries in chain order, with hashes, salts and commitments in hexadecimal.
 
     Attributes:
-        next: what to say as `after` for the next ones; None at the end.
+        next: the `after` of the next page; None on the last page.
     """
 
     items: list[dict[str, Any]]
@@ -198,7 +198,7 @@ class ChainLinks(msgspec.Struct, frozen=True):
 
 
 class AuditEntries(msgspec.Struct, frozen=True):
-    """Entries, the last one first; `next` is what to say as `after` for the next page."""
+    """Audit entries, newest first. `next` is the `after` of the next page."""
 
     items: list[AuditEntryView]
     next: int | None

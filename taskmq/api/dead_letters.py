@@ -1,4 +1,4 @@
-"""Dead letters, the failures behind them, and which of them are meant."""
+"""Dead letters, their failure groups, and the filters that select them."""
 
 from typing import Annotated, TypedDict
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class LetterFilters(TypedDict, total=False):
-    """Conditions on dead letters, as `LetterChoice` has them."""
+    """Dead letter filters, with the fields of `LetterChoice`."""
 
     task: str | None
     error: str | None
@@ -35,14 +35,14 @@ class LetterFilters(TypedDict, total=False):
 
 
 class LetterChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Conditions on dead letters; one that is left out does not matter.
+    """Filters on dead letters. Omitted filters match everything.
 
     Attributes:
-        task, error, reason: a name, a part of it, or a pattern with `*` and `?`.
-        fingerprint: how it begins.
+        task, error, reason: a name, a part of one, or a pattern with `*` and `?`.
+        fingerprint: the beginning of the fingerprint.
         job: the job's id.
-        older_than, newer_than: how long ago it died, such as "1h".
-        depth: one of the oldest so many. A server looks at 10,000 at most, but for deleting them.
+        older_than, newer_than: the time since the job died, such as "1h".
+        depth: examine only this number of the oldest letters. Except for deletion, a server examines at most 10,000.
     """
 
     task: ShortText | None = None
@@ -56,16 +56,16 @@ class LetterChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReplayBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The letters that are sent again, and how.
+    """The letters to replay, and how to replay them.
 
     Attributes:
-        to: the queue. Default: where each came from.
-        limit: so many at most. Default: all that are looked at.
-        rate: letters a second at most.
-        keep_attempts: go on with the attempt that was the last; else from the first on.
-        max_replays: letters that were replayed so often before stay; None: none does.
-        duplicates: send all letters of a job; else one, and drop the others.
-        dry_run: only say what would be sent.
+        to: the target queue. Default: the queue each letter came from.
+        limit: the maximum number of letters to replay. Default: all that were examined.
+        rate: the maximum number of letters per second.
+        keep_attempts: continue with the last attempt's number instead of the first.
+        max_replays: skip letters that were already replayed this often; None for no limit.
+        duplicates: replay all letters of a job instead of replaying one and dropping the others.
+        dry_run: only report which letters would be replayed.
     """
 
     to: ShortText | None = None
@@ -78,11 +78,11 @@ class ReplayBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PurgeLettersBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The queue's name for confirmation, and the letters to delete: all of them unless a filter is given.
+    """The queue's name as confirmation, and the letters to delete. Without filters, all letters are deleted.
 
     Attributes:
-        limit: so many at most, the oldest.
-        dry_run: only count them, among the oldest 10,000 letters of the queue.
+        limit: delete at most this number, oldest first.
+        dry_run: only count matches among the queue's oldest 10,000 letters.
     """
 
     name: ShortText
@@ -91,14 +91,14 @@ class PurgeLettersBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class LetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter: its job, and what became of that.
+    """A dead letter and its job.
 
     Attributes:
-        letter_of: the queue whose letter it is, as people name it; or taskmq.parking, taskmq.unroutable.
-        queue: where the job came from, at the broker.
-        starts: of a job whose worker ended each time: how often it was started.
-        body: with `expand=body`, the message, as far as it is text; its arguments are in it, so only for callers who
-            may read jobs.
+        letter_of: the name of the queue it belongs to; or taskmq.parking, taskmq.unroutable.
+        queue: the RabbitMQ queue the job came from.
+        starts: how often the job was started, if its worker died each time.
+        body: with `expand=body`, the message as text. It contains the arguments, so only callers who may read jobs
+            receive it.
     """
 
     letter_of: str
@@ -131,10 +131,10 @@ class LetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The letters of one failure.
 
     Attributes:
-        letter_of: the queue whose letters they are.
-        jobs: how many jobs they are of.
-        tenants: whose they are, "" for those that name none.
-        sample: the job of the first of them.
+        letter_of: the name of the queue they belong to.
+        jobs: the number of distinct jobs.
+        tenants: the jobs' tenants; "" for letters without one.
+        sample: the id of the first letter's job.
     """
 
     letter_of: str
@@ -152,30 +152,30 @@ class LetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterGroups(msgspec.Struct, frozen=True):
-    """The failures behind a queue's letters, the most frequent first."""
+    """The failures behind a queue's letters, most frequent first."""
 
     items: list[LetterGroupView]
 
 
 class LetterQueues(msgspec.Struct, frozen=True):
-    """Queues that have letters, as people name them."""
+    """Names of the queues that have letters."""
 
     items: list[str]
 
 
 class PlannedReplay(LetterView, frozen=True, kw_only=True):
-    """A letter that a replay would send, and the queue at the broker that it would go to."""
+    """A letter that a replay would send, and the RabbitMQ queue it would go to."""
 
     to: str
 
 
 class ReplayedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of a replay, or with `dry_run` the expected one.
+    """The result of a replay, or the expected result with `dry_run`.
 
     Attributes:
         dropped: further letters of the same jobs, which were not sent.
-        too_often, no_destination: letters that stayed.
-        planned: with `dry_run`, the letters that would be sent, of a server the first 1,000.
+        too_often, no_destination: letters that stayed in the queue.
+        planned: with `dry_run`, the letters to send; a server returns the first 1,000.
     """
 
     replayed: int

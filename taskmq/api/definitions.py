@@ -1,4 +1,4 @@
-"""Definitions: named, versioned templates that jobs are made from."""
+"""Definitions: named, versioned templates of jobs."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ __all__ = ["DefinitionBody", "DefinitionList", "DefinitionVersions", "Definition
 
 
 class DefinitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a definition says.
+    """The content of a definition.
 
     Attributes:
-        task: the name of the task that its jobs run.
-        args, kwargs: of its jobs, by place and by name; what is lacking, submissions give.
-        queue: the task's own, which is the default.
-        expires_in: how long after its submission a job is not to start any more, such as "1h".
-        owner: of its jobs, where a submission names none. Through a server only the caller can be named.
+        task: the name of the task to run.
+        args, kwargs: positional and keyword arguments. Submissions supply the missing ones.
+        queue: the task's own queue, which is the default.
+        expires_in: the time after submission during which a job may start, such as "1h".
+        owner: the owner of jobs whose submission names none. Through a server, this can only be the caller.
     """
 
     task: ShortText
@@ -51,13 +51,13 @@ class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionList(msgspec.Struct, frozen=True):
-    """Definitions by name, each in its last version; `next` is what to say as `cursor` for the next page."""
+    """The latest version of each definition, ordered by name. `next` is the `cursor` of the next page."""
 
     items: list[DefinitionView]
     next: str | None
 
 
 class DefinitionVersions(msgspec.Struct, frozen=True):
-    """Versions of a definition, the last one first."""
+    """Versions of a definition, newest first."""
 
     items: list[DefinitionView]

@@ -1,4 +1,4 @@
-"""What is asked about jobs: submissions, changes, the same for many."""
+"""Requests about jobs: submissions, changes and bulk operations."""
 
 from typing import Annotated, Any
 
@@ -22,11 +22,11 @@ __all__ = [
 
 
 class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that another one waits for.
+    """A job that another job depends on.
 
     Attributes:
-        job_id: the id that its submitter has given it, or the store's.
-        condition: how it has to end.
+        job_id: the submitter's id of the job, or the store's id.
+        condition: how the job must end.
     """
 
     job_id: ShortText
@@ -34,24 +34,24 @@ class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that is to be submitted.
+    """A job to submit.
 
     Attributes:
-        job_type: the name of a task, or of a definition; `task` is the same.
-        job_id: an id of the client's own: the same again with the same content is the same job.
-        schedule_time: when it is to run, with a time zone; or `delay`, such as "10m". Default: now.
+        job_type: the name of a task or definition; `task` is an alias.
+        job_id: an id chosen by the client. Submitting the same id and content again returns the existing job.
+        schedule_time: when to run, with a time zone; or `delay`, such as "10m". Default: now.
         priority: high, medium or low, or 0 (lowest) to 9.
-        payload: the task's arguments by name; `kwargs` is the same.
-        args: its arguments by place.
-        queue: the task's own, which is the default.
-        expires_at: when it is not to start any more; or `expires_in`, such as "1h".
-        resources: what it takes of the node that it is placed on, in a queue whose jobs are placed: amounts by name,
-            of memory and storage also such as "16G". Default: what its task says.
-        node_labels: that the node must have.
-        preemptible: whether a run may be stopped for a pool that is owed its share. Default: what its task says.
-        held: it does not run until it is released.
-        owner: for people and quotas. Default: the caller, and through a server no one else.
-        depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
+        payload: the keyword arguments; `kwargs` is an alias.
+        args: the positional arguments.
+        queue: the task's own queue, which is the default.
+        expires_at: the time after which the job no longer starts; or `expires_in`, such as "1h".
+        resources: the amounts it uses on its node, by name, in a queue with placement. Memory and storage may be
+            strings such as "16G". Default: the task's.
+        node_labels: labels the node must have.
+        preemptible: whether a run may be stopped in favour of a pool below its share. Default: the task's.
+        held: hold the job until it is released.
+        owner: the owner, for display and quotas. Default: the caller. Through a server, it can only be the caller.
+        depends_on: ids of jobs that must succeed first, or `{"job_id": ..., "condition": "ended"}`.
     """
 
     job_type: ShortText | None = None
@@ -77,14 +77,14 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different about a job; what is left out stays.
+    """Changes to a job. Omitted fields stay unchanged.
 
     Attributes:
-        schedule_time: when it is to run, with a time zone; or `delay` from now on, such as "10m".
-        payload, args: in place of all its arguments, those by name and those by place; `kwargs` is the same as
+        schedule_time: when to run, with a time zone; or `delay` from now, such as "10m".
+        payload, args: new keyword and positional arguments, which replace all old ones; `kwargs` is an alias of
             `payload`.
-        expires_at: when it is not to start any more.
-        note: why; for its history.
+        expires_at: the time after which the job no longer starts.
+        note: the reason, for the job's history.
     """
 
     schedule_time: Instant | None = None
@@ -99,7 +99,7 @@ class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why something is done to a job; for its history."""
+    """The reason for an action on a job, for its history."""
 
     note: Note = ""
 
@@ -108,11 +108,11 @@ class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A request to run a job again.
 
     Attributes:
-        mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
-            repeats it. Default: it goes on where its submitter chose its id and it neither has succeeded nor was
-            cancelled while it ran.
-        again: also where another job repeats it already.
-        note: why; for its history.
+        mode: for an ended job: `resume` continues with the next attempt under the same id; `new` creates a new job.
+            Default: `resume` if the submitter chose the id and the job neither succeeded nor was cancelled while
+            running.
+        again: retry even if another job already repeats it.
+        note: the reason, for the job's history.
     """
 
     mode: RetryMode | None = None
@@ -121,14 +121,14 @@ class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a job is repeated.
+    """A copy of a job.
 
     Attributes:
-        job_id: of the new one. Default: one of the store's.
-        schedule_time: when it is to run. Default: now.
-        payload, args: in place of all its arguments, those by name and those by place; `kwargs` is the same as
-            `payload`. Default: the same call.
-        priority: default: the same.
+        job_id: the id of the copy. Default: generated by the store.
+        schedule_time: when to run. Default: now.
+        payload, args: new keyword and positional arguments, which replace all old ones; `kwargs` is an alias of
+            `payload`. Default: the job's arguments.
+        priority: the copy's priority. Default: the job's.
     """
 
     job_id: ShortText | None = None
@@ -140,16 +140,16 @@ class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be done to which jobs, in the background.
+    """A bulk operation to start in the background.
 
     Attributes:
         action: cancel, hold, release, retry or change.
-        filter: as in the list of jobs; what it says of times counts from now. `everything` where it is to be all.
-        schedule_time, delay, priority: what `change` makes different.
-        mode: of a retry, as for one job.
-        again: `retry` is of jobs that were retried before, too.
-        rate: to so many jobs a second; default: as fast as it goes.
-        note: why; for the jobs' histories and the audit.
+        filter: the filter, as in the list of jobs. Relative times count from now. Set `everything` to match all jobs.
+        schedule_time, delay, priority: the new values, for `change`.
+        mode: how to retry, as for a single job.
+        again: also `retry` jobs that were already retried.
+        rate: the maximum number of jobs per second. Default: no limit.
+        note: the reason, for the jobs' histories and the audit log.
     """
 
     action: BulkAction
@@ -165,18 +165,18 @@ class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done to which jobs.
+    """An action on all jobs that match a filter.
 
     Attributes:
         action: cancel, hold, release, retry or change.
-        filter: as in the list of jobs; `everything` where it is to be all of them.
-        dry_run: only say how many there are.
-        limit: to so many in this request.
-        cursor: the `next` of the request before.
-        schedule_time, delay, priority: what `change` makes different.
-        mode: of a retry, as for one job.
-        again: `retry` is of jobs that were retried before, too.
-        note: why; for the jobs' histories and the audit.
+        filter: the filter, as in the list of jobs. Set `everything` to match all jobs.
+        dry_run: only count the matching jobs.
+        limit: the maximum number of jobs in this request.
+        cursor: the `next` of the previous response.
+        schedule_time, delay, priority: the new values, for `change`.
+        mode: how to retry, as for a single job.
+        again: also `retry` jobs that were already retried.
+        note: the reason, for the jobs' histories and the audit log.
     """
 
     action: BulkAction

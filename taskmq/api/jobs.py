@@ -1,4 +1,4 @@
-"""Jobs as the API shows them, and what becomes of what is done to them."""
+"""Jobs and the results of requests that change them."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
-    """The error of a job's last attempt, or why it was cancelled."""
+    """The error of a job's last attempt, or the reason it was cancelled."""
 
     type: str
     message: str
@@ -46,12 +46,12 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is, as its task has said last.
+    """The last progress report of a job's task.
 
     Attributes:
-        done, total: so much of so much, in the task's own unit; `total` is None where the task does not know.
-        attempt: the one that said so.
-        state: `running`, or what that attempt came to.
+        done, total: units of work, as the task counts them. `total` is None if unknown.
+        attempt: the attempt that reported.
+        state: `running`, or the state after that attempt.
     """
 
     done: float
@@ -63,30 +63,30 @@ class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as the API shows it.
+    """A job as the API returns it.
 
     Attributes:
-        job_id: what its submitter called it, else the store's id.
+        job_id: the submitter's id, or the store's id if the submitter chose none.
         id: the store's id.
         status: queued, running, completed, failed or cancelled.
-        state: the same more exactly: waiting, held, scheduled, queued, dispatched, running, retrying, succeeded,
-            failed, cancelled, expired, skipped, upstream_failed.
-        job_type: the task's name; `task` is the same.
+        state: the exact state: waiting, held, scheduled, queued, dispatched, running, retrying, succeeded, failed,
+            cancelled, expired, skipped, upstream_failed.
+        job_type: the task's name; `task` is an alias.
         priority: 0 (lowest) to 9.
-        schedule_time: when it was to run at first; retries do not change it.
-        due_at: when it is, or was, to run: its next attempt, or the last one.
-        start_time, end_time: of its last attempt.
-        first_start_time: when its first run began; it waited until then.
-        retries: attempts that did not end it; with `expand=retries`, what became of each.
-        attempt: the number of the one that runs, ended the job, or comes next.
-        version: grows with every change; the ETag.
-        cancel_requested: why its worker is to stop it.
-        owner: who submitted it.
-        summary: type and first line of the error, cut after 200 characters.
-        retry_of: the job that it is a repetition of.
-        retried_as: the one that repeats it since it has ended; "" where it was not retried so.
-        progress: with `expand=progress`, how far it is; None where its task has said nothing (of late), or the state
-            cannot be reached.
+        schedule_time: the original scheduled time. Retries do not change it.
+        due_at: when the next attempt is due, or the last one was.
+        start_time, end_time: of the last attempt.
+        first_start_time: the start of the first run, which ends the waiting time.
+        retries: the number of attempts that did not finish the job. `expand=retries` returns the outcome of each.
+        attempt: the number of the current, last or next attempt.
+        version: the version, which grows with every change; also the ETag.
+        cancel_requested: why the worker was asked to stop the job.
+        owner: the submitter.
+        summary: the type and first line of the error, at most 200 characters.
+        retry_of: the id of the job this one repeats.
+        retried_as: the id of the job that repeats this one; "" if there is none.
+        progress: with `expand=progress`, the job's progress; None if the task reported none (recently), or the state
+            is unreachable.
     """
 
     job_id: str
@@ -122,7 +122,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is known of a job's course."""
+    """An event in a job's timeline."""
 
     log_time: str | None
     log_level: str
@@ -130,10 +130,10 @@ class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the result of a job that succeeded cannot be shown.
+    """The reason the result of a succeeded job cannot be shown.
 
     Attributes:
-        code: `result_expired`, `result_damaged`, or `unsupported` where this server does not reach large results.
+        code: `result_expired`, `result_damaged`, or `unsupported` if this server cannot read large results.
         detail: the same in words.
     """
 
@@ -142,14 +142,14 @@ class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
-    """A job with what was asked for by `expand`.
+    """A job with the parts requested by `expand`.
 
     Attributes:
-        payload: its arguments by name; None where they were not asked for, or are kept elsewhere.
-        args: those by place.
-        result: what its task has returned.
-        result_problem: why there is no `result` of a job that has succeeded; None where there is one.
-        logs: what is known of its course, the earliest first.
+        payload: the keyword arguments; None if not requested, or stored elsewhere.
+        args: the positional arguments.
+        result: the task's return value.
+        result_problem: why a succeeded job has no `result`; None if it has one.
+        logs: the job's timeline, oldest first.
     """
 
     payload: dict[str, Any] | None = None
@@ -160,17 +160,17 @@ class JobDetails(JobView, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class JobList(ListPage, frozen=True, kw_only=True):
-    """A page of a list of jobs."""
+    """A page of jobs."""
 
     items: list[JobView]
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job and is no ordinary step.
+    """An unusual event in a job's history.
 
     Attributes:
-        by: who has done it; of `interrupted`, the worker whose run that was.
-        started: when the run began that was interrupted, or has given way.
+        by: who caused it; for `interrupted`, the worker of the interrupted run.
+        started: the start of the interrupted or preempted run.
     """
 
     version: int
@@ -183,7 +183,7 @@ class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that did not end its job."""
+    """An attempt that did not finish its job."""
 
     attempt: int
     started: str | None
@@ -201,10 +201,10 @@ class AttemptList(msgspec.Struct, frozen=True):
 
 
 class JobCount(msgspec.Struct, frozen=True):
-    """How many jobs fit.
+    """The number of matching jobs.
 
     Attributes:
-        is_exact: False where there are more than that.
+        is_exact: False if there are more than `count`.
     """
 
     count: int
@@ -212,7 +212,7 @@ class JobCount(msgspec.Struct, frozen=True):
 
 
 class JobCountOf(msgspec.Struct, frozen=True):
-    """How many jobs fit one of several filters; see `JobCount`."""
+    """The number of jobs matching one filter; see `JobCount`."""
 
     filter: str
     count: int
@@ -220,20 +220,20 @@ class JobCountOf(msgspec.Struct, frozen=True):
 
 
 class JobCounts(msgspec.Struct, frozen=True):
-    """How many jobs fit each of some filters, in their order."""
+    """The number of jobs matching each filter, in the order of the request."""
 
     items: list[JobCountOf]
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that was kept.
+    """The result of submitting a job.
 
     Attributes:
         status: `submitted`.
-        job_id: the client's own id, else the store's.
-        id: the store's.
-        is_new: this request has made it; else it was there, with the same content.
-        definition, definition_version: that it was made from; "" and 0 where it was made from none.
+        job_id: the client's id, or the store's id if the client chose none.
+        id: the store's id.
+        is_new: whether this request created the job. If False, it existed with the same content.
+        definition, definition_version: the definition the job was created from; "" and 0 if there is none.
     """
 
     status: str
@@ -249,14 +249,14 @@ class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of many that was not kept, and why."""
+    """A rejected job of a batch, and the reason."""
 
     status: str
     problem: ProblemDetails
 
 
 class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each job of many, in their order."""
+    """The result of each job of a batch, in the order of the request."""
 
     submitted: int
     refused: int
@@ -267,8 +267,8 @@ class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job after a change.
 
     Attributes:
-        status: what was done: updated, cancelled, cancel_requested, held, released, retried or cloned.
-        job_id: what it is called.
+        status: the applied change: updated, cancelled, cancel_requested, held, released, retried or cloned.
+        job_id: the job's id.
         id: the store's id.
     """
 
@@ -280,7 +280,7 @@ class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that stayed as it was, and why."""
+    """A job that was not changed, and the reason."""
 
     job_id: str
     code: str
@@ -288,19 +288,19 @@ class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepeatedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was retried as another one."""
+    """A job that was retried as a new job."""
 
     job_id: str
     retried_as: str
 
 
 class BulkView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request has come to.
+    """The result of a bulk request.
 
     Attributes:
-        matched: jobs that it has looked at; of a dry run: all that fit, up to 100,000.
-        refused: how many stayed as they were; `refusals` are the first hundred of them.
-        next: what to say as `cursor` to go on; None at the end.
+        matched: the number of jobs examined; for a dry run, all matching jobs, up to 100,000.
+        refused: the number of jobs not changed. `refusals` lists the first hundred.
+        next: the `cursor` of the next request; None at the end.
     """
 
     dry_run: bool
@@ -312,17 +312,17 @@ class BulkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is done to many jobs.
+    """A bulk operation in the background.
 
     Attributes:
-        tenant: whose jobs are meant; null: everybody's.
-        schedule_time, priority: of a change.
-        rate: to so many jobs a second; null: as fast as it goes.
-        by: who has begun it.
+        tenant: the tenant whose jobs are affected; null for all tenants.
+        schedule_time, priority: the new values, for `change`.
+        rate: the maximum number of jobs per second; null for no limit.
+        by: who started it.
         state: running, done, or aborted.
-        matched: how many jobs there were when it began, up to 100,000.
-        done, refused: so many jobs so far; `refusals` are the first hundred that stayed as they were, `repeated` the
-            first hundred that were retried as other jobs.
+        matched: the number of matching jobs at the start, up to 100,000.
+        done, refused: the number of jobs changed and not changed so far. `refusals` lists the first hundred not
+            changed, `repeated` the first hundred retried as new jobs.
     """
 
     bulk_id: str
@@ -345,7 +345,7 @@ class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkOperationList(msgspec.Struct, frozen=True):
-    """Bulk operations, the last one first; `next` is what to say as `cursor` for the next page."""
+    """Bulk operations, newest first. `next` is the `cursor` of the next page."""
 
     items: list[BulkOperationView]
     next: str | None

@@ -1,4 +1,4 @@
-"""Host nodes, and what is allocated of them."""
+"""Host nodes and resource allocations."""
 
 from typing import Annotated, Literal
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.Meta(max_length=32)]
-"""A number; of memory and storage also a size such as `16G`."""
+"""A number. Memory and storage may be strings such as `16G`."""
 
 
 class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A host node as the API shows it.
+    """A host node with its capacity and usage.
 
     Attributes:
         status: available, busy, draining or lost.
         capacity, used: amounts by name; memory and storage in bytes.
-        runs_jobs: workers there take jobs that the scheduler places.
-        epoch: of the last start of what reports it; larger with each.
+        runs_jobs: whether workers on the node run jobs that the scheduler places.
+        epoch: the epoch of the reporting process, which grows with every restart.
     """
 
     node_id: str
@@ -48,7 +48,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """All nodes, by name."""
+    """A list of all nodes, ordered by name."""
 
     items: list[HostNodeView]
 
@@ -57,8 +57,9 @@ class RegisterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A node that no worker reports.
 
     Attributes:
-        capacity: amounts by name: numbers, of memory and storage also such as `16G`.
-        heartbeat_seconds: how often its status will be updated; three missed ones, and it is lost. Default: never.
+        capacity: amounts by name. Memory and storage may be strings such as `16G`.
+        heartbeat_seconds: the interval of status updates. After three missed updates the node is lost. Default: no
+            updates expected.
     """
 
     name: ShortText
@@ -69,7 +70,7 @@ class RegisterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is called from now on."""
+    """The id and name of a registered node."""
 
     node_id: str
     name: str
@@ -77,21 +78,21 @@ class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a node is, by its id or name."""
+    """A node's new status. `node_id` is its id or name."""
 
     node_id: ShortText
     status: Literal["available", "busy", "draining"]
 
 
 class AllocateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is wanted, and for whom.
+    """A request to allocate resources.
 
     Attributes:
-        job_id: for whom, in the caller's words.
-        node_id: id or name of a node, or `any`.
-        memory, storage: bytes, or such as `16G`.
-        resources: amounts of others, by name.
-        ttl_seconds: it ends by itself after so long; default: when it is released.
+        job_id: the caller's id of the job.
+        node_id: the id or name of a node, or `any`.
+        memory, storage: bytes, or strings such as `16G`.
+        resources: amounts of other resources, by name.
+        ttl_seconds: the time until the allocation expires. Default: it does not expire.
     """
 
     job_id: ShortText = ""
@@ -105,18 +106,18 @@ class AllocateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which allocation is to end."""
+    """The allocation to release."""
 
     allocation_id: ShortText
 
 
 class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a node that is taken.
+    """An allocation of a node's resources.
 
     Attributes:
         amounts: by name; memory and storage in bytes.
-        task: of a job that the scheduler has placed; "" of one by hand.
-        expires_at: when it ends by itself.
+        task: the task of a placed job; "" for an allocation made by a caller.
+        expires_at: when the allocation expires.
     """
 
     allocation_id: str
@@ -132,14 +133,14 @@ class AllocationView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums up allocations of a time, and lists them page by page.
+    """The usage in a period: totals and a page of allocations.
 
     Attributes:
-        hours: amounts times hours, by name, of all that fit; `memory` in byte hours.
-        allocations: how many these are.
-        is_bounded: there are more than were counted.
-        items: some of them, the newest first.
-        next: what to say as `cursor` for the next page of items; None at the end.
+        hours: amounts times hours, by name, of all matching allocations; `memory` in byte hours.
+        allocations: the number of matching allocations.
+        is_bounded: whether there are more than were counted.
+        items: allocations, newest first.
+        next: the `cursor` of the next page; None on the last page.
     """
 
     hours: dict[str, float]

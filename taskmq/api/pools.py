@@ -1,4 +1,4 @@
-"""Pools, policies of queues, and quotas, as the API has them."""
+"""Pools, queue policies and quotas."""
 
 from typing import Annotated
 
@@ -24,12 +24,12 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A share of a queue's capacity.
+    """A pool: a share of a queue's capacity.
 
     Attributes:
-        pool: the tenant whose jobs belong to it; `*`: each that has no pool.
-        parent: the pool that it is a part of; None: of the queue itself.
-        min: amounts that it gets first.
+        pool: the tenant whose jobs belong to it; `*` for tenants without a pool.
+        parent: the parent pool; None for the queue itself.
+        min: guaranteed amounts, served first.
         max: amounts above which its jobs wait.
     """
 
@@ -41,7 +41,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """How the jobs of a queue take turns, whatever apps say."""
+    """The scheduling policy of a queue, which overrides the apps' setting."""
 
     queue: str
     policy: Policy
@@ -52,7 +52,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolList(msgspec.Struct, frozen=True, kw_only=True):
-    """Pools and policies; `version` grows by 1 with every change."""
+    """Pools and policies. `version` grows by 1 with every change."""
 
     version: int
     items: list[PoolView]
@@ -60,7 +60,7 @@ class PoolList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a pool is to be; what is left out has its default."""
+    """A pool's settings. Omitted fields take their defaults."""
 
     parent: ShortText | None = None
     weight: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
@@ -69,12 +69,12 @@ class PoolBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PolicyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By which policy a queue is to go.
+    """A queue's scheduling policy.
 
     Attributes:
-        preempt_after: seconds for which a pool or class has less than it is guaranteed before runs give way to it.
-        preempt_grace: seconds that a run has which is asked to.
-        preempt_most: so often in a row a job gives way.
+        preempt_after: seconds below its guarantee after which a pool or class preempts runs.
+        preempt_grace: seconds a preempted run has to stop.
+        preempt_most: how often in a row a job may be preempted.
     """
 
     policy: Policy
@@ -85,7 +85,7 @@ class PolicyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a tenant, or a user of it, may submit, and what of it is used up since midnight UTC."""
+    """The quota of a tenant or user, and its usage since midnight UTC."""
 
     tenant: str
     user: str | None
@@ -101,21 +101,21 @@ class QuotaView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaList(msgspec.Struct, frozen=True):
-    """Quotas, by tenant and user."""
+    """Quotas, ordered by tenant and user."""
 
     items: list[QuotaView]
 
 
 class QuotaBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tenant or user may submit; what is left out has no limit.
+    """A quota of a tenant or user. Omitted fields are unlimited.
 
     Attributes:
-        queued: jobs that may wait for their turn at a time; of tenants only.
-        a_day: jobs, from midnight to midnight UTC.
-        bytes: of their bodies, in the same time.
-        rate: jobs a second, of which `burst` may come at once.
-        running: jobs that may be at the broker and with workers at a time; further ones wait.
-        on_limit: whether a job beyond the rate is refused, or waits until the rate lets it go.
+        queued: the maximum number of waiting jobs; only for tenants.
+        a_day: jobs per day, from midnight to midnight UTC.
+        bytes: total size of the job bodies per day.
+        rate: jobs per second; `burst` of them may arrive at once.
+        running: the maximum number of dispatched and running jobs; further jobs wait.
+        on_limit: whether a job above the rate is refused, or waits until the rate allows it.
     """
 
     queued: _Count | None = None

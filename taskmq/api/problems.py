@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457), and which error of taskmq has which stable code."""
+"""Problem details (RFC 9457), with a stable code for each error of taskmq."""
 
 from typing import Any, Final
 
@@ -51,9 +51,11 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 
-__all__ = ["MEDIA_TYPE", "PROBLEMS", "FieldProblem", "ProblemDetails", "details_of", "problem_of"]
+__all__ = ["MEDIA_TYPE", "PROBLEMS", "UNCERTAIN", "FieldProblem", "ProblemDetails", "details_of", "problem_of"]
 
 MEDIA_TYPE: Final = "application/problem+json"
+UNCERTAIN: Final = "the change may have been applied"
+"""The end of the detail if it is unknown whether a change was applied; clients look for it."""
 PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (DefinitionNotFound, 404, "definition_not_found", ""),
     (DefinitionConflict, 409, "definition_conflict", ""),
@@ -83,49 +85,49 @@ PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (JobCancelled, 409, "job_cancelled", ""),
     (ResultTimeout, 409, "job_not_ended", ""),
     (ResultExpired, 410, "result_expired", ""),
-    (ResultDamaged, 410, "result_damaged", "the result is not what was stored"),
+    (ResultDamaged, 410, "result_damaged", "the stored result is damaged"),
     (UnsupportedFeature, 501, "unsupported", ""),
-    (AccessDenied, 503, "broker_denied", "the broker refuses this server's user"),
-    (BrokerUnavailable, 503, "broker_unavailable", "the broker could not be reached; nothing was sent"),
-    (BrokerBlocked, 503, "broker_blocked", "the broker takes no messages for now; nothing was sent"),
-    (PublishRejected, 503, "publish_rejected", "the broker refused the message; nothing was sent"),
-    (PublishUnknown, 503, "publish_unknown", "it is not known whether the broker has taken the message"),
-    (StateUnavailable, 503, "state_unavailable", "the state could not be reached"),
-    (StoreUnavailable, 503, "store_unavailable", "the job store could not be reached"),
-    (StoreWentBack, 503, "store_went_back", "the job store has forgotten what it had confirmed"),
-    (StoreMismatch, 503, "store_mismatch", "the job store's tables are of another version than this server's"),
-    (StoreRefused, 500, "store_refused", "the job store cannot keep what was asked for; nothing was changed"),
+    (AccessDenied, 503, "broker_denied", "the broker denies access to this server's user"),
+    (BrokerUnavailable, 503, "broker_unavailable", "the broker is unreachable; nothing was sent"),
+    (BrokerBlocked, 503, "broker_blocked", "the broker blocks publishing at the moment; nothing was sent"),
+    (PublishRejected, 503, "publish_rejected", "the broker rejected the message; nothing was sent"),
+    (PublishUnknown, 503, "publish_unknown", "the broker did not confirm the message; it may have been sent"),
+    (StateUnavailable, 503, "state_unavailable", "the state is unreachable"),
+    (StoreUnavailable, 503, "store_unavailable", "the job store is unreachable"),
+    (StoreWentBack, 503, "store_went_back", "the job store lost confirmed data"),
+    (StoreMismatch, 503, "store_mismatch", "the job store's schema version does not match this server"),
+    (StoreRefused, 500, "store_refused", "the job store rejected the request; nothing was changed"),
     (TopologyMismatch, 409, "topology_mismatch", ""),
 )
-"""Each error with its status, its code, and, for those that no caller can mend, the text instead of the message."""
+"""The status and code of each error. A text replaces the messages of errors that no caller can fix."""
 
 _TITLES: Final = {
-    400: "The request cannot be read",
+    400: "Invalid request",
     401: "Not signed in",
     403: "Not allowed",
     404: "Not found",
-    405: "The method is not allowed here",
+    405: "Method not allowed",
     406: "Not acceptable",
-    409: "In conflict with what is there",
+    409: "Conflict",
     410: "Gone",
-    412: "It has changed meanwhile",
+    412: "Precondition failed",
     413: "Too large",
     415: "Unsupported media type",
-    422: "It cannot be done so",
-    428: "A precondition is required",
+    422: "Unprocessable request",
+    428: "Precondition required",
     429: "Too many requests",
-    500: "An error of the server",
-    501: "Not available here",
-    503: "Not available for now",
+    500: "Internal server error",
+    501: "Not supported",
+    503: "Temporarily unavailable",
 }
 
 
 class FieldProblem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with one field of a request.
+    """An invalid field of a request.
 
     Attributes:
-        field: its path, such as `priority` or `3.job_type`.
-        suggestion: what may be meant, or can stand there.
+        field: the field's path, such as `priority` or `3.job_type`.
+        suggestion: a similar or an allowed value.
     """
 
     field: str
@@ -137,12 +139,12 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """An error, as `application/problem+json`.
 
     Attributes:
-        code: stable; programs go by it.
-        detail: for people: what happened, to which name, and what to do.
-        request_id: to be named in a request for help.
-        errors: about single fields.
-        state, version: of the job, where it is in conflict.
-        column: where a filter cannot be read, from 1.
+        code: a stable code for programs.
+        detail: a message for people: what happened, to which name, and what to do.
+        request_id: the request's id, to quote to the server's operator.
+        errors: the invalid fields.
+        state, version: the job's current state and version, after a conflict.
+        column: the column of a syntax error in a filter, counted from 1.
     """
 
     type: str
@@ -158,11 +160,11 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
-    """An error of taskmq as the API reports it; one that no caller can mend comes without its message."""
+    """Build the problem details of an error. The message of an error that no caller can fix is not included."""
     if isinstance(error, PartlyReplayed):
         found = problem_of(error.failure, request_id)
         return msgspec.structs.replace(
-            found, detail=f"{error.replayed} were replayed, {error.failed} were not: {found.detail}"
+            found, detail=f"{error.replayed} letters were replayed, {error.failed} were not: {found.detail}"
         )
     if isinstance(error, RequestRefused):
         return details_of(error.status, error.code, str(error), request_id=request_id)
@@ -176,16 +178,16 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
             if isinstance(error, InvalidFilter):
                 facts = {"column": error.column}
             if isinstance(error, StateUnavailable | StoreUnavailable):
-                said = f"{said}; {'nothing was changed' if error.is_certain else 'it may have been changed'}"  # noqa: PLW2901 - only here it is more than a constant
+                said = f"{said}; {'nothing was changed' if error.is_certain else UNCERTAIN}"  # noqa: PLW2901 - only here it is more than a constant
             return details_of(status, code, said or str(error), request_id=request_id, **facts)
-    return details_of(500, "internal", "an error of the server; its log has more", request_id=request_id)
+    return details_of(500, "internal", "internal server error; see the server's log", request_id=request_id)
 
 
 def details_of(status: int, code: str, detail: str, *, request_id: str, **facts: Any) -> ProblemDetails:
-    """The details of a problem, with the title of its status."""
+    """Build problem details with the title of the status."""
     return ProblemDetails(
         type=f"urn:taskmq:problem:{code}",
-        title=_TITLES.get(status, "An error"),
+        title=_TITLES.get(status, "Error"),
         status=status,
         code=code,
         detail=detail,

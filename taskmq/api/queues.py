@@ -1,4 +1,4 @@
-"""Queues, and what empties, pauses and resumes them."""
+"""Queues, and requests that pause, resume, move and purge."""
 
 from typing import Annotated
 
@@ -22,14 +22,14 @@ __all__ = [
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue at the broker.
+    """A RabbitMQ queue and its message counts.
 
     Attributes:
         ready: messages that wait for a worker.
-        in_hand: messages in workers' hands; None where that is unknown.
-        delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
-        is_paused: nothing of the queue is started; None where that is unknown.
-        paused: since when, by whom and why; None where it is not.
+        in_hand: unacknowledged messages; None if unknown.
+        delayed: scheduled jobs and retries; None if the broker does not count them per queue.
+        is_paused: whether workers start no jobs of the queue; None if unknown.
+        paused: when, by whom and why it was paused; None if it is not paused.
     """
 
     queue: str
@@ -42,12 +42,12 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue as people name it, with all that it is made of at the broker.
+    """A queue of the app and the RabbitMQ queues it consists of.
 
     Attributes:
-        ready, in_hand, delayed, consumers, is_paused: as of a queue at the broker, of all that have jobs together.
-        dead: its dead letters, which no worker takes; of the two queues of lost messages all that is in them.
-        parts: what it is made of: lanes, priority classes, jobs of the store, dead letters.
+        ready, in_hand, delayed, consumers, is_paused: totals of its RabbitMQ queues that hold jobs.
+        dead: its dead letters; for the two queues of lost messages, all their messages.
+        parts: its RabbitMQ queues: lanes, priority classes, stored jobs, dead letters.
     """
 
     queue: str
@@ -61,11 +61,11 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, and how many jobs and retries wait for their time in all of them; None where that is not known.
+    """Queues, and the total number of scheduled jobs and retries; None if unknown.
 
     Attributes:
-        items: each queue at the broker.
-        queues: one for each queue that people name.
+        items: all RabbitMQ queues.
+        queues: the app's queues.
     """
 
     items: list[QueueLine]
@@ -77,8 +77,8 @@ class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
     """A pause of a queue.
 
     Attributes:
-        note: why.
-        by: who paused it; empty where that is unknown.
+        note: the reason.
+        by: who paused it; "" if unknown.
     """
 
     since: str | None
@@ -87,16 +87,16 @@ class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one queue.
+    """The details of one queue.
 
     Attributes:
         kind: quorum or classic.
-        priorities: `classes` or `native`; None where it is ordered, or has lanes.
-        ordered: so many shards, by the jobs' order keys; `lanes`: so many, by tenants. None of a queue without.
-        max_length, max_bytes, delivery_limit: its bounds at the broker; None where the app says none.
-        delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
-        dead: dead letters; None where the queue does not exist yet.
-        parts: its queues at the broker that exist.
+        priorities: `classes` or `native`; None for a queue with ordering or lanes.
+        ordered: the number of shards by order key; `lanes`: the number of lanes by tenant. None if not used.
+        max_length, max_bytes, delivery_limit: the limits in RabbitMQ; None if the app sets none.
+        delayed: scheduled jobs and retries; None if the broker does not count them per queue.
+        dead: dead letters; None if the queue does not exist yet.
+        parts: its existing RabbitMQ queues.
     """
 
     queue: str
@@ -119,31 +119,31 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PauseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a queue is paused, for others to see."""
+    """The reason for a pause, shown to others."""
 
     note: Note = ""
 
 
 class PurgeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The name of what is emptied, once more: what is purged is gone."""
+    """The queue's name as confirmation. Purged messages cannot be recovered."""
 
     name: ShortText
 
 
 class PurgedView(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages were deleted."""
+    """The number of deleted messages."""
 
     purged: int
 
 
 class MoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which messages go where.
+    """The messages to move, and the target queue.
 
     Attributes:
-        name: of the queue that they leave, once more.
-        to: the queue that they go to.
-        count: at most so many; default: all that wait now.
-        task: only those of tasks of this name, with `*` and `?`.
+        name: the source queue's name as confirmation.
+        to: the target queue.
+        count: the maximum number of messages. Default: all that are ready now.
+        task: only messages of matching tasks, with `*` and `?`.
     """
 
     name: ShortText
@@ -153,7 +153,7 @@ class MoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class MovedView(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages were moved, and how many of those that were meant the other queue cannot take."""
+    """The number of messages moved, and of matching ones that the target queue cannot take."""
 
     moved: int
     stayed: int

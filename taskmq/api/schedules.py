@@ -1,4 +1,4 @@
-"""Schedules, their occurrences, and what makes up for those of the past."""
+"""Schedules, their occurrences and backfills."""
 
 from typing import Annotated, Any
 
@@ -26,22 +26,22 @@ __all__ = [
 
 
 class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as lists show it.
+    """A schedule in a list.
 
     Attributes:
-        tenant: "" for those of the app, and those that were made without one.
-        starts: the task or the workflow.
-        rule: when, in words.
-        tz: the zone by whose clocks.
-        is_dynamic: it was made at run time, and not by the code.
-        next: when it is due next, by its jitter; None where it never is again, or is paused.
-        paused: since when.
-        task: the task, or the definition, that is called; None of a workflow.
-        cron, every, at: the rule as it was given, `every` in seconds; all None where its code is the app's own.
-        start, end: the first and the last instant that may be one.
+        tenant: the tenant; "" for schedules of the app, and those created without a tenant.
+        starts: the task or workflow it starts.
+        rule: the rule in words.
+        tz: the time zone.
+        is_dynamic: whether it was created at run time rather than in code.
+        next: the next occurrence, including jitter; None if there is none, or it is paused.
+        paused: when it was paused.
+        task: the task or definition it calls; None for a workflow.
+        cron, every, at: the rule as given, `every` in seconds; all None if the app's code computes it.
+        start, end: the first and last possible occurrence.
         catchup, late_after, catchup_window, catchup_limit, catchup_rate, overlap, max_concurrency, on_resume, jitter:
-            what becomes of occurrences that are late, or meet earlier ones; times in seconds.
-        args, kwargs: by place and by name; None of a workflow, and for a caller who may not read jobs.
+            the handling of late and overlapping occurrences; durations in seconds.
+        args, kwargs: positional and keyword arguments; None for a workflow, and for callers who may not read jobs.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A reaction of the app: `starts` is its task, `rule` says when, in words."""
+    """A reaction of the app. `starts` is its task, `rule` its condition in words."""
 
     name: str
     starts: str
@@ -81,12 +81,12 @@ class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of schedules, by name.
+    """A page of schedules, ordered by name.
 
     Attributes:
-        next: what to say as `cursor` for the next page.
-        reactions: of the app, with the last page; none for one tenant.
-        is_of_code_alone: the app has neither a store nor a state, so that only those of its code are known.
+        next: the `cursor` of the next page.
+        reactions: the app's reactions, on the last page; empty if a tenant is selected.
+        is_of_code_alone: whether the app has neither a store nor a state, so that only schedules in code are listed.
     """
 
     items: list[ScheduleLine]
@@ -96,7 +96,7 @@ class ScheduleList(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence that was emitted: due, catchup, buffered, backfill or run."""
+    """An emitted occurrence: due, catchup, buffered, backfill or run."""
 
     scheduled_for: str | None
     emitted: str | None
@@ -104,12 +104,12 @@ class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleView(ScheduleLine, frozen=True, kw_only=True):
-    """A schedule, and what has become of its occurrences.
+    """A schedule with the history of its occurrences.
 
     Attributes:
-        fired, late, missed, coalesced, skipped, failed, waiting: so many of them; all None where nothing keeps that:
-            the app has neither a store nor a state.
-        active: the jobs that wait or run.
+        fired, late, missed, coalesced, skipped, failed, waiting: counts of occurrences; all None if the app has
+            neither a store nor a state.
+        active: ids of its waiting and running jobs.
     """
 
     fired: int | None
@@ -124,7 +124,7 @@ class ScheduleView(ScheduleLine, frozen=True, kw_only=True):
 
 
 class InstantList(msgspec.Struct, frozen=True):
-    """Instants, the earliest first."""
+    """A list of timestamps, earliest first."""
 
     items: list[str | None]
 
@@ -134,9 +134,9 @@ class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         means: when it is due.
-        clock_changes: what becomes of times that do not exist, or come twice.
-        next: when it is due next, by the clocks of its zone, whether or not it is paused.
-        paused: since when, and `note` why.
+        clock_changes: the handling of local times that do not exist or occur twice.
+        next: the next occurrences in the schedule's time zone, even while it is paused.
+        paused: when it was paused; `note` has the reason.
     """
 
     name: str
@@ -149,12 +149,12 @@ class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When something is due: one of `cron`, `every` and `at`.
+    """A rule for times: one of `cron`, `every` and `at`.
 
     Attributes:
-        cron: an expression, by the clocks of the zone `tz`.
+        cron: a cron expression, in the time zone `tz`.
         every: a duration, such as "15m".
-        at: the one instant.
+        at: a single time.
     """
 
     cron: ShortText | None = None
@@ -167,9 +167,9 @@ class RuleExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """A rule in words.
 
     Attributes:
-        means: when something is due by it.
-        clock_changes: what becomes of times that do not exist, or come twice.
-        next: the next instants, by the clocks of its zone.
+        means: when it is due.
+        clock_changes: the handling of local times that do not exist or occur twice.
+        next: the next occurrences in the rule's time zone.
     """
 
     means: str
@@ -178,15 +178,15 @@ class RuleExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is started when: one of `cron`, `every` and `at`.
+    """A schedule to create or replace, with one of `cron`, `every` and `at`.
 
     Attributes:
-        task: the name of a task, or of a definition, of which a version is taken now.
-        args, kwargs: by place and by name.
-        catchup: what becomes of occurrences that were not emitted in time.
-        overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run.
-        on_resume: what becomes of the occurrences of a pause.
-        jitter: emit each later by a time up to this, which follows from the schedule's name.
+        task: the name of a task or definition. A definition's current version is copied.
+        args, kwargs: positional and keyword arguments.
+        catchup: how to handle missed occurrences.
+        overlap: how to handle an occurrence while `max_concurrency` earlier ones wait or run.
+        on_resume: how to handle the occurrences of a pause.
+        jitter: the maximum delay of each occurrence, derived from the schedule's name.
     """
 
     task: ShortText
@@ -200,13 +200,13 @@ class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ChangeScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A change of a schedule; a field that is left out, or null, stays as it is.
+    """Changes to a schedule. Omitted and null fields stay unchanged.
 
     Attributes:
-        task: the name of another task, or of a definition, of which a version is taken now.
-        args, kwargs: in place of all arguments by place, or by name.
-        cron: another expression, by the clocks of the same zone unless `tz` says another one.
-        every, at: in place of any other rule.
+        task: the name of another task or definition. A definition's current version is copied.
+        args, kwargs: new positional or keyword arguments, which replace all old ones.
+        cron: a new cron expression, in the same time zone unless `tz` names another.
+        every, at: replaces any other rule.
         catchup, overlap, max_concurrency, on_resume, jitter: see `PutScheduleBody`.
     """
 
@@ -225,17 +225,17 @@ class ChangeScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why it is paused, for others to see."""
+    """The reason for a pause, shown to others."""
 
     note: Note = ""
 
 
 class BackfillBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which occurrences are emitted, again or for the first time.
+    """The period whose occurrences are emitted, again or for the first time.
 
     Attributes:
-        start, end: the first and the last instant that may be one; `end` is not later than now.
-        dry_run: only say which they are.
+        start, end: the first and last possible occurrence; `end` must not be in the future.
+        dry_run: only list the occurrences.
     """
 
     start: Instant
@@ -244,7 +244,7 @@ class BackfillBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class BackfillView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill emits; `run` tells its jobs from others, "" where nothing is emitted."""
+    """A backfill. `run` identifies its jobs; it is "" if nothing is emitted."""
 
     run: str
     instants: list[str | None]

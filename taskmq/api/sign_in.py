@@ -1,4 +1,4 @@
-"""Signing in, who calls, and one's own tokens."""
+"""Sign-in, the current caller, and the caller's own tokens."""
 
 import msgspec
 
@@ -24,19 +24,19 @@ __all__ = [
 
 
 class LoginBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Name and password of the user who signs in."""
+    """The user name and password to sign in with."""
 
     username: Secret
     password: Secret
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that has begun.
+    """A session that was just started.
 
     Attributes:
-        token: for `Authorization: Bearer`; browsers have the same in a cookie that scripts cannot read.
-        csrf_token: for `X-CSRF-Token`, where the cookie is used.
-        expires_at: when it ends, however it is used; half an hour without use ends it, too.
+        token: the token for `Authorization: Bearer`. Browsers receive it in a cookie that scripts cannot read.
+        csrf_token: the value for `X-CSRF-Token`, required with the cookie.
+        expires_at: the latest end of the session. It also ends after half an hour without use.
     """
 
     status: str
@@ -47,7 +47,7 @@ class LoginView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The present password, and the next one; `revoke_tokens` revokes all API tokens of one's own, too."""
+    """The current and the new password. `revoke_tokens` also revokes all the caller's API tokens."""
 
     before: Secret
     after: Secret
@@ -55,7 +55,7 @@ class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PasswordView(msgspec.Struct, frozen=True, kw_only=True):
-    """Sessions and tokens that a new password has ended, and the number of API tokens still good."""
+    """The number of sessions ended and tokens revoked by the new password, and of API tokens still valid."""
 
     status: str
     sessions_ended: int
@@ -64,7 +64,7 @@ class PasswordView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
-    """A role on a tenant, `*` for the instance; `tasks` are the patterns of those that may be called there."""
+    """A role on a tenant, or on the whole instance (`*`). `tasks` are the patterns of the tasks it may call."""
 
     tenant: str
     role: str
@@ -72,12 +72,12 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and by which credential.
+    """The caller and the credential of this request.
 
     Attributes:
-        scopes: None where they narrow nothing.
-        permissions: what the caller may do, on the instance or at least on one tenant.
-        csrf_token: of a browser's session, for `X-CSRF-Token`; else None.
+        scopes: the token's scopes; None if they do not restrict the caller.
+        permissions: permissions on the instance or on at least one tenant.
+        csrf_token: the value for `X-CSRF-Token` in a browser session, otherwise None.
     """
 
     user_id: str
@@ -90,11 +90,11 @@ class CallerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether the bearer of a token may do something.
+    """A check whether a token's bearer may perform an action.
 
     Attributes:
         action: a permission, such as `jobs.read`.
-        resource: a tenant; absent for the instance's.
+        resource: a tenant. Omit it for the instance.
     """
 
     token: Secret
@@ -103,21 +103,21 @@ class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AuthorizeView(msgspec.Struct, frozen=True):
-    """Says whether the caller may do what was asked about."""
+    """Whether the bearer may perform the action."""
 
     allowed: bool
 
 
 class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token that is to be made.
+    """A token to create.
 
     Attributes:
-        scopes: permissions (`jobs.read`), all of a kind (`jobs.*`), or what a role may do (`viewer`). Default: all
-            that one may do, but for one's own account.
-        tenants: where it is good. Default: everywhere.
-        tasks: patterns of the tasks that it may call.
-        expires_at: when it ends. Default: at the greatest age that the server has for tokens, or never.
-        password: one's own, where the last sign-in is more than five minutes ago.
+        scopes: permissions (`jobs.read`), groups of permissions (`jobs.*`) or all permissions of a role (`viewer`).
+            Default: all the caller's permissions except those on their own account.
+        tenants: the tenants the token is valid for. Default: all.
+        tasks: patterns of the tasks the token may call.
+        expires_at: the token's expiry. Default: the server's maximum token age, or never.
+        password: the caller's own, required if the last sign-in was more than five minutes ago.
     """
 
     name: ShortText
@@ -129,7 +129,7 @@ class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, without its secret; `user` is the name of the one whose it is."""
+    """A token without its secret. `user` is the name of its owner."""
 
     id: str
     user: str
@@ -143,18 +143,18 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):
-    """A token with its secret, which is shown this once."""
+    """A new token with its secret, which is shown only once."""
 
     secret: str
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign-in that has not ended.
+    """An active session of a user.
 
     Attributes:
-        ends: when it does unless it is used before.
-        address, agent: from where, and what the browser said that it is.
-        is_own: the one of this call.
+        ends: the end of the session unless it is used before.
+        address, agent: the client's IP address and user agent.
+        is_own: whether this request belongs to the session.
     """
 
     id: str
@@ -167,25 +167,25 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionList(msgspec.Struct, frozen=True):
-    """Sessions, the last one first."""
+    """A list of sessions, newest first."""
 
     items: list[SessionView]
 
 
 class TokenList(msgspec.Struct, frozen=True):
-    """Tokens, the last one first."""
+    """A list of tokens, newest first."""
 
     items: list[TokenView]
 
 
 class ServerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom one talks to.
+    """The server and its app.
 
     Attributes:
-        app: its name.
-        environment: what `--environment` says, such as `production`; "" without it.
-        is_read_only: nothing can be changed through this server.
-        is_development: there is no sign-in: it is for this machine's developer.
+        app: the app's name.
+        environment: the value of `--environment`, such as `production`; "" if not set.
+        is_read_only: whether the server rejects all changes.
+        is_development: whether the server runs for a developer on this machine, without sign-in.
     """
 
     app: str

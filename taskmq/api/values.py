@@ -1,4 +1,4 @@
-"""Values of the API's requests: short texts, instants, priorities; and what lists come in."""
+"""Value types of the API's requests and the page of a list."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -18,13 +18,13 @@ __all__ = [
 ]
 
 API: Final = "/api/v1"
-"""Where the API begins, below the root path."""
+"""Path prefix of the API below the root path."""
 MOST_ITEMS: Final = 1_000
-"""So many jobs can be submitted at a time."""
+"""Maximum number of jobs in one submission."""
 MOST_PER_PAGE: Final = 200
-"""So many things are in a page of a list."""
+"""Maximum number of items in one page of a list."""
 
-# A NUL is no part of a text in any database, and of none that people write.
+# PostgreSQL cannot store NUL characters in text.
 ShortText = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Note = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -32,11 +32,11 @@ PriorityLevel = Literal["high", "medium", "low"] | Annotated[int, msgspec.Meta(g
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a list.
+    """A page of a list.
 
     Attributes:
-        next: what to say as `cursor` for the next page; None at the end.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+        next: the `cursor` of the next page; None on the last page.
+        is_bounded: whether the search stopped before it examined everything; the next page continues from there.
     """
 
     items: list[Any]

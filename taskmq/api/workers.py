@@ -1,4 +1,4 @@
-"""Workers and the other parts of an installation, tasks and workflows."""
+"""Workers, the installation's health, tasks and workflows."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on, for so many seconds."""
+    """A current run, with its duration in seconds."""
 
     job_id: str
     task: str
@@ -37,21 +37,21 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker process, as it last reported itself.
+    """A worker process, as of its last report.
 
     Attributes:
         state: starting, running, disconnected or draining.
-        slots: how many runs may go on at a time; `running`: how many do.
+        slots: the maximum number of concurrent runs; `running`: the current number.
         backlog: deliveries that wait for a slot.
-        memory: resident bytes; `descriptors`: that the process has open.
-        jobs: the longest of its runs.
+        memory: resident memory in bytes; `descriptors`: open file descriptors.
+        jobs: its longest-running jobs.
         app: `module:attribute`, or the app's name.
-        in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
-        ended: runs that have ended.
-        abandoned: threads that were given up and have not returned.
-        unsettled: jobs that have run and keep their slots because their outcomes cannot be settled.
-        loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
-        node: the host node that it works for.
+        in_hand: deliveries per queue, both running and waiting.
+        ended: the number of finished runs.
+        abandoned: threads that timed out and have not returned.
+        unsettled: jobs that ran but keep their slots because their outcomes cannot be settled.
+        loop_lag: the maximum delay of the event loop in the last ten seconds.
+        node: the host node it works for.
     """
 
     name: str
@@ -78,12 +78,12 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartView(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of one part of the installation.
+    """The health of one part of the installation.
 
     Attributes:
-        status: `works`; `partly`; `down`; `unknown` where it could not be asked; `absent` where the app has none.
-        since: when this server first saw it so, without another condition in between.
-        finding: what was seen, without names, addresses and numbers.
+        status: `works`; `partly`; `down`; `unknown` if it could not be checked; `absent` if the app has none.
+        since: when this server first saw the current status, uninterrupted.
+        finding: what was found, without names, addresses and numbers.
         without: what does not work without this part.
     """
 
@@ -95,10 +95,10 @@ class PartView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition of the installation.
+    """The health of the installation.
 
     Attributes:
-        works: no part is down, wholly or partly.
+        works: whether no part is down, fully or partly.
     """
 
     works: bool
@@ -106,20 +106,20 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerList(msgspec.Struct, frozen=True):
-    """The workers that have answered."""
+    """The workers that answered."""
 
     items: list[WorkerView]
 
 
 class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What workers are to do. Say which: by `workers`, `host`, or `all`.
+    """A command for workers. Select them by `workers`, `host`, or `all`.
 
     Attributes:
-        command: `drain`: take nothing new, give what runs its grace, and exit; `concurrency`: run `number` tasks at a
-            time until the process ends; `stacks`: say where all threads and tasks are, by files, lines and functions
-        workers: names.
-        host: the workers of a host.
-        grace: of `drain`, seconds: what runs longer goes back to its queue; None: as each worker's `--grace` says.
+        command: `drain`: accept no new jobs, wait for running ones, and exit; `concurrency`: run `number` tasks at a
+            time until the process ends; `stacks`: report where all threads and asyncio tasks are.
+        workers: names of workers.
+        host: the host whose workers are selected.
+        grace: for `drain`, the seconds until running jobs are requeued; None for each worker's `--grace`.
     """
 
     command: Literal["drain", "concurrency", "stacks"]
@@ -131,12 +131,12 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ControlledWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker has answered.
+    """A worker's answer to a command.
 
     Attributes:
-        verdict: `done`; `refused`, see `detail`; `unknown`: its version does not know the command.
-        text: of `stacks`.
-        status: how it is, after the command.
+        verdict: `done`; `refused`, with the reason in `detail`; `unknown` if its version does not know the command.
+        text: the stacks, for `stacks`.
+        status: the worker's status after the command.
     """
 
     worker: str
@@ -147,25 +147,25 @@ class ControlledWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlledWorkers(msgspec.Struct, frozen=True):
-    """What workers have answered in time; `missing` are those that were named and have not."""
+    """Workers' answers. `missing` names the selected workers that did not answer in time."""
 
     items: list[ControlledWorker]
     missing: list[str]
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that can be called, with the schema of its arguments.
+    """A task and the schema of its arguments.
 
     Attributes:
-        description: the first line of its documentation.
-        is_own: the server's own app has it; else a worker or a scheduler has registered it.
-        positional: the parameters that may be given by place.
-        rest: the parameter that takes all further ones, "" where none does.
-        arguments: a JSON Schema of its arguments by name.
-        first, registered: when a worker or a scheduler has registered it first, and last; None of one that none has.
-        by, origin: who has registered it last, and whether that was an `app` or came over the `broker`; "" for
-            callers without a role on the instance.
-        options: what its jobs have that say nothing else; None for callers without a role on the instance.
+        description: the first line of its docstring.
+        is_own: whether the server's own app has the task. Otherwise a worker or scheduler registered it.
+        positional: names of the parameters that accept positional arguments.
+        rest: the name of the variadic positional parameter; "" if there is none.
+        arguments: a JSON Schema of the keyword arguments.
+        first, registered: when a worker or scheduler first and last registered the task; None if never.
+        by, origin: who last registered it, and whether directly (`app`) or over the `broker`; "" for callers without
+            an instance role.
+        options: the default options of its jobs; None for callers without an instance role.
     """
 
     name: str
@@ -183,7 +183,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskList(msgspec.Struct, frozen=True):
-    """Tasks by name; `next` is what to say as `cursor` for the next page."""
+    """Tasks, ordered by name. `next` is the `cursor` of the next page."""
 
     items: list[TaskView]
     next: str | None
@@ -193,10 +193,10 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a workflow.
 
     Attributes:
-        task: "" for one that only waits for others.
-        after: the names of the steps before it.
-        part_of: of a call of `each(...)` or a batch, the name of that step.
-        error: type and message, of one that has failed.
+        task: the task's name; "" for a step that only waits for others.
+        after: the names of the preceding steps.
+        part_of: for a call of `each(...)` or a batch, the name of that step.
+        error: the error's type and message, if the step failed.
     """
 
     step: str
@@ -215,10 +215,11 @@ class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow in a list.
 
     Attributes:
-        name: that it was sent with, its schedule's, or the task of its first step; not unique.
+        name: the name it was sent with, its schedule's name, or the task of its first step; not unique.
         cancelled: why it was cancelled.
-        nodes: of its graph, what only waits for others among them; the calls of maps and batches count.
-        unfinished: how many of them have not ended.
+        nodes: the number of nodes in its graph, including those that only wait for others and each call of maps and
+            batches.
+        unfinished: the number of nodes that have not ended.
     """
 
     workflow_id: str
@@ -232,11 +233,11 @@ class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowList(msgspec.Struct, frozen=True, kw_only=True):
-    """Workflows, the newest first.
+    """A page of workflows, newest first.
 
     Attributes:
-        next: what to say as `cursor` for the next page; None at the end.
-        is_bounded: the search stopped before the page was full; the next page goes on from there.
+        next: the `cursor` of the next page; None on the last page.
+        is_bounded: whether the search stopped before the page was full; the next page continues from there.
     """
 
     items: list[WorkflowLineView]
@@ -245,7 +246,7 @@ class WorkflowList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow; `cancelled` is why it was cancelled."""
+    """A workflow. `cancelled` is the reason it was cancelled."""
 
     workflow_id: str
     tenant: str
@@ -255,6 +256,6 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reason for callers that await its result."""
+    """The reason, shown to callers that await the workflow's result."""
 
     reason: Note = "cancelled by an operator"

@@ -1,5 +1,5 @@
-"""The API of an app without HTTP: what each call does, for the server's handlers and for commands at the app.
+"""The API of an app without HTTP, for the server's handlers and for commands with access to the app.
 
-Each resource is a class whose methods are named as those of `taskmq.http.AsyncClient`, and return the same structs: a
-program that is written for one can be handed the other.
+Each resource is a class. Its methods have the same names as those of `taskmq.http.AsyncClient` and return the same
+structs, so a program can use either.
 """

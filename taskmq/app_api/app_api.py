@@ -31,12 +31,12 @@ __all__ = ["AppApi"]
 
 
 class AppApi:
-    """The API of an app, for one caller: what `taskmq.http.AsyncClient` is for a server's.
+    """The API of an app for one caller, corresponding to `taskmq.http.AsyncClient` for a server.
 
-    Modules of resources are imported when they are used: a command needs one of them.
+    Modules of resources are imported on first use, because a command needs only one of them.
 
     Args:
-        administration: returns what changes accounts; asked for changes alone.
+        administration: returns the administration of accounts; called only for changes.
     """
 
     def __init__(
@@ -48,139 +48,139 @@ class AppApi:
 
     @property
     def alerts(self) -> "AppAlerts":
-        """Lists alerts and notices, and keeps their rules and silences."""
+        """Alerts, notices, alert rules and silences."""
         from taskmq.app_api.history.alerts import AppAlerts
 
         return AppAlerts(self._app, self._caller)
 
     @property
     def bulks(self) -> "AppBulks":
-        """Begins operations on all jobs of a filter, and waits for or ends them."""
+        """Bulk operations: start, wait for, and abort."""
         from taskmq.app_api.jobs.bulks import AppBulks
 
         return AppBulks(self._app, self._caller)
 
     @property
     def jobs(self) -> "AppJobs":
-        """Lists, changes and cancels jobs of the store."""
+        """Jobs of the store: list, change and cancel."""
         from taskmq.app_api.jobs.jobs import AppJobs
 
         return AppJobs(self._app, self._caller)
 
     @property
     def dead_letters(self) -> "AppDeadLetters":
-        """Lists, groups, replays and purges dead letters."""
+        """Dead letters: list, group, replay and purge."""
         from taskmq.app_api.dead_letters import AppDeadLetters
 
         return AppDeadLetters(self._app, self._caller)
 
     @property
     def definitions(self) -> "AppDefinitions":
-        """Keeps named, versioned templates that jobs are made from."""
+        """Definitions: named, versioned templates of jobs."""
         from taskmq.app_api.jobs.definitions import AppDefinitions
 
         return AppDefinitions(self._app, self._caller)
 
     @property
     def figures(self) -> "AppFigures":
-        """Reads counts, times and failures of runs, by the minute."""
+        """Metrics and failures of runs, per minute."""
         from taskmq.app_api.history.figures import AppFigures
 
         return AppFigures(self._app, self._caller)
 
     @property
     def nodes(self) -> "AppNodes":
-        """Lists host nodes, registers, drains, resumes and removes them."""
+        """Host nodes: list, register, drain, resume and remove."""
         from taskmq.app_api.nodes import AppNodes
 
         return AppNodes(self._app, self._caller)
 
     @property
     def resources(self) -> "AppResources":
-        """Allocates resources of host nodes and releases them, and reads their use."""
+        """Resources of host nodes: allocate, release, and read usage."""
         from taskmq.app_api.nodes import AppResources
 
         return AppResources(self._app, self._caller)
 
     @property
     def pools(self) -> "AppPools":
-        """Keeps the pools and policies by which it is decided whose turn it is."""
+        """Pools and scheduling policies of queues."""
         from taskmq.app_api.pools import AppPools
 
         return AppPools(self._app, self._caller)
 
     @property
     def queues(self) -> "AppQueues":
-        """Lists, shows, pauses, resumes, moves and empties queues of the broker."""
+        """Queues of the broker: list, inspect, pause, resume, move and purge."""
         from taskmq.app_api.queues import AppQueues
 
         return AppQueues(self._app, self._caller)
 
     @property
     def quotas(self) -> "AppQuotas":
-        """Keeps how much tenants and their users may submit and run."""
+        """Quotas of tenants and users."""
         from taskmq.app_api.pools import AppQuotas
 
         return AppQuotas(self._app, self._caller)
 
     @property
     def schedules(self) -> "AppSchedules":
-        """Lists, pauses, runs, backfills and removes the schedules of the app."""
+        """Schedules: list, pause, run, backfill and remove."""
         from taskmq.app_api.schedules import AppSchedules
 
         return AppSchedules(self._app, self._caller)
 
     @property
     def tasks(self) -> "AppTasks":
-        """Lists and shows the tasks that can be called."""
+        """Tasks that can be called."""
         from taskmq.app_api.jobs.definitions import AppTasks
 
         return AppTasks(self._app, self._caller)
 
     @property
     def workers(self) -> "AppWorkers":
-        """Lists, shows and commands the workers."""
+        """Workers: list and control."""
         from taskmq.app_api.workers import AppWorkers
 
         return AppWorkers(self._app, self._caller)
 
     @property
     def workflows(self) -> "AppWorkflows":
-        """Lists, cancels and redrives workflows."""
+        """Workflows: list, cancel and redrive."""
         from taskmq.app_api.workflows import AppWorkflows
 
         return AppWorkflows(self._app, self._caller)
 
     @property
     def audit(self) -> "AppAudit":
-        """Lists what administrators and operators have done."""
+        """The audit log of administrators and operators."""
         from taskmq.app_api.accounts.audit import AppAudit
 
         return AppAudit(self._app, self._caller)
 
     @property
     def logs(self) -> "AppLogs":
-        """Reads what the runs of jobs have logged."""
+        """Logs of job runs."""
         from taskmq.app_api.history.logs import AppLogs
 
         return AppLogs(self._app, self._caller)
 
     @property
     def tenants(self) -> "AppTenants":
-        """Adds, lists, changes and removes tenants."""
+        """Tenants: add, list, change and remove."""
         from taskmq.app_api.accounts.tenants import AppTenants
 
         return AppTenants(self._app, self._caller, self._administration)
 
     def tokens_of(self, user_id: str | None, user: str = "") -> "AppTokens":
-        """The API tokens of a user, whose name is `user`; of everybody where there is no id."""
+        """Return the API tokens of a user named `user`; without an id, of all users."""
         from taskmq.app_api.accounts.tokens import AppTokens
 
         return AppTokens(self._app, self._caller, self._administration, user_id, user)
 
     @property
     def users(self) -> "AppUsers":
-        """Adds, lists, changes and erases users, and sets their roles."""
+        """Users: add, list, change, erase, and set roles."""
         from taskmq.app_api.accounts.users import AppUsers
 
         return AppUsers(self._app, self._caller, self._administration)

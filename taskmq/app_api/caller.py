@@ -1,4 +1,4 @@
-"""The one on whose behalf calls of the API are made, and what the classes of calls have in common."""
+"""The caller of the API, and base classes of its resources."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,11 +14,11 @@ __all__ = ["ApiCaller", "AppAccounts", "AppCalls"]
 
 
 class ApiCaller(Protocol):
-    """The sender of a request, or the person at the command line, with their tenant and rights."""
+    """The user of a request or command, with their tenant and rights."""
 
     @property
     def tenant(self) -> str | None:
-        """The tenant of the call: "" for things without a tenant, None for those of all tenants."""
+        """The tenant of the call: "" for objects without a tenant, None for all tenants."""
         ...
 
     @property
@@ -27,24 +27,24 @@ class ApiCaller(Protocol):
         ...
 
     def actor(self, note: str = "") -> Actor:
-        """Return the actor that the audit names for the call."""
+        """Return the actor to record in the audit log."""
         ...
 
     async def note_action(
         self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
     ) -> None:
-        """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
+        """Write an audit entry before an action on the broker or the state.
 
         Args:
             action: a noun and a verb, such as `queue.purge`.
-            subject: the name of what it is done to.
-            after: facts about it; no arguments of tasks.
-            note: why.
+            subject: the name of the affected object.
+            after: details of the action, without task arguments.
+            note: the reason.
         """
         ...
 
     def may(self, permission: Permission, tenant: str | None) -> bool:
-        """Whether the caller has a permission in that tenant; None: on the whole instance."""
+        """Whether the caller has a permission on that tenant; None for the whole instance."""
         ...
 
     def allows(self, task: str) -> bool:
@@ -53,17 +53,17 @@ class ApiCaller(Protocol):
 
     @property
     def is_at_app(self) -> bool:
-        """Whether the caller has the app at hand, so that no right holds them back."""
+        """Whether the caller runs in the app's own process, without access restrictions."""
         ...
 
     @property
     def allows_all(self) -> bool:
-        """Whether the caller may call whatever task there is."""
+        """Whether the caller may call every task."""
         ...
 
 
 class AppCalls:
-    """Calls about one resource of an app."""
+    """Operations on one resource of an app."""
 
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
         self._app = app
@@ -71,10 +71,10 @@ class AppCalls:
 
 
 class AppAccounts(AppCalls):
-    """Calls about the users and tenants of an app.
+    """Operations on the users and tenants of an app.
 
     Args:
-        administration: returns what changes them, which needs argon2-cffi; asked for changes alone.
+        administration: returns the administration, which needs argon2-cffi; called only for changes.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Dead letters: looking at them, sending them again, deleting them.
+"""Dead letters: list, group, replay and purge.
 
-A caller who may do that for one tenant alone meets the letters of that tenant, as if there were no others.
+A caller limited to one tenant only sees that tenant's letters.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from taskmq.api.dead_letters import (
 )
 from taskmq.app import TaskMQ
 from taskmq.app_api.caller import ApiCaller, AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.broker import Broker
 from taskmq.model.identity import Permission
 from taskmq.model.units import parse_duration
@@ -44,18 +44,18 @@ from taskmq.operations.dead_letters.letter import JobsOfLetters
 
 __all__ = ["AppDeadLetters"]
 
-# A look through more holds them up for others, and a server's memory.
+# Examining more would hide them from other readers, and use too much of a server's memory.
 _DEPTH: Final = 10_000
 _MOST_PLANNED: Final = 1_000
 _SEND_SECONDS: Final = 30.0
 
 
 class AppDeadLetters(AppCalls):
-    """Dead letters at the broker.
+    """Dead letters of the broker.
 
     Args:
-        most: look at no more than so many of a queue, the oldest, but for deleting them; None: at all.
-        watch: shows how far something of that name is, meanwhile.
+        most: the maximum number of letters examined per queue, oldest first, except for deletion; None for no limit.
+        watch: shows the progress of the action with this name.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class AppDeadLetters(AppCalls):
         self._watch = watch
 
     async def queues(self) -> Sequence[str]:
-        """The queues that have dead letters, those of lost messages among them."""
+        """List the queues that have dead letters, including the queues of lost messages."""
         names = await list_queues_with_letters(self._broker, [queue.name for queue in self._app.tasks.queues])
         if self._caller.tenant is None:
             return names
@@ -81,29 +81,29 @@ class AppDeadLetters(AppCalls):
     async def list(
         self, queue: str, *, limit: int = 50, expand: Sequence[str] = (), **which: Unpack[LetterFilters]
     ) -> Sequence[LetterView]:
-        """The oldest letters of a queue that are meant; they stay where they are.
+        """List the oldest matching letters of a queue. They stay in the queue.
 
         Args:
-            expand: what is shown, too: `body`, to those who may read jobs.
+            expand: parts to include: `body`, for callers who may read jobs.
         """
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
         with self._watch("list") as progress:
             found = await browse(self._broker, queue, limit=limit, choose=choose, depth=depth, progress=progress)
-        return rendered(lambda one: self._view(queue, one, has_body="body" in expand), found)
+        return render_all(lambda one: self._view(queue, one, has_body="body" in expand), found)
 
     async def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
-        """The failures behind the letters of a queue that are meant, the most frequent first."""
+        """Return the failures behind matching letters of a queue, most frequent first."""
         meant = LetterChoice(**which)
         choose, depth = self._choose(meant), self._depth(meant.depth)
         with self._watch("groups") as progress:
             found = await group_letters(self._broker, queue, choose=choose, depth=depth, progress=progress)
-        return rendered(lambda one: _group(queue, one), found)
+        return render_all(lambda one: _group(queue, one), found)
 
     async def replay(self, queue: str, which: ReplayBody | None = None) -> ReplayedView:
-        """Send the jobs of letters again: those of `which`, and as it says.
+        """Replay the letters selected by `which`.
 
-        Letters of tasks that the caller may not call stay where they are.
+        Letters of tasks that the caller may not call stay in the queue.
         """
         which = which or ReplayBody()
         plan = Replay(
@@ -141,13 +141,13 @@ class AppDeadLetters(AppCalls):
     async def purge(
         self, queue: str, *, limit: int | None = None, dry_run: bool = False, **which: Unpack[LetterFilters]
     ) -> int:
-        """Delete the letters that match, all of them without a filter, and return their number.
+        """Delete matching letters, or all of them without a filter, and return their number.
 
-        Letters of tasks that the caller may not call stay where they are.
+        Letters of tasks that the caller may not call stay in the queue.
 
         Args:
-            limit: at most so many, the oldest.
-            dry_run: only count them.
+            limit: delete at most this number, oldest first.
+            dry_run: only count the letters.
         """
         choose, depth = self._choose_allowed(LetterChoice(**which)), which.get("depth")
         if dry_run:
@@ -195,7 +195,7 @@ class AppDeadLetters(AppCalls):
         )
 
     def _choose(self, which: LetterChoice) -> Choose | None:
-        """Whether a letter is meant; None where all are."""
+        """Build a predicate for matching letters; None if all match."""
         selection = LetterSelection(
             task=which.task,
             error=which.error,
@@ -209,7 +209,7 @@ class AppDeadLetters(AppCalls):
         return None if selection.is_everything else selection.at(self._app.sessions.clock.now_ms())
 
     def _choose_allowed(self, which: LetterChoice) -> Choose | None:
-        """Whether a letter is meant whose task the caller may call; None where all are."""
+        """Build a predicate for matching letters whose task the caller may call; None if all match."""
         choose, caller = self._choose(which), self._caller
         if caller.allows_all:
             return choose

@@ -1,4 +1,4 @@
-"""Host nodes, and what is allocated of them."""
+"""Host nodes and resource allocations."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 from taskmq.api.nodes import AllocationView, HostNodeView, UsageView
 from taskmq.app import TaskMQ
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.errors import RequestRefused
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode
 from taskmq.operations import nodes as operations
@@ -15,41 +15,41 @@ __all__ = ["AppNodes", "AppResources", "allocation_view", "found_node", "ids_of_
 
 
 class AppNodes(AppCalls):
-    """Host nodes, by their names or ids.
+    """Host nodes, by name or id.
 
     Raises:
-        RequestRefused: `node_not_found`: there is none of that name; so do all calls here.
+        RequestRefused: `node_not_found`: no node has the name or id; raised by all methods.
     """
 
     async def list(self) -> Sequence[HostNodeView]:
-        """List the nodes of the store by name, with their allocated resources."""
-        return rendered(_view, await operations.list_nodes(self._app))
+        """List all nodes, ordered by name, with their allocated resources."""
+        return render_all(_view, await operations.list_nodes(self._app))
 
     async def get(self, name: str) -> HostNodeView:
         """Return one node by its name or id."""
         return _view(await _find(self._app, name))
 
     async def drain(self, name: str) -> HostNodeView:
-        """Place nothing more there; what runs goes on."""
+        """Stop placing jobs on a node. Running jobs continue."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.drain", subject=node.name)
         return _view(found_node(name, await operations.drain_node(self._app, node.name)))
 
     async def resume(self, name: str) -> HostNodeView:
-        """Place jobs there again."""
+        """Resume placing jobs on a node."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.resume", subject=node.name)
         return _view(found_node(name, await operations.drain_node(self._app, node.name, drains=False)))
 
     async def remove(self, name: str) -> HostNodeView:
-        """Forget a node and end its allocations; one whose workers run comes back."""
+        """Remove a node and release its allocations. A node with running workers registers again."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.remove", subject=node.name)
         return _view(found_node(name, await operations.remove_node(self._app, node.name)))
 
 
 class AppResources(AppCalls):
-    """Allocations of host nodes, to jobs and by hand."""
+    """Allocations of host nodes, for jobs and by callers."""
 
     async def usage(
         self,
@@ -63,7 +63,7 @@ class AppResources(AppCalls):
         limit: int = 50,
         cursor: str | None = None,
     ) -> UsageView:
-        """Allocations by node, job, tenant and time, and their sums."""
+        """Return allocations by node, job, tenant and period, with totals."""
         node = None
         if node_id is not None:
             found = await operations.find_node(self._app, node_id)
@@ -83,7 +83,7 @@ class AppResources(AppCalls):
             hours={name: round(amount, 6) for name, amount in total.hours.items()},
             allocations=total.allocations,
             is_bounded=total.is_bounded,
-            items=rendered(lambda each: allocation_view(each, ids), page[:limit]),
+            items=render_all(lambda each: allocation_view(each, ids), page[:limit]),
             next=page[limit - 1].id if len(page) > limit else None,
         )
 
@@ -93,13 +93,13 @@ async def _find(app: TaskMQ, name: str) -> HostNode:
 
 
 def found_node(name: str, node: HostNode | None) -> HostNode:
-    """Return the node if there is one.
+    """Return the node, if it exists.
 
     Raises:
-        RequestRefused: there is none.
+        RequestRefused: it does not exist.
     """
     if node is None:
-        raise RequestRefused(f"there is no node {name[:128]!r}", status=404, code="node_not_found")
+        raise RequestRefused(f"node {name[:128]!r} not found", status=404, code="node_not_found")
     return node
 
 
@@ -122,12 +122,12 @@ def _view(node: HostNode) -> HostNodeView:
 
 
 async def ids_of_nodes(app: TaskMQ) -> dict[str, str]:
-    """The ids of nodes by their names."""
+    """Return the ids of all nodes by name."""
     return {each.name: each.id for each in await operations.list_nodes(app)}
 
 
 def allocation_view(allocation: Allocation, ids: dict[str, str]) -> AllocationView:
-    """An allocation as the API shows it."""
+    """Build the API's view of an allocation."""
     return AllocationView(
         allocation_id=allocation.id,
         job_id=allocation.job,

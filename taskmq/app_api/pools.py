@@ -1,4 +1,4 @@
-"""Pools, policies of queues, and quotas."""
+"""Pools, scheduling policies of queues, and quotas."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import msgspec
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.errors import RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
@@ -16,10 +16,10 @@ __all__ = ["AppPools", "AppQuotas"]
 
 
 class AppPools(AppCalls):
-    """Pools, by the tenants whose jobs belong to them; and policies of queues."""
+    """Pools by tenant, and scheduling policies of queues."""
 
     async def list(self) -> PoolList:
-        """The pools of tenants, and the policies of queues that were said instead of those of apps."""
+        """List the pools, and the queue policies that override the apps' settings."""
         said = await self._app.pools.aread()
         return PoolList(
             version=said.version,
@@ -31,17 +31,17 @@ class AppPools(AppCalls):
         """Return one pool by its name.
 
         Raises:
-            RequestRefused: `pool_not_found`: there is none of that name.
+            RequestRefused: `pool_not_found`: no pool has the name.
         """
         return _view(await self._find(name))
 
     async def put(self, name: str, body: PoolBody) -> PoolView:
-        """Say what the pool of a tenant is; schedulers follow within a second or two, also for what waits already.
+        """Create or replace the pool of a tenant. Schedulers apply it within a second or two, also to waiting jobs.
 
         Raises:
-            InvalidOption: an amount or a parent that cannot be.
+            InvalidOption: an amount or the parent is invalid.
         """
-        # Refused before it is in the audit.
+        # Validated before it is written to the audit log.
         pool = TenantPool(
             name=name, parent=body.parent, weight=body.weight, min=body.min, max=body.max
         ).check_amounts()
@@ -51,48 +51,48 @@ class AppPools(AppCalls):
         )
 
     async def remove(self, name: str) -> None:
-        """Take a pool's description away; one that has parts stays.
+        """Remove a pool. A pool with child pools cannot be removed.
 
         Raises:
-            RequestRefused: `pool_not_found`: there is none of that name.
-            InvalidOption: it has parts.
+            RequestRefused: `pool_not_found`: no pool has the name.
+            InvalidOption: the pool has child pools.
         """
         await self._find(name)
         await self._caller.note_action(self._app, "pool.remove", subject=name)
         await self._app.pools.aremove(name)
 
     async def put_policy(self, queue: str, body: PolicyBody) -> PolicyView:
-        """Have the jobs of the store take turns in the queue by this policy, whatever apps say."""
+        """Set the scheduling policy of a queue's stored jobs, overriding the apps' setting."""
         await self._caller.note_action(self._app, "queue.policy", subject=queue, after=msgspec.to_builtins(body))
         wanted = QueuePolicy(**msgspec.structs.asdict(body))
         await self._app.pools.aset_policy(queue, wanted)
         return _policy_view(queue, wanted)
 
     async def remove_policy(self, queue: str) -> None:
-        """Take what was said of the queue's policy away: it goes by what apps say."""
+        """Remove the policy override of a queue."""
         await self._caller.note_action(self._app, "queue.policy", subject=queue)
         await self._app.pools.aset_policy(queue, None)
 
     async def _find(self, name: str) -> TenantPool:
         known = (await self._app.pools.aread()).pools
         if name not in known:
-            said = f"there is no pool {name!r}: {did_you_mean(name, sorted(known))}"
+            said = f"pool {name!r} not found: {did_you_mean(name, sorted(known))}"
             raise RequestRefused(said, status=404, code="pool_not_found")
         return known[name]
 
 
 class AppQuotas(AppCalls):
-    """Limits on the submissions of tenants and their users; `*` stands for each user."""
+    """Quotas of tenants and their users; `*` applies to each user."""
 
     async def list(self) -> Sequence[QuotaView]:
-        """List the quotas, and the part of each that was used since midnight UTC."""
-        return rendered(_quota_view, await self._app.pools.aquotas())
+        """List the quotas, with their usage since midnight UTC."""
+        return render_all(_quota_view, await self._app.pools.aquotas())
 
     async def put(self, tenant: str, body: QuotaBody, *, user: str | None = None) -> QuotaView:
-        """Say what the tenant, or the user of it, may submit, in place of what was said before.
+        """Set the quota of a tenant or one of its users, replacing the current one.
 
         Raises:
-            InvalidOption: a limit that cannot be.
+            InvalidOption: a limit is invalid.
         """
         limits = msgspec.structs.asdict(body)
         await self._caller.note_action(self._app, "quota.change", subject=_subject(tenant, user), after=limits)
@@ -101,14 +101,14 @@ class AppQuotas(AppCalls):
         return _quota_view(state or QuotaState(quota=quota, jobs=0, bytes=0))
 
     async def remove(self, tenant: str, *, user: str | None = None) -> None:
-        """Take the quota of a tenant, or of a user of it, away.
+        """Remove the quota of a tenant or one of its users.
 
         Raises:
-            RequestRefused: `quota_not_found`: there is none.
+            RequestRefused: `quota_not_found`: the quota does not exist.
         """
         subject = _subject(tenant, user)
         if await self._find(tenant, user) is None:
-            raise RequestRefused(f"there is no quota of {subject!r}", status=404, code="quota_not_found")
+            raise RequestRefused(f"quota of {subject!r} not found", status=404, code="quota_not_found")
         await self._caller.note_action(self._app, "quota.remove", subject=subject)
         await self._app.pools.aremove_quota(tenant, user)
 

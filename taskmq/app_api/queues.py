@@ -1,10 +1,10 @@
-"""Queues: what is in them, pausing, resuming, moving and emptying them."""
+"""Queues: list, inspect, pause, resume, move and purge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from taskmq.api.queues import MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
@@ -22,13 +22,13 @@ __all__ = ["AppQueues"]
 
 
 class AppQueues(AppCalls):
-    """Queues at the broker. Methods raise `QueueMissing`."""
+    """Queues of the broker. Methods raise `QueueMissing`."""
 
     async def get(self, name: str, *, within: float = 1.0) -> QueueView:
-        """Show the facts that broker, state and workers have of a queue.
+        """Return the details of a queue from the broker, the state and the workers.
 
         Args:
-            within: seconds that workers have to answer.
+            within: the time limit for workers' answers, in seconds.
         """
         found = await report_queue(self._app, name, within=within)
         queue, pauses = found.queue, None if found.paused is None else {name: found.paused}
@@ -53,27 +53,27 @@ class AppQueues(AppCalls):
         )
 
     async def pause(self, name: str, *, note: str = "") -> QueuePauseView:
-        """Have no worker start anything of it until it is resumed; what runs goes on."""
+        """Stop workers from starting jobs of a queue until it is resumed. Running jobs continue."""
         await self._caller.note_action(self._app, "queue.pause", subject=name, note=note)
         pauses = await pause_queues(self._app, [name], note=note, by=self._caller.name)
         return _pause(pauses[name])
 
     async def resume(self, name: str) -> bool:
-        """Have workers take from it again; whether it was paused."""
+        """Resume a queue. Returns whether it was paused."""
         await self._caller.note_action(self._app, "queue.resume", subject=name)
         return bool(await resume_queues(self._app, [name]))
 
     async def purge(self, name: str) -> int:
-        """Delete its waiting messages, in all priority classes; how many they were."""
+        """Delete the waiting messages of all priority classes. Returns their number."""
         await self._caller.note_action(self._app, "queue.purge", subject=name)
         return await purge_queue(self._app, name)
 
     async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
-        """Move its waiting messages to another queue; how many, and how many that one cannot take.
+        """Move waiting messages to another queue. Returns how many were moved, and how many it cannot take.
 
         Args:
-            count: at most so many.
-            task: only those of tasks of this name, with `*` and `?`.
+            count: the maximum number of messages.
+            task: only messages of matching tasks, with `*` and `?`.
         """
         facts = {"to": to, "count": count, "task": task}
         await self._caller.note_action(self._app, "queue.move", subject=name, after=facts)
@@ -81,20 +81,20 @@ class AppQueues(AppCalls):
         return MovedView(moved=moved, stayed=stayed)
 
     async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
-        """List queues in all their priority classes, and their dead-letter queues.
+        """List queues with all their priority classes and dead letter queues.
 
         Args:
-            queues: their names, also of single ones at the broker. Default: those of the app.
-            within: seconds that workers have to answer.
+            queues: names of queues, also of single RabbitMQ queues. Default: the app's queues.
+            within: the time limit for workers' answers, in seconds.
         """
         found = await list_queues(self._app, queues, within=within)
         pauses = await find_pauses(self._app)
-        lines = rendered(lambda each: _line(each, pauses), found.queues)
+        lines = render_all(lambda each: _line(each, pauses), found.queues)
         return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses))
 
 
 def _groups(lines: Sequence[QueueLine], pauses: Mapping[str, QueuePause] | None) -> list[QueueGroup]:
-    """The queues that people name, in the order of their first parts."""
+    """Group RabbitMQ queues by app queue, in the order of their first parts."""
     parts: dict[str, list[QueueLine]] = {}
     for line in lines:
         parts.setdefault(logical_queue(line.queue), []).append(line)
@@ -117,7 +117,7 @@ def _group(name: str, lines: Sequence[QueueLine], pauses: Mapping[str, QueuePaus
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """None where one of them is not known."""
+    """Add up counts; returns None if one is unknown."""
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)
 

@@ -1,4 +1,4 @@
-"""Schedules: what is due when, putting, pausing, resuming, running and making up for them."""
+"""Schedules: list, change, pause, resume, run and backfill."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from taskmq.api.schedules import (
 )
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.schedule_facts import amend_trigger, schedule_facts
@@ -50,25 +50,25 @@ class AppSchedules(AppCalls):
     """The schedules that the caller may see. Methods raise `ScheduleNotFound`; changes `NotPermitted`."""
 
     async def get(self, name: str) -> ScheduleView:
-        """A schedule, and what has become of its occurrences so far."""
+        """Return a schedule with the history of its occurrences."""
         return self._view(await self._own.get(name))
 
     async def has(self, name: str) -> bool:
-        """Whether there is one of that name."""
+        """Whether a schedule has the name."""
         return await self._own.has(name)
 
     async def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """Add a schedule as `put` does, if there is none of that name; the same one again changes nothing.
+        """Add a schedule like `put`, unless one with the name exists. Repeating the same one changes nothing.
 
         Raises:
-            InvalidOption: another one has the name.
+            InvalidOption: another schedule has the name.
         """
         trigger, options = await self._note_put(name, body), _options(body)
         await self._own.add(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
         return await self.get(name)
 
     async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """Start a task whenever the schedule says, from now on; what the body does not say has its default."""
+        """Create or replace a schedule. Omitted fields take their defaults."""
         trigger, options = await self._note_put(name, body), _options(body)
         await self._own.put(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
         return await self.get(name)
@@ -82,10 +82,10 @@ class AppSchedules(AppCalls):
         return trigger
 
     async def change(self, name: str, body: ChangeScheduleBody) -> ScheduleView:
-        """Change what the body says of a schedule that was made at run time; all else stays, its counts too.
+        """Change the given fields of a schedule created at run time. All others stay unchanged, including its counts.
 
         Raises:
-            InvalidOption: it is defined in the code, or cannot be so.
+            InvalidOption: it is defined in code, or the change is invalid.
         """
         own, options = self._own, _options(body)
         await own.check_change(name, body.task)
@@ -94,7 +94,7 @@ class AppSchedules(AppCalls):
         other = None if trigger is present else trigger
         said = {"task": body.task, "rule": None if other is None else other.describe(), **options}
         if body.args is not None or body.kwargs is not None:
-            # Never to what: they are for the task alone.
+            # Never the arguments themselves, which only the task may see.
             said["arguments"] = "changed"
         after = {key: value for key, value in said.items() if value is not None}
         await self._caller.note_action(self._app, "schedule.change", subject=own.full_name(name), after=after)
@@ -102,13 +102,13 @@ class AppSchedules(AppCalls):
         return await self.get(name)
 
     async def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
-        """The instants at which it is due next, whether or not it is paused."""
+        """Return the next occurrences, even while it is paused."""
         entry = await self._own.entry(name)
         start = self._now if after is None else milliseconds_of(after)
         return [instant_text(at) for at in islice(instants_after(entry.trigger, start), count)]
 
     async def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
-        """Explain a schedule in words, with its next occurrences by the clocks of its zone."""
+        """Explain a schedule in words, with its next occurrences in its time zone."""
         found = await self._own.get(name)
         line = self._line(found)
         words = explain_trigger(found.entry.trigger, after=self._now, count=count)
@@ -117,40 +117,40 @@ class AppSchedules(AppCalls):
         )
 
     async def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
-        """Explain a rule in words, with its next occurrences, before a schedule has it."""
+        """Explain a rule in words, with its next occurrences. Nothing is stored."""
         return RuleExplanation(**explain_trigger(_trigger(body), after=self._now, count=count)._asdict())
 
     async def remove(self, name: str) -> None:
-        """Have it start nothing any more; what it has started goes on.
+        """Remove a schedule. Jobs it started continue.
 
         Raises:
-            InvalidOption: the code defines it.
+            InvalidOption: it is defined in code.
         """
         await self._note(name, "remove")
         await self._own.remove(name)
 
     async def pause(self, name: str, *, note: str = "") -> ScheduleView:
-        """Have nothing emitted until it is resumed."""
+        """Pause a schedule: no occurrences are emitted until it is resumed."""
         await self._note(name, "pause", note=note)
         await self._own.pause(name, note=note)
         return await self.get(name)
 
     async def resume(self, name: str) -> ScheduleView:
-        """Have a paused schedule go on."""
+        """Resume a paused schedule."""
         await self._note(name, "resume")
         await self._own.resume(name)
         return await self.get(name)
 
     async def run(self, name: str) -> str:
-        """Send a call of its task now, whatever the schedule says; the job's id."""
+        """Start the schedule's task now, independent of its rule. Returns the job's id."""
         await self._note(name, "run")
         return await self._own.run(name)
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> BackfillView:
-        """Emit the occurrences of a range of the past, at low priority and a few a second.
+        """Emit the occurrences of a past period, at low priority and a limited rate.
 
         Raises:
-            InvalidOption: the range is none, or not of the past.
+            InvalidOption: the period is empty or not in the past.
         """
         if not dry_run:
             facts = msgspec.to_builtins(BackfillBody(start=start, end=end, dry_run=dry_run))
@@ -159,11 +159,13 @@ class AppSchedules(AppCalls):
         return BackfillView(run=found.run, instants=[_text(at) for at in found.instants], has_more=found.has_more)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
-        """A page of the schedules whose names begin so; without a tenant those of the app, and everybody's."""
+        """Return a page of the schedules whose names have this prefix; without a tenant, the app's and all
+        tenants'.
+        """
         page = await self._own.list(prefix, after=cursor, limit=limit)
         reactions = [] if page.after is not None or self._caller.tenant else [*self._app.reactions.values()]
         return ScheduleList(
-            rendered(self._line, page.schedules),
+            render_all(self._line, page.schedules),
             page.after,
             [
                 ReactionLine(name=each.name, starts=each.task.name, rule=each.describe())
@@ -174,7 +176,7 @@ class AppSchedules(AppCalls):
         )
 
     async def list(self, prefix: str = "") -> AsyncIterator[ScheduleLine]:
-        """Iterate over the schedules with this prefix by name."""
+        """Iterate over the schedules with this prefix, ordered by name."""
         cursor: str | None = ""
         while cursor is not None:
             page = await self.page(prefix, limit=MOST_PER_PAGE, cursor=cursor)
@@ -183,7 +185,7 @@ class AppSchedules(AppCalls):
             cursor = page.next
 
     async def _note(self, name: str, verb: str, *, after: dict[str, object] | None = None, note: str = "") -> None:
-        """Have the audit say what is about to be done, where the caller may do so."""
+        """Write an audit entry about an action, if the caller may perform it."""
         await self._own.check_run(name)
         subject = self._own.full_name(name)
         await self._caller.note_action(self._app, f"schedule.{verb}", subject=subject, after=after, note=note)
@@ -220,7 +222,7 @@ class AppSchedules(AppCalls):
         )
 
     def _view(self, found: TenantSchedule) -> ScheduleView:
-        """A schedule as the API shows it, with what has become of its occurrences."""
+        """Build the API's view of a schedule with the history of its occurrences."""
         line, status = self._line(found), found.status
         facts: dict[str, Any] = {name: None if status is None else getattr(status, name) for name in _COUNTS}
         return ScheduleView(
@@ -243,7 +245,7 @@ def _trigger(body: ScheduleRule) -> Trigger:
         case (None, None, datetime() as instant):
             return once(instant)
         case _:
-            raise InvalidOption("give only one of cron, every and at")
+            raise InvalidOption("give exactly one of cron, every and at")
 
 
 def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:

@@ -1,11 +1,11 @@
-"""Running workers: which answer, and what they are to do."""
+"""Running workers: list and control."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from taskmq.api.workers import ControlBody, ControlledWorker, ControlledWorkers, RunView, WorkerView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import list_workers, send_command
@@ -16,19 +16,19 @@ _LONGEST_SUBJECT: Final = 200
 
 
 class AppWorkers(AppCalls):
-    """The workers at the broker of the app."""
+    """The workers of the app's broker."""
 
     async def list(self, *, within: float = 1.0) -> Sequence[WorkerView]:
-        """The workers that answer within so many seconds; one whose event loop is held up does not."""
-        return rendered(lambda answer: worker_view(answer.status), await list_workers(self._app, within=within))
+        """List the workers that answer within this many seconds. A worker with a blocked event loop does not."""
+        return render_all(lambda answer: worker_view(answer.status), await list_workers(self._app, within=within))
 
     async def control(self, what: ControlBody, *, within: float = 1.0) -> ControlledWorkers:
-        """Drain workers, change how many tasks they run at a time, or see where they are: what they answer in time.
+        """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
 
-        One that does not answer, as its event loop is held up or it obeys no commands, may still do it.
+        A worker that does not answer may still execute the command, for example after its event loop was blocked.
 
         Raises:
-            InvalidOption: it names no worker, no host, and not all.
+            InvalidOption: no workers are selected.
         """
         command = Command(id="", name=what.command, number=what.number, seconds=what.grace)
         whom = "*" if what.all else ", ".join([*what.workers, *([f"@{what.host}"] if what.host else [])])
@@ -53,7 +53,7 @@ def _answer(answer: CommandAnswer) -> ControlledWorker:
 
 
 def worker_view(status: WorkerStatus) -> WorkerView:
-    """A worker as the API shows it."""
+    """Build the API's view of a worker."""
     return WorkerView(
         name=status.name,
         host=status.host,

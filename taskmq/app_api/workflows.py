@@ -1,4 +1,4 @@
-"""Workflows: which there are, how far they are, ending them, and running again what has failed."""
+"""Workflows: list, inspect, cancel, close and redrive."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Final
 
 from taskmq.api.workers import CancelFlowBody, StepView, WorkflowLineView, WorkflowList, WorkflowState, WorkflowView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.errors import FlowNotFound, NotPermitted, RequestRefused
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
@@ -20,10 +20,10 @@ _LONGEST_ID: Final = 255
 
 
 class AppWorkflows(AppCalls):
-    """Workflows, by their ids. Calls raise `FlowNotFound`; changes `NotPermitted` for tasks that are not allowed."""
+    """Workflows by id. Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed."""
 
     async def get(self, workflow_id: str) -> WorkflowView:
-        """Show the progress of a workflow, step by step."""
+        """Return a workflow with the state of each step."""
         found = await report_workflow(self._app, self._full_id(workflow_id))
         return WorkflowView(
             workflow_id=workflow_id,
@@ -34,13 +34,13 @@ class AppWorkflows(AppCalls):
         )
 
     async def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
-        """End a workflow: what has not started never will, what runs is stopped.
+        """Cancel a workflow: steps that have not started never will, and running ones are stopped.
 
         Raises:
-            RequestRefused: `workflow_ended`: it has ended already.
+            RequestRefused: `workflow_ended`: it has already ended.
         """
         reason = CancelFlowBody().reason if reason is None else reason
-        report = await self._operated(workflow_id)
+        report = await self._find_operable(workflow_id)
         await self._caller.note_action(self._app, "workflow.cancel", subject=report.id, note=reason)
         if not await cancel_workflow(self._app, report.id, reason=reason):
             state = (await report_workflow(self._app, report.id)).state
@@ -48,18 +48,18 @@ class AppWorkflows(AppCalls):
             raise RequestRefused(said, status=409, code="workflow_ended")
 
     async def close(self, workflow_id: str) -> None:
-        """Have no more jobs come to a batch: it ends when those that it has have ended.
+        """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it was cancelled, or is no batch.
+            FlowClosed: it is cancelled, or not a batch.
         """
-        report = await self._operated(workflow_id)
+        report = await self._find_operable(workflow_id)
         await self._caller.note_action(self._app, "workflow.close", subject=report.id)
         await self._app.flow(report.id).aclose()
 
     async def redrive(self, workflow_id: str) -> Redriven:
-        """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
-        report = await self._operated(workflow_id)
+        """Run failed steps again, and remove the dead letters of their earlier runs."""
+        report = await self._find_operable(workflow_id)
         await self._caller.note_action(self._app, "workflow.redrive", subject=report.id)
         return await redrive_workflow(self._app, report.id)
 
@@ -73,17 +73,16 @@ class AppWorkflows(AppCalls):
         limit: int = 50,
         cursor: str | None = None,
     ) -> WorkflowList:
-        """A page of the workflows that were sent in a time, the newest first.
+        """Return a page of workflows sent in a period, newest first.
 
-        By name and state a bounded number is looked at for each page: one that `is_bounded` has a `next` all the
-        same.
+        Filters by name and state examine a limited number per page; a page with `is_bounded` still has a `next`.
 
         Args:
-            name: that they have, with `*` and `?`.
-            states: one of these; none: all.
+            name: the workflow's name, with `*` and `?`.
+            states: only these states; none for all.
 
         Raises:
-            InvalidOption: the cursor is none.
+            InvalidOption: the cursor is malformed.
         """
         page = await self._app.workflows.alist(
             name=name,
@@ -94,21 +93,21 @@ class AppWorkflows(AppCalls):
             after=cursor,
             limit=limit,
         )
-        return WorkflowList(items=rendered(self._line, page.lines), next=page.after, is_bounded=page.is_bounded)
+        return WorkflowList(items=render_all(self._line, page.lines), next=page.after, is_bounded=page.is_bounded)
 
-    async def _operated(self, workflow_id: str) -> WorkflowReport:
-        """Read a workflow that the caller may operate: they may call the tasks of all its steps."""
+    async def _find_operable(self, workflow_id: str) -> WorkflowReport:
+        """Return a workflow, if the caller may call the tasks of all its steps."""
         report = await report_workflow(self._app, self._full_id(workflow_id))
         for step in report.steps:
             if step.task and not self._caller.allows(step.task):
-                raise NotPermitted(f"you may not call task {step.task!r}, which is one of its steps")
+                raise NotPermitted(f"permission denied: a step calls task {step.task!r}, which you may not call")
         return report
 
     def _full_id(self, workflow_id: str) -> str:
-        """The id that the state knows it by: that of a tenant's begins with the tenant, and so is unique to it."""
+        """Return the id in the state, where the tenant's prefix makes ids of tenants unique."""
         is_foreign = self._caller.tenant == "" and split_tenant_key(workflow_id)[0]
         if "\0" in workflow_id or len(workflow_id) > _LONGEST_ID or is_foreign:
-            raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} is not known")
+            raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} not found")
         return tenant_key(self._caller.tenant or None, workflow_id)
 
     def _line(self, line: WorkflowLine) -> WorkflowLineView:

@@ -1,8 +1,8 @@
-"""Sending many calls in chunks, so that memory stays bounded whatever is iterated.
+"""Sending of many calls in chunks, so that memory stays bounded for any iterable.
 
-    calls -> chunk (encoded, send contexts open) -> on its way -> settled: ids of those that were confirmed
+    calls -> chunk (encoded, send contexts open) -> in flight -> settled: ids of the confirmed jobs
 
-Two chunks are on their way while the next one is made: when one has arrived, the broker is at work on the other.
+Two chunks are in flight while the next one is built, so the broker is always busy.
 """
 
 import asyncio
@@ -45,25 +45,25 @@ Outcomes = list[SendError | None]
 RunSync = Callable[[Callable[[], Awaitable[list[Outcomes]]]], list[Outcomes]]
 
 _CHUNK: Final = 500
-_ON_THEIR_WAY: Final = 2
+_IN_FLIGHT: Final = 2
 LINGER: Final = 0.1
-"""Seconds: who makes the calls of a stream slowly does not wait until a chunk is full."""
+"""The maximum age of a partial chunk, in seconds, for streams whose calls arrive slowly."""
 
-# So many calls are made before others get a turn on the loop.
-_AT_A_TIME: Final = 200
+# The number of calls after which other tasks of the event loop get a turn.
+_CALLS_PER_TURN: Final = 200
 
 
 class Batches:
-    """Makes chunks of messages, and knows what became of them; chunks are settled in the order of their making.
+    """Builds chunks of messages and records their outcomes; chunks are settled in the order they were built.
 
-    The middleware's send contexts of a chunk stay open until it is settled, or until the `with` block ends: they see
-    the error that ended it.
+    The middleware's send contexts of a chunk stay open until it is settled, or until the `with` block ends with an
+    error, which they see.
 
     Args:
-        linger: seconds after which a chunk is to be taken, however few its calls are.
+        linger: the maximum age of a partial chunk, in seconds.
 
     Attributes:
-        failures: by position in the input.
+        failures: errors by position in the input.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Batches:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failures: dict[int, SendError] = {}
-        # None where there would be nothing in the contexts.
+        # None if the contexts would be empty.
         self._open_send = None if open_send is open_nothing else open_send
         self._message_of = message_of
         self._linger = linger
@@ -103,11 +103,11 @@ class Batches:
             context.__exit__(kind, error, traceback)
 
     def __len__(self) -> int:
-        """How many calls the chunk in the making has."""
+        """Count the calls in the current chunk."""
         return len(self._messages)
 
     def add(self, sending: Sending) -> bool:
-        """Add a call to the chunk; whether that is to be taken now."""
+        """Add a call to the chunk. Returns whether the chunk should be taken now."""
         messages = self._messages
         if not messages and self._linger < math.inf:
             self._begun = self._monotonic()
@@ -123,7 +123,7 @@ class Batches:
         return self._linger < math.inf and self._monotonic() - self._begun > self._linger
 
     def take(self) -> Chunk | None:
-        """The chunk that was made: the queues, each once, and the messages; None once the block has ended."""
+        """Return the current chunk: its distinct queues and messages; None after the block ended."""
         if self._is_over:
             return None
         chunk = list(self._queues), self._messages
@@ -133,7 +133,7 @@ class Batches:
         return chunk
 
     def settle(self, outcomes: Outcomes) -> list[str]:
-        """What became of each message of the first chunk that is not settled; the ids of those that were sent."""
+        """Record the outcomes of the oldest unsettled chunk. Returns the ids of its sent jobs."""
         ids, contexts = self._taken.popleft()
         if not contexts and not any(outcomes):
             self._settled += len(ids)
@@ -150,11 +150,11 @@ class Batches:
         return sent
 
     def settle_all(self, arrived: Iterable[Outcomes]) -> list[str]:
-        """`settle` for several chunks."""
+        """Settle several chunks, see `settle`."""
         return [job_id for outcomes in arrived for job_id in self.settle(outcomes)]
 
     def check(self) -> None:
-        """Nothing comes any more, and nothing is on its way.
+        """Check that all calls were sent, after the last chunk is settled.
 
         Raises:
             PartlySent: some were not sent.
@@ -164,64 +164,64 @@ class Batches:
 
 
 class ConfirmWindow:
-    """Publishes chunks, two at a time, while the next one is made. For one event loop."""
+    """Publishes chunks, two at a time, while the next one is built. For one event loop."""
 
     def __init__(self, publish: Callable[[Chunk], Coroutine[Any, Any, Outcomes]]) -> None:
         self._publish = publish
-        self._on_their_way: deque[asyncio.Task[Outcomes]] = deque()
+        self._in_flight: deque[asyncio.Task[Outcomes]] = deque()
 
     @property
     def is_empty(self) -> bool:
-        return not self._on_their_way
+        return not self._in_flight
 
     async def put(self, take: Callable[[], Chunk | None]) -> list[Outcomes]:
-        """Send the next chunk on its way, once there is room: what became of those that have arrived.
+        """Publish the next chunk once there is room. Returns the outcomes of the chunks that have ended.
 
-        Where something of them has failed, nothing more is taken.
+        After a failure no further chunk is taken.
         """
-        before = self._on_their_way
+        before = self._in_flight
         arrived: list[Outcomes] = []
-        while before and (len(before) >= _ON_THEIR_WAY or before[0].done()):
-            arrived.append(await self._arrival())
+        while before and (len(before) >= _IN_FLIGHT or before[0].done()):
+            arrived.append(await self._next_outcomes())
         if not any(map(any, arrived)) and (chunk := take()) is not None:
             before.append(asyncio.get_running_loop().create_task(self._publish(chunk)))
         return arrived
 
     async def clear(self) -> list[Outcomes]:
-        """Wait until nothing is on its way: what became of what was."""
+        """Wait until nothing is in flight. Returns the outcomes."""
         arrived: list[Outcomes] = []
-        while self._on_their_way:
-            arrived.append(await self._arrival())
+        while self._in_flight:
+            arrived.append(await self._next_outcomes())
         return arrived
 
-    async def _arrival(self) -> Outcomes:
+    async def _next_outcomes(self) -> Outcomes:
         try:
-            return await self._on_their_way.popleft()
+            return await self._in_flight.popleft()
         except BaseException:
             self.drop()
             raise
 
     def drop(self) -> None:
-        """Wait no more for what is on its way."""
-        for chunk in self._on_their_way:
+        """Stop waiting for the chunks in flight."""
+        for chunk in self._in_flight:
             chunk.cancel()
-        self._on_their_way.clear()
+        self._in_flight.clear()
 
 
 def stream_sync(
-    sendings: Iterable[Sending], batches: Batches, conveyor: ConfirmWindow, run: RunSync
+    sendings: Iterable[Sending], batches: Batches, window: ConfirmWindow, run: RunSync
 ) -> Generator[str, None, None]:
-    """The ids of the jobs as they are confirmed.
+    """Yield the ids of jobs as they are confirmed.
 
     Args:
-        run: runs something on the conveyor's loop and waits for it.
+        run: runs a coroutine on the window's loop and waits for it.
 
     Raises:
         PartlySent: some were not sent.
     """
 
     def put() -> list[str]:
-        return batches.settle_all(run(lambda: conveyor.put(batches.take)))
+        return batches.settle_all(run(lambda: window.put(batches.take)))
 
     with batches:
         try:
@@ -233,40 +233,40 @@ def stream_sync(
             if len(batches) and not batches.failures:
                 yield from put()
         finally:
-            # What is on its way is sent, whatever has ended this.
-            last = [] if conveyor.is_empty else batches.settle_all(run(conveyor.clear))
+            # Chunks in flight are sent even if an error ended the stream.
+            last = [] if window.is_empty else batches.settle_all(run(window.clear))
         yield from last
         batches.check()
 
 
 async def stream_async(
-    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: ConfirmWindow
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, window: ConfirmWindow
 ) -> AsyncGenerator[str, None]:
     """Do what `stream_sync` does, without blocking the event loop."""
-    async with aclosing(chunks_async(sendings, batches, conveyor)) as chunks:
+    async with aclosing(chunks_async(sendings, batches, window)) as chunks:
         async for job_ids in chunks:
             for job_id in job_ids:
                 yield job_id
 
 
 async def chunks_async(
-    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: ConfirmWindow
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, window: ConfirmWindow
 ) -> AsyncGenerator[list[str], None]:
-    """`stream_async` with the ids of a chunk at a time, for who does not look at each."""
+    """Yield ids per chunk, for callers that do not need each of them as it is confirmed."""
     with batches:
         try:
             async with aclosing(_full_chunks(sendings, batches)) as full_chunks:
                 async for _ in full_chunks:
-                    yield batches.settle_all(await conveyor.put(batches.take))
+                    yield batches.settle_all(await window.put(batches.take))
                     if batches.failures:
                         break
             if len(batches) and not batches.failures:
-                yield batches.settle_all(await conveyor.put(batches.take))
+                yield batches.settle_all(await window.put(batches.take))
         except asyncio.CancelledError:
-            conveyor.drop()
+            window.drop()
             raise
         finally:
-            last = batches.settle_all(await conveyor.clear())
+            last = batches.settle_all(await window.clear())
         yield last
         batches.check()
 
@@ -274,7 +274,7 @@ async def chunks_async(
 async def _full_chunks(
     sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches
 ) -> AsyncGenerator[None, None]:
-    """Adds all of them, and stops at each chunk that is to be taken: once for a chunk, and not for each call."""
+    """Add all calls and yield once per full chunk instead of once per call."""
     if isinstance(sendings, AsyncIterable):
         async for sending in sendings:
             if batches.add(sending):
@@ -283,5 +283,5 @@ async def _full_chunks(
     for number, sending in enumerate(sendings, 1):
         if batches.add(sending):
             yield
-        if number % _AT_A_TIME == 0:
+        if number % _CALLS_PER_TURN == 0:
             await asyncio.sleep(0)

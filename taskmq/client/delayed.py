@@ -1,6 +1,6 @@
-"""Jobs that wait for their time in the state: `TaskMQ(delay="state")`.
+"""Delayed jobs in the state: `TaskMQ(delay="state")`.
 
-What a broker holds until it is due can be neither listed nor changed. In the state it can: a message waits in a
+Delayed messages in the broker can be neither listed nor changed. In the state they can: a message waits in a
 `taskmq.contracts.stores.DelayStore` until a worker's relay publishes it.
 """
 
@@ -34,12 +34,12 @@ _SHARDS: Final = 100
 
 
 class WaitingJob(msgspec.Struct, frozen=True):
-    """A job that waits for its time in the state.
+    """A delayed job in the state.
 
     Attributes:
-        queue: as people name it.
-        due: when it goes to its queue.
-        enqueued: when it was sent first.
+        queue: the app queue.
+        due: when it is published to its queue.
+        enqueued: when it was first sent.
     """
 
     id: str
@@ -50,19 +50,19 @@ class WaitingJob(msgspec.Struct, frozen=True):
 
 
 async def waiting_jobs(store: DelayStore, *, limit: int, task: str | None, queue: str | None) -> list[WaitingJob]:
-    """Up to `limit` jobs, the earliest due first, of one task or queue if given."""
-    queues = None if queue is None else _all_places(check_queue_name(queue))
+    """Return up to `limit` delayed jobs, earliest first, of one task or queue if given."""
+    queues = None if queue is None else _possible_queues(check_queue_name(queue))
     return [_job(message) for message in await store.list(limit=limit, task=task, queues=queues)]
 
 
 async def cancel(store: DelayStore, job_id: str) -> WaitingMessage | None:
-    """Take a job away; what it was, None where none waits (any more) or it is on its way already."""
+    """Remove a delayed job. Returns it, or None if it is not delayed (any more) or already being published."""
     found = await store.find(job_id)
     return found if found is not None and await store.cancel(job_id) else None
 
 
 def cancelled_record(message: WaitingMessage, *, reason: str, now: int) -> ResultRecord:
-    """What those who await the result of a job get that was taken away."""
+    """Build the result record of a cancelled delayed job, for callers that await its result."""
     return ResultRecord(
         job_id=message.job_id,
         task=message.task,
@@ -74,46 +74,48 @@ def cancelled_record(message: WaitingMessage, *, reason: str, now: int) -> Resul
 
 
 async def reschedule(store: DelayStore, job_id: str, *, due: int) -> bool:
-    """Make a job due at another instant (ms); False where none waits (any more) or it is on its way already."""
+    """Make a job due at another time (ms). Returns False if it is not delayed (any more) or already being
+    published.
+    """
     seen: WaitingMessage | None = None
     while (found := await store.find(job_id)) is not None and found != seen:
-        # The body says when as well, and the worker goes by that.
+        # The worker reads the time from the body.
         body = amend(found.body, found.content_type, {"eta": due})
         if await store.swap(found, changed(found, due=due, body=body)):
             return True
-        # Another caller has changed the message. One that is found unchanged the next time is on its way to a worker.
+        # Another caller changed the message. If it is unchanged on the next read, it is being published.
         seen = found
     return False
 
 
 def due_instant(*, delay: Duration | None, eta: datetime | None, now: int) -> int:
-    """When something is due (ms) that is to wait for `delay` from `now` on, or until `eta`.
+    """Return the due time (ms) from `delay` after `now`, or from `eta`.
 
     Raises:
-        InvalidOption: both are given or none, or `eta` has no time zone.
+        InvalidOption: both or neither are given, or `eta` has no time zone.
     """
     if delay is not None and eta is None:
         return min(now + to_ms(parse_duration(delay, what="delay")), LAST_INSTANT)
     if eta is None or delay is not None:
-        raise InvalidOption("when? Say either delay or eta")
+        raise InvalidOption("give either delay or eta")
     if eta.tzinfo is None:
         raise InvalidOption(f"eta={eta.isoformat()}: needs a time zone")
     return min(max(round(eta.timestamp() * 1000), 0), LAST_INSTANT)
 
 
 def to_waiting(message: Outgoing, *, due: int) -> WaitingMessage:
-    """A message to be published, as the state keeps it."""
+    """Convert an outgoing message for the state."""
     facts = {name: getattr(message, name) for name in _FIELDS}
     return WaitingMessage(**facts, due=due, headers=dict(message.headers))
 
 
 def to_outgoing(message: WaitingMessage) -> Outgoing:
-    """A message whose time has come, to be published at once."""
+    """Convert a due message for immediate publishing."""
     return Outgoing(**{name: getattr(message, name) for name in _FIELDS}, headers=message.headers)
 
 
-def _all_places(queue: str) -> set[str]:
-    """Every physical queue that `queue` may stand for."""
+def _possible_queues(queue: str) -> set[str]:
+    """Return every RabbitMQ queue that `queue` may consist of."""
     shards = (shard_queue(queue, number) for number in range(_SHARDS))
     return {*WorkQueue(queue).physical, *shards, *lanes_of(queue, MOST_LANES)}
 

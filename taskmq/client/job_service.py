@@ -1,4 +1,4 @@
-"""The questions that handles, the producer and workflows ask of an app's jobs, wherever those are."""
+"""Queries about an app's jobs by handles, the producer and workflows, wherever the jobs are."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,10 +15,10 @@ __all__ = ["JobService", "Submitter"]
 
 
 class Submitter(Protocol):
-    """Takes calls that go to the store."""
+    """Accepts calls that are submitted to the store."""
 
     async def submit_sending(self, sending: Sending) -> None:
-        """Keep a call that goes to the store. See `Call.send`.
+        """Submit a call to the store. See `Call.send`.
 
         Raises:
             UnsupportedFeature: the app has no store.
@@ -34,32 +34,32 @@ class Submitter(Protocol):
         version: int | None = None,
         tenant: str = "",
     ) -> Sending:
-        """The call, for the store, of what is called so: a task, or a definition in its last or this version.
+        """Build the store's call of a task or definition by name; a definition in its latest or the given version.
 
         Args:
-            tenant: whose definition and whose call it is; "": no tenant.
+            tenant: the tenant of the definition and the call; "" for none.
 
         Raises:
-            UnknownTask: nothing is called so.
-            InvalidArguments, EncodeError, InvalidOption: the arguments do not fit.
+            UnknownTask: no task or definition has the name.
+            InvalidArguments, EncodeError, InvalidOption: the arguments are invalid.
             UnsupportedFeature: the app has no store.
         """
         ...
 
 
 class JobService(Submitter, Protocol):
-    """The jobs of an app: `app.jobs`. Each question is about a job in the store, else about one that was sent.
+    """The jobs of an app: `app.jobs`. Each method looks in the store first, then among sent jobs.
 
-    Each may raise `StoreUnavailable` and `StateUnavailable`, and `UnsupportedFeature` where the app has no state.
+    All may raise `StoreUnavailable` and `StateUnavailable`, and `UnsupportedFeature` if the app has no state.
     """
 
     @property
     def sent(self) -> SentJobs:
-        """The jobs that were sent, as the state knows them."""
+        """The sent jobs, as recorded in the state."""
         ...
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """The job's result record once it is there; None after `timeout` seconds.
+        """Wait for the job's result record; returns None after `timeout` seconds.
 
         Raises:
             ResultTimeout: no timeout was given, and the sessions' patience is over.
@@ -67,25 +67,25 @@ class JobService(Submitter, Protocol):
         ...
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
-        """The job's result record if it is there; without its value where that is kept elsewhere."""
+        """Return the job's result record if it exists, without a value that is stored elsewhere."""
         ...
 
-    async def look_for_result(self, job_id: str) -> ResultRecord | None:
-        """The job's result record, with its value, if it is there."""
+    async def fetch_result(self, job_id: str) -> ResultRecord | None:
+        """Return the job's result record with its value, if it exists."""
         ...
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
-        """The last progress that the job's task has reported, if any."""
+        """Return the last progress report of the job's task, if any."""
         ...
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
-        """Return how far a job is, as far as it is known. See `Job.state`.
+        """Return the state of a job, as far as it is known. See `Job.state`.
 
         Args:
-            was_sent: the caller knows that the broker has it, or had it.
+            was_sent: whether the caller knows that the job was sent to the broker.
 
         Raises:
-            ResultExpired: it has ended, and how is not kept any more.
+            ResultExpired: the job ended, and its result is no longer stored.
         """
         ...
 
@@ -95,16 +95,16 @@ class JobService(Submitter, Protocol):
         """Cancel a job wherever it is. See `Job.cancel`.
 
         Args:
-            reason: for those who await its result, and for logs.
-            remember: for how long workers end it when they meet it.
-            was_sent: the caller knows that the broker has it, or had it.
+            reason: the reason, for callers that await its result, and for logs.
+            remember: how long workers end the job when they receive it.
+            was_sent: whether the caller knows that the job was sent to the broker.
 
         Raises:
             InvalidOption: the reason is too long.
-            StateUnavailable: the state could not be reached; the job may be cancelled or not.
+            StateUnavailable: the state is unreachable; the job may or may not be cancelled.
         """
         ...
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
-        """Make a job that waits in the store or the state due at another instant; False where it does not wait."""
+        """Make a delayed job due at another time. Returns False if it is not delayed."""
         ...

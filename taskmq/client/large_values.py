@@ -1,13 +1,13 @@
-"""Large values, kept beside state and broker, which have a reference only; the value is fetched when it is used.
+"""Large values, stored outside the state and broker, which hold references; values are loaded when used.
 
 put    value -> blob store, durable -> record with its name, size and hash -> state
 wait   record -> blob store -> size and hash checked -> record with its value
 send   arguments -> blob store, durable -> message with their name, size and hash -> broker
 
-The report of a job of the store refers to its value, and so does the job afterwards.
+Reports of stored jobs and the jobs themselves also refer to their values.
 
-The result of a job with an idempotency key is in the key's claim as well: both refer to one value, as long as
-the claim is kept for the longer time.
+The result of a job with an idempotency key is also in the key's claim. Both refer to one value, which is kept for the
+longer of the two times.
 """
 
 import asyncio
@@ -42,20 +42,20 @@ __all__ = [
     "LargeResults",
     "LargeValues",
     "digest",
+    "read_reference",
     "reference_to",
-    "referred",
 ]
 
-# A value is put a little before its record, whose equal time to live begins later.
+# A value is stored shortly before its record, whose time to live starts later.
 _SPARE: Final = 600.0
-# How many values are remembered as kept already: a run's claim keeps a value first, then its result.
+# The number of stored values to remember: a run's claim stores a value first, then its result does.
 _KNOWN: Final = 1000
 REFERENCE: Final = "taskmq/reference"
-"""The content type of the reference that replaces a large value in a claim, a report or a job of the store."""
+"""The content type of the reference that replaces a large value in a claim, report or stored job."""
 
 
 class LargeValues:
-    """Keeps the values of more than `inline` bytes in `blobs`. Used by all parts of one event loop."""
+    """Stores values of more than `inline` bytes in `blobs`. Shared by all parts of one event loop."""
 
     def __init__(self, blobs: BlobStore, clock: Clock, *, inline: int) -> None:
         self._blobs = blobs
@@ -67,10 +67,10 @@ class LargeValues:
         return len(value) > self._inline
 
     async def keep(self, job_id: str, value: bytes, *, ttl: float) -> BlobReference:
-        """Keep a job's value for at least `ttl` seconds; durable when this returns.
+        """Store a job's value for at least `ttl` seconds; it is durable when this returns.
 
         Raises:
-            StateUnavailable: the blob store could not be reached, or is full.
+            StateUnavailable: the blob store is unreachable or full.
         """
         sha256 = await asyncio.to_thread(digest, value)
         until = self._clock.now_ms() / 1000 + ttl
@@ -88,26 +88,26 @@ class LargeValues:
         """Return a job's value, checked against its size and hash.
 
         Raises:
-            ResultExpired: it is gone.
-            ResultDamaged: it is not the value that was put.
-            StateUnavailable: the blob store could not be reached.
+            ResultExpired: the value no longer exists.
+            ResultDamaged: the value differs from the stored one.
+            StateUnavailable: the blob store is unreachable.
         """
         value = await self._blobs.get(blob.name)
         if value is None:
             raise ResultExpired(job_id)
         if len(value) != blob.size or await asyncio.to_thread(digest, value) != blob.sha256:
             raise ResultDamaged(
-                f"the result of job {job_id} in {self._blobs.address} is not what was stored: "
+                f"the result of job {job_id} in {self._blobs.address} is damaged: "
                 f"{len(value):,} bytes instead of {blob.size:,}, or another hash"
             )
         return value
 
 
 class LargeResults:
-    """A `ResultStore` that keeps large values elsewhere.
+    """A `ResultStore` that stores large values elsewhere.
 
-    Fails closed, like the results themselves: the worker tries again to put a value that could not be put, and `wait`
-    raises as `LargeValues.fetch` does where the value cannot be fetched.
+    Fails closed, like the results themselves: the worker retries a failed `put`, and `wait` raises the errors of
+    `LargeValues.fetch`.
     """
 
     def __init__(self, inner: ResultStore, values: LargeValues) -> None:
@@ -143,9 +143,9 @@ class _Reference(msgspec.Struct, frozen=True):
 
 
 class LargeClaims:
-    """A `ClaimStore` that keeps large values elsewhere, as long as the claims that refer to them.
+    """A `ClaimStore` that stores large values elsewhere, for as long as the claims that refer to them.
 
-    `claim` and `find` raise as `LargeValues.fetch` does, too; the key stays done.
+    `claim` and `find` also raise the errors of `LargeValues.fetch`; the key stays done.
     """
 
     def __init__(self, inner: ClaimStore, values: LargeValues) -> None:
@@ -190,11 +190,11 @@ class LargeClaims:
 
 
 class LargeArguments:
-    """Keeps the arguments of more than `inline` bytes in `blobs`: their messages refer to them.
+    """Stores arguments of more than `inline` bytes in `blobs`; messages refer to them.
 
     Args:
-        inline: bytes of encoded arguments that still travel in the message; None: however many there are.
-        ttl: for how many seconds, from when a job is due, its arguments are kept.
+        inline: the maximum size of encoded arguments in the message, in bytes; None for no limit.
+        ttl: how long arguments are kept after the job is due, in seconds.
     """
 
     def __init__(self, blobs: BlobStore, clock: Clock, *, inline: int | None, ttl: float) -> None:
@@ -205,17 +205,17 @@ class LargeArguments:
         self._ttl = ttl
 
     def may_be_large(self, body: bytes) -> bool:
-        """Whether a body is one that `lighten` looks at."""
+        """Whether a body may contain large arguments."""
         return len(body) > self._inline
 
     async def lighten(self, body: bytes, content_type: str | None, *, job_id: str, due: int | None) -> bytes:
-        """Return the body, or one that refers to its arguments; the arguments are durable when this returns.
+        """Return the body, or one that refers to its arguments, which are durable when this returns.
 
         Args:
-            due: when the job is, in ms since the epoch; None: now.
+            due: when the job is due, in ms since the epoch; None for now.
 
         Raises:
-            StateUnavailable: the place of the arguments could not be reached, or is full.
+            StateUnavailable: the blob store is unreachable or full.
         """
         if not self.may_be_large(body):
             return body
@@ -231,11 +231,11 @@ class LargeArguments:
         return refer(body, content_type, blob)
 
     async def load(self, envelope: Envelope, content_type: str | None) -> Envelope:
-        """The envelope with the arguments that it refers to.
+        """Return the envelope with the arguments it refers to.
 
         Raises:
-            InvalidArguments: they are gone, or are others than those that were sent.
-            StateUnavailable: their place could not be reached.
+            InvalidArguments: the arguments no longer exist, or differ from the sent ones.
+            StateUnavailable: the blob store is unreachable.
         """
         if (blob := envelope.blob) is None:
             return envelope
@@ -243,23 +243,23 @@ class LargeArguments:
             arguments = await self._values.fetch(envelope.id, blob)
         except ResultExpired:
             raise InvalidArguments(
-                f"the arguments of job {envelope.id} are not in {self._address} (any more): {blob.name}; they are "
+                f"the arguments of job {envelope.id} are no longer in {self._address}: {blob.name}; they are "
                 "kept for args_ttl from when the job was due"
             ) from None
         except ResultDamaged:
             raise InvalidArguments(
-                f"the arguments of job {envelope.id} in {self._address} are not those that were sent: {blob.name}"
+                f"the arguments of job {envelope.id} in {self._address} differ from the sent ones: {blob.name}"
             ) from None
         return put_back(envelope, arguments, content_type)
 
 
 def reference_to(content_type: str, blob: BlobReference) -> bytes:
-    """The JSON that stands for a large value of this content type as the result in a report."""
+    """Encode the JSON that replaces a large value as the result in a report."""
     return msgspec.json.encode(_Reference(content_type, blob))
 
 
-def referred(result: bytes) -> tuple[str, BlobReference] | None:
-    """The content type of the value that such a result refers to, and where it is; None: it is damaged."""
+def read_reference(result: bytes) -> tuple[str, BlobReference] | None:
+    """Return the content type and location of the value that a result refers to; None if the reference is damaged."""
     try:
         reference = msgspec.json.decode(result, type=_Reference)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -268,5 +268,5 @@ def referred(result: bytes) -> tuple[str, BlobReference] | None:
 
 
 def digest(value: bytes) -> str:
-    """The hash of a value, as in `BlobReference.sha256`."""
+    """Return the hash of a value, as in `BlobReference.sha256`."""
     return hashlib.sha256(value).hexdigest()

@@ -1,12 +1,12 @@
-"""Adapters by URL scheme, found through entry points, so that third parties add their own.
+"""Adapters by URL scheme, found through entry points, so that third parties can add their own.
 
-A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
+A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`. The entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
-A job store is found the same way under `taskmq.stores`, a place for large values under `taskmq.blobs`, and under
-`taskmq.sources` what takes messages from other systems' queues: a function `(queue) -> MessageSource`.
+Job stores are found the same way under `taskmq.stores`, stores for large values under `taskmq.blobs`, and
+consumers of other systems' queues under `taskmq.sources`: a function `(queue) -> MessageSource`.
 One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
-What comes with taskmq itself is known here by name: looking through everything that is installed takes an eighth of
-a worker's start.
+taskmq's own adapters are listed here by name, because searching all installed packages takes an eighth of a
+worker's start.
 """
 
 import importlib
@@ -50,72 +50,72 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
     "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
     "taskmq.sources": {"amqp": "taskmq_aio_pika:open_source", "amqps": "taskmq_aio_pika:open_source"},
 }
-"""The entry points of this distribution; its metadata says the same."""
+"""The entry points of this distribution, as in its metadata."""
 _SETTINGS: Final = {"taskmq.brokers": "url=", "taskmq.states": "state=", "taskmq.stores": "store="}
 _EXTRAS: Final[Mapping[str, str]] = {"taskmq_redis": "redis", "taskmq_aio_pika": "aio-pika"}
-"""What installs the packages that an adapter imports at once."""
+"""Extras that install the dependencies of an adapter."""
 
 
 def open_broker(url: str, options: BrokerOptions) -> Broker:
-    """A broker for `url`, not yet connected.
+    """Create a broker for `url`, not yet connected.
 
     Raises:
-        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+        InvalidSetting: no installed package serves the URL's scheme, or the URL is malformed.
     """
     opener = cast("Callable[[str, BrokerOptions], Broker]", _load("taskmq.brokers", url, what="broker"))
     return opener(url, options)
 
 
 def open_state(url: str, options: BrokerOptions) -> State:
-    """A state for `url`, not yet connected.
+    """Create a state for `url`, not yet connected.
 
     Raises:
-        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
-        UnsupportedFeature: what its adapter needs is not installed.
+        InvalidSetting: no installed package serves the URL's scheme, or the URL is malformed.
+        UnsupportedFeature: a dependency of the adapter is not installed.
     """
     opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
     return opener(url, options)
 
 
 def open_store(url: str, options: BrokerOptions) -> "JobStore":
-    """A job store for `url`, not yet connected.
+    """Create a job store for `url`, not yet connected.
 
     Raises:
-        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
-        UnsupportedFeature: what its adapter needs is not installed.
+        InvalidSetting: no installed package serves the URL's scheme, or the URL is malformed.
+        UnsupportedFeature: a dependency of the adapter is not installed.
     """
     opener = cast("Callable[[str, BrokerOptions], JobStore]", _load("taskmq.stores", url, what="job store"))
     return opener(url, options)
 
 
 def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
-    """A place for large results and arguments, not yet connected.
+    """Create a store for large results and arguments, not yet connected.
 
     Raises:
-        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+        InvalidSetting: no installed package serves the URL's scheme, or the URL is malformed.
     """
-    opener = cast("Callable[[str, BrokerOptions], BlobStore]", _load("taskmq.blobs", url, what="place for results"))
+    opener = cast("Callable[[str, BrokerOptions], BlobStore]", _load("taskmq.blobs", url, what="store for results"))
     return opener(url, options)
 
 
 def open_source(queue: SourceQueue) -> MessageSource:
-    """Make what takes the messages of another system's queue, not yet connected.
+    """Create a consumer of another system's queue, not yet connected.
 
     Raises:
-        InvalidSetting: no installed package serves the scheme of the queue's URL, or the URL cannot be read.
-        UnsupportedFeature: what its adapter needs is not installed.
+        InvalidSetting: no installed package serves the scheme of the queue's URL, or the URL is malformed.
+        UnsupportedFeature: a dependency of the adapter is not installed.
     """
     opener = cast("Callable[[SourceQueue], MessageSource]", _load("taskmq.sources", queue.url, what="source"))
     return opener(queue)
 
 
 def open_metrics(source: metrics.Source) -> metrics.Exporter:
-    """What shows `source` to a monitoring system.
+    """Create the exporter that shows `source` to a monitoring system.
 
     Raises:
-        UnsupportedFeature: no package for that is installed, or what it needs is not.
+        UnsupportedFeature: no exporter is installed, or one of its dependencies is missing.
     """
-    reason = "no package that shows metrics is installed"
+    reason = "no exporter of metrics is installed"
     for point in entry_points(group="taskmq.metrics"):
         try:
             opener = cast("Callable[[metrics.Source], metrics.Exporter]", point.load())
@@ -127,8 +127,8 @@ def open_metrics(source: metrics.Source) -> metrics.Exporter:
 
 
 def entry_points(*, group: str) -> "EntryPoints":
-    """What is installed under a group."""
-    # Who needs no foreign ones does without: it is a tenth of the time of `from taskmq import TaskMQ`.
+    """Return the installed entry points of a group."""
+    # Imported only for third-party adapters, because it takes a tenth of `from taskmq import TaskMQ`.
     from importlib import metadata
 
     return metadata.entry_points(group=group)
@@ -136,9 +136,9 @@ def entry_points(*, group: str) -> "EntryPoints":
 
 def _load(group: str, url: str, *, what: str) -> Any:
     scheme = url.partition("://")[0]
-    # Checked before it is shown: the part before a misplaced "://" may be a password.
+    # Checked before it is shown, because the part before a misplaced "://" may be a password.
     if not url.startswith(f"{scheme}://") or not _SCHEME.fullmatch(scheme):
-        raise InvalidSetting(f"the {what} URL has no scheme: it looks like amqp://host/ or local://PATH")
+        raise InvalidSetting(f"the {what} URL has no scheme; use one such as amqp://host/ or local://PATH")
     if (own := _OWN.get(group, {}).get(scheme)) is not None:
         module, _, name = own.partition(":")
         try:

@@ -1,9 +1,9 @@
-"""A daemon thread with an event loop, for callers that have none: one per process, and a spare one for its own calls.
+"""A daemon thread with an event loop for callers without one: one per process, and a spare one for its own calls.
 
-It starts on first use and never crosses a fork: the child has no portal until it uses one, and never touches the
-parent's. Python may run a finalizer, a signal handler or a logging handler between any two steps of a caller, in the
-same thread, and that code may send as well. So no step here holds a lock (the futures, events and queues of the
-standard library do), and no caller waits for a thread that has stopped answering.
+It starts on first use and never crosses a fork: a child process has no portal until it uses one, and never touches
+the parent's. Python may run a finalizer, signal handler or logging handler between any two steps of a caller, in the
+same thread, and that code may send too. So no step here holds a lock (the standard library's futures, events and
+queues do), and no caller waits for a thread that stopped responding.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _PATIENCE: Final = 30.0
 _FINALIZING: Final = (
-    "the interpreter is shutting down and has ended taskmq's I/O thread: nothing was sent. Send before the program "
+    "the interpreter is shutting down and stopped taskmq's I/O thread: nothing was sent. Send before the program "
     "ends, or from a function that `atexit` calls"
 )
 
@@ -35,7 +35,7 @@ class Portal:
     """The thread and its loop.
 
     Raises:
-        BrokerUnavailable: the interpreter is shutting down and starts no thread.
+        BrokerUnavailable: the interpreter is shutting down and starts no threads.
     """
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class Portal:
             self._thread.start()
         except RuntimeError as error:
             self.loop.close()
-            raise BrokerUnavailable(f"taskmq's I/O thread cannot be started, nothing was sent: {error}") from error
+            raise BrokerUnavailable(f"taskmq's I/O thread failed to start, nothing was sent: {error}") from error
 
     def call(self, start: Callable[[], Awaitable[T]], *, patience: float = _PATIENCE) -> T:
         """Run `start` on the loop and wait for its result.
 
-        Interrupting the wait (Ctrl-C) leaves the call going on. A call may take as long as it likes; only a thread
-        that has stopped turning its loop is given up. Such a thread waits, for example, for the lock of a logging
-        handler, which this caller holds because the handler sends.
+        Interrupting the wait (Ctrl-C) does not cancel the call. A call may take any time; only a stuck thread, whose
+        loop does not run, is abandoned. Such a thread may wait for the lock of a logging handler that this caller
+        holds because the handler sends.
 
         Args:
-            patience: seconds after which a stuck thread is given up, if its loop has not turned in their second half.
+            patience: seconds until a stuck thread is abandoned, if its loop did not run in the second half of them.
 
         Raises:
-            BrokerUnavailable: the thread is stuck or has gone with the interpreter; the call never begins.
+            BrokerUnavailable: the thread is stuck or ended with the interpreter; the call never starts.
             PublishUnknown: the thread is stuck in the middle of the call.
             RuntimeError: the portal was stopped.
         """
@@ -74,7 +74,7 @@ class Portal:
             raise BrokerUnavailable(_FINALIZING)
         call = _PortalCall(start)
         self._calls.append(call)
-        # Each caller wakes the loop itself: one that relied on another's wake-up might have interrupted just that.
+        # Each caller wakes the loop itself, because it may have interrupted another caller's wake-up.
         self.loop.call_soon_threadsafe(self._drain)
         while not call.over.wait(patience / 2):
             if not self._is_turning(patience / 2) and not call.over.wait(0):
@@ -83,23 +83,23 @@ class Portal:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is the portal's own thread: waiting for it here would never end."""
+        """Whether this is the portal's own thread, where waiting for it would deadlock."""
         return threading.get_ident() == self._thread.ident
 
     def stop(self) -> None:
-        """End the thread; pending calls are cancelled. May be called twice."""
+        """Stop the thread. Pending calls are cancelled. May be called twice."""
         self.dismiss()
         self._thread.join()
 
     def dismiss(self) -> None:
-        """End the thread without waiting for that."""
+        """Stop the thread without waiting for it."""
         self._is_stopped = True
-        # The loop is closed where the thread has ended before.
+        # The loop is closed if the thread has already ended.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     def _is_turning(self, seconds: float) -> bool:
-        """Whether the loop turns within this time."""
+        """Return whether the loop runs within this time."""
         turns = _Signal()
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(turns.set)
@@ -113,14 +113,14 @@ class Portal:
             except BaseException:  # noqa: BLE001 - code that runs here must not end the thread that all callers share
                 _print_error()
         try:
-            # A copy: they leave the set as they end.
+            # A copy, because they leave the set as they end.
             if pending := tuple(self._pending):
                 for each in pending:
                     each.cancel()
                 self.loop.run_until_complete(asyncio.wait(pending))
         finally:
             self.loop.close()
-            # After the closing: a caller that is still on its way finds the loop closed.
+            # After closing the loop: a caller that arrives now finds it closed.
             while self._calls:
                 self._calls.popleft().finish(error=concurrent.futures.CancelledError())
 
@@ -153,7 +153,7 @@ class Portal:
 
 
 class _Signal:
-    """A sign that one thread gives once and another waits for; neither waits for the other's step to end."""
+    """An event that one thread sets once and another waits for, without blocking each other."""
 
     __slots__ = ("_lock",)
 
@@ -165,7 +165,7 @@ class _Signal:
         self._lock.release()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it was set within this time."""
+        """Return whether it was set within this time."""
         if not self._lock.acquire(timeout=seconds):
             return False
         self._lock.release()
@@ -173,7 +173,7 @@ class _Signal:
 
 
 class _PortalCall(Generic[T]):
-    """One caller's call, and what it came to.
+    """A caller's call and its outcome.
 
     Attributes:
         over: set when there is a result.
@@ -189,7 +189,7 @@ class _PortalCall(Generic[T]):
         self._error: BaseException | None = None
 
     def claim(self) -> bool:
-        """Take the right to begin the call, or to withdraw it; only the first that asks gets it."""
+        """Claim the right to start or withdraw the call. Only the first caller gets it."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -206,7 +206,7 @@ class _PortalCall(Generic[T]):
         try:
             raise error
         finally:
-            # The traceback holds this frame, which would hold the error.
+            # The traceback refers to this frame, which would keep the error alive.
             self._error = error = None
 
 
@@ -217,7 +217,7 @@ def _stuck(call: "_PortalCall[Any]", patience: float) -> BrokerUnavailable | Pub
     )
     if call.claim():
         return BrokerUnavailable(f"{stuck}. Nothing was sent")
-    return PublishUnknown(f"{stuck}. It may still do what it was asked for")
+    return PublishUnknown(f"{stuck}. The call may still be executed")
 
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
@@ -225,7 +225,7 @@ async def _as_coroutine(awaitable: Awaitable[T]) -> T:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of the loop; a logging handler that fails must not end the loop."""
+    """Log an error of the loop. A failing logging handler must not end the loop."""
     try:
         loop.default_exception_handler(context)
     except BaseException:  # noqa: BLE001 - as above
@@ -237,45 +237,45 @@ def _print_error() -> None:
         traceback.print_exc(file=sys.__stderr__)
 
 
-# The standard library makes its event loop policy at the first loop, under a lock that a finalizer could meet.
+# The standard library creates its event loop policy with the first loop, under a lock that a finalizer could meet.
 asyncio.new_event_loop().close()
 
 _Use = Literal["main", "spare"]
 
 _portals: dict[_Use, Portal] = {}
-# Portals that a forked child has inherited stay referenced: collecting one would write to the parent's sockets.
+# Portals inherited by a forked child stay referenced, because collecting one would write to the parent's sockets.
 _inherited: list[Portal] = []
 
 
 def current_portal() -> Portal:
-    """Return this process's portal, started if need be; for code that runs in its thread, the spare one.
+    """Return this process's portal, starting it if needed; for code in its own thread, the spare one.
 
-    Finalizers and logging handlers run in any thread, so also in the portal's own, which cannot wait for itself.
+    Finalizers and logging handlers run in any thread, including the portal's own, which cannot wait for itself.
 
     Raises:
-        BrokerUnavailable: the interpreter is shutting down and starts no thread.
+        BrokerUnavailable: the interpreter is shutting down and starts no threads.
     """
-    main = _started("main")
-    return _started("spare") if main.is_current else main
+    main = _start_portal("main")
+    return _start_portal("spare") if main.is_current else main
 
 
 def is_portal_thread() -> bool:
-    """Whether this is the thread of one of this process's portals."""
+    """Return whether this is the thread of one of this process's portals."""
     return any(portal.is_current for portal in tuple(_portals.values()))
 
 
 def close_on_portals(close: Callable[[], Awaitable[None]]) -> None:
-    """Call `close` in each portal that has been started."""
+    """Call `close` in each portal that was started."""
     for portal in tuple(_portals.values()):
         if not portal.is_current:
             portal.call(close)
 
 
-def _started(use: _Use) -> Portal:
+def _start_portal(use: _Use) -> Portal:
     found = _portals.get(use)
     if found is None:
         started = Portal()
-        # In one step: of several that start one at a time, or one inside another, all get the same.
+        # Atomic, so that concurrent or nested starts all get the same portal.
         found = _portals.setdefault(use, started)
         if found is not started:
             started.dismiss()

@@ -1,4 +1,4 @@
-"""The way of a call from a task to the broker: what tasks call."""
+"""The producer, which sends all calls of an app's tasks."""
 
 import asyncio
 import functools
@@ -45,7 +45,7 @@ from taskmq.options.uniqueness import UniqueCall
 __all__ = ["AppServices", "Producer", "Publish"]
 
 Publish = Callable[[WorkQueue, Outgoing, float], Awaitable[None]]
-"""Publishes a message for one of the app's queues, within so many seconds."""
+"""Publishes a message to one of the app's queues within a timeout in seconds."""
 _Start = Callable[[WorkQueue, Outgoing], Awaitable[None]]
 
 
@@ -53,8 +53,8 @@ class Producer:
     """`app.producer`: every send of an app goes through it.
 
     Attributes:
-        content_type: of what is sent.
-        middleware: the outermost first.
+        content_type: the content type of sent messages.
+        middleware: the middleware, outermost first.
     """
 
     def __init__(
@@ -74,63 +74,62 @@ class Producer:
         self.use_middleware(middleware)
 
     def use_middleware(self, middleware: Sequence[Middleware]) -> None:
-        """Use this from now on, the outermost first."""
+        """Use this middleware from now on, outermost first."""
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self._open_send: Callable[[Sending], AbstractContextManager[object]] = send_chain(self.middleware)
 
     @property
     def jobs(self) -> JobService:
-        """The app's jobs, which it submits to where a call goes to the store."""
+        """The app's jobs, to which store calls are submitted."""
         return self._jobs
 
     def queue(self, name: str) -> WorkQueue:
-        """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
+        """Return the queue of that name as the app describes it, or with the defaults of `WorkQueue(name)`.
 
         Raises:
-            InvalidOption: a queue cannot be called that.
+            InvalidOption: the queue name is invalid.
         """
-        return self._queues.named(name)
+        return self._queues.get(name)
 
-    def place(self, queue: WorkQueue, envelope: Envelope) -> str:
-        """The physical queue to which a call goes that is sent now.
+    def queue_for(self, queue: WorkQueue, envelope: Envelope) -> str:
+        """Return the RabbitMQ queue for a call sent now.
 
         Raises:
             InvalidOption: as `WorkQueue.place`.
         """
-        place = queue.place(priority=envelope.priority, order_key=envelope.order_key)
+        name = queue.place(priority=envelope.priority, order_key=envelope.order_key)
         if queue.lanes is None:
-            return place
-        return self._lanes.place(queue, envelope.tenant, is_delayed=envelope.eta is not None)
+            return name
+        return self._lanes.queue_for(queue, envelope.tenant, is_delayed=envelope.eta is not None)
 
     def policies(self) -> dict[str, QueuePolicy]:
-        """How jobs of the store take turns in the queues that the app describes."""
-        return {name: QueuePolicy(policy=self._queues.named(name).policy) for name in self._queues}
+        """Return the scheduling policies of the app's queues, for stored jobs."""
+        return {name: QueuePolicy(policy=self._queues.get(name).policy) for name in self._queues}
 
-    def opened(self, sending: Sending) -> AbstractContextManager[object]:
-        """What the middleware wants around a call that goes another way than to the broker; it may change it."""
+    def send_context(self, sending: Sending) -> AbstractContextManager[object]:
+        """Return the middleware's context around a call that is not sent to the broker; it may change the call."""
         return self._open_send(sending)
 
     def send_sync(self, sending: Sending) -> None:
-        """Send one; see `Call.send`."""
+        """Send one call; see `Call.send`."""
         portal = self.sessions.portal("asend")
         with self._open_send(sending):
-            portal.call(self._way(sending, self._start), patience=self.sessions.send_timeout)
+            portal.call(self._sender_for(sending, self._start), patience=self.sessions.send_timeout)
 
     async def send_async(self, sending: Sending, *, declares: bool = True) -> None:
-        """Send one; see `Call.asend`.
+        """Send one call; see `Call.asend`.
 
         Args:
-            declares: make the queue where it does not exist; else that is an `Unroutable`.
+            declares: create a missing queue; otherwise it raises `Unroutable`.
         """
         start = self._start if declares else self._start_undeclared
         with self._open_send(sending):
-            await self._way(sending, start)()
+            await self._sender_for(sending, start)()
 
     async def send_by(self, publish: Publish, sending: Sending) -> None:
-        """Send one over the caller's own connection: `publish` returns once the message is where it has to be.
+        """Send one call over the caller's own connection; `publish` returns once the message is safe.
 
-        Middleware and unique keys are as in every send. Nothing is declared, and no arguments are taken out of the
-        message.
+        Middleware and unique keys apply as in every send. No queue is declared, and arguments stay in the message.
 
         Raises:
             InvalidOption: the call goes to the job store.
@@ -146,16 +145,16 @@ class Producer:
                     f"task {sending.envelope.task}: the call goes to the job store, which no channel leads to: "
                     "submit it, with connection= for a transaction of yours"
                 )
-            await self._way(sending, start)()
+            await self._sender_for(sending, start)()
 
     def start_send(self, sending: Sending) -> Awaitable[None]:
-        """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
+        """Start `send_async`, without a coroutine if only the broker is involved."""
         if sending.unique is None and sending.submission is None and self._open_send is open_nothing:
             return self._start(*self._message(sending))
         return self.send_async(sending)
 
-    def _way(self, sending: Sending, start: _Start) -> Callable[[], Awaitable[None]]:
-        """To the store, to the broker behind a unique key, or to the broker at once."""
+    def _sender_for(self, sending: Sending, start: _Start) -> Callable[[], Awaitable[None]]:
+        """Return the send function: to the store, to the broker with a unique key, or directly to the broker."""
         if sending.submission is not None:
             return functools.partial(self._jobs.submit_sending, sending)
         if sending.unique is not None:
@@ -175,14 +174,14 @@ class Producer:
             claims,
             patience=session.send_timeout,
             publish=publish,
-            cancel=self._take_away if self.sessions.delay == "state" else None,
+            cancel=self._cancel_replaced if self.sessions.delay == "state" else None,
         )
 
-    async def _take_away(self, job_id: str, reason: str) -> None:
+    async def _cancel_replaced(self, job_id: str, reason: str) -> None:
         await self._jobs.cancel_job(job_id, reason=reason, remember="1d")
 
     def stream_one_by_one_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
-        """`stream_sync` for jobs of which each asks the state first, or goes to the store."""
+        """Do what `stream_sync` does, for jobs that query the state first or go to the store."""
         portal, patience = self.sessions.portal("asend_many"), self.sessions.send_timeout
         send = functools.partial(send_all, self.send_async)
         return stream_one_by_one_sync(
@@ -192,15 +191,15 @@ class Producer:
     def stream_one_by_one_async(
         self, sendings: Iterable[Sending] | AsyncIterable[Sending]
     ) -> AsyncGenerator[str, None]:
-        """`stream_async` for jobs of which each asks the state first, or goes to the store."""
+        """Do what `stream_async` does, for jobs that query the state first or go to the store."""
         return stream_one_by_one_async(sendings, functools.partial(send_all, self.send_async))
 
     def stream_sync(self, sendings: Iterable[Sending], *, linger: float = LINGER) -> Iterator[str]:
-        """Send many, and give the id of each once it is confirmed; see `Call.send_stream`."""
+        """Send many calls and yield each job's id once it is confirmed; see `Call.send_stream`."""
         portal = self.sessions.portal("asend_many")
 
         def run(start: Callable[[], Awaitable[list[Outcomes]]]) -> list[Outcomes]:
-            # A stream that was left in the middle may be collected there, where nothing can be waited for.
+            # An unfinished stream may be garbage-collected in the portal's thread, where waiting is impossible.
             return [] if portal.is_current else portal.call(start, patience=self.sessions.send_timeout)
 
         return stream_sync(sendings, self._batches(linger), ConfirmWindow(self._publish_chunk), run)
@@ -208,15 +207,15 @@ class Producer:
     def stream_async(
         self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = LINGER
     ) -> AsyncGenerator[str, None]:
-        """Send many, and give the id of each once it is confirmed; see `Call.asend_stream`."""
+        """Send many calls and yield each job's id once it is confirmed; see `Call.asend_stream`."""
         return stream_async(sendings, self._batches(linger), ConfirmWindow(self._publish_chunk))
 
     async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
-        """Send many; see `Call.asend_many`."""
+        """Send many calls; see `Call.asend_many`."""
         return [job_id async for job_ids in self.chunks_async(sendings) for job_id in job_ids]
 
     def chunks_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[list[str], None]:
-        """Send many, and give the ids of each chunk once it is confirmed; chunks are as large as may be."""
+        """Send many calls in chunks of maximum size, and yield the ids of each chunk once it is confirmed."""
         return chunks_async(sendings, self._batches(math.inf), ConfirmWindow(self._publish_chunk))
 
     def _batches(self, linger: float) -> Batches:
@@ -226,7 +225,7 @@ class Producer:
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
         session = self.sessions.current()
         if queue.lanes is not None:
-            self._lanes.look(queue, session)
+            self._lanes.poll(queue, session)
         if session.is_declared(queue):
             return session.publish(message)
         return session.declare_and_publish(queue, message)
@@ -238,20 +237,20 @@ class Producer:
         session = self.sessions.current()
         for queue in chunk[0]:
             if queue.lanes is not None:
-                self._lanes.look(queue, session)
+                self._lanes.poll(queue, session)
         return await session.publish_all(*chunk)
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope
-        queue = self._queues.named(sending.queue)
+        queue = self._queues.get(sending.queue)
         priority = envelope.priority
         headers = sending.headers
         if priority is not None or envelope.tenant is not None:
             labels = labels_of(envelope.tenant, priority)
-            # Without others they may be sent in the short way.
+            # Without other headers the message can use the short format.
             headers = {**labels, **headers} if headers else labels
         message = Outgoing(
-            queue=self.place(queue, envelope),
+            queue=self.queue_for(queue, envelope),
             body=encode_envelope(envelope, sending.content_type),
             content_type=sending.content_type,
             job_id=envelope.id,

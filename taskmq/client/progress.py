@@ -1,4 +1,4 @@
-"""How far a job is, as callers outside of its run read it. Pure."""
+"""The progress of a job, as read outside its run. Pure."""
 
 from datetime import datetime
 
@@ -12,15 +12,15 @@ __all__ = ["JobProgress", "progress_of"]
 
 
 class JobProgress(msgspec.Struct, frozen=True):
-    """The last progress that a job's task has reported.
+    """The last progress report of a job's task.
 
     Attributes:
-        done: how much is done, in the task's own unit.
-        total: of how much; None when the task does not know.
-        note: a few words for people.
-        attempt: the attempt that reported it.
-        updated: when, UTC, by its worker's clock; a heartbeat counts as well.
-        state: `running`, or what that run came to.
+        done: the completed amount, in the task's own unit.
+        total: the total amount; None if the task does not know it.
+        note: a short text for people.
+        attempt: the attempt that reported.
+        updated: the time of the report or heartbeat, UTC, by the worker's clock.
+        state: `running`, or the state after that run.
     """
 
     done: float
@@ -32,14 +32,14 @@ class JobProgress(msgspec.Struct, frozen=True):
 
     @property
     def fraction(self) -> float | None:
-        """From 0 to 1; None where the task knows no total, or one that is not above 0."""
+        """The completed fraction from 0 to 1; None if the total is unknown or not above 0."""
         if self.total is None or self.total <= 0:
             return None
         return min(max(self.done / self.total, 0.0), 1.0)
 
 
 def progress_of(record: ProgressRecord) -> JobProgress:
-    """A store's record as what people get."""
+    """Convert a store's record to the public value."""
     return JobProgress(
         done=record.done,
         total=record.total,

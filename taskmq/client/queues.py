@@ -1,4 +1,4 @@
-"""The queues of an app by name, and which of them are paused."""
+"""The queues of an app by name, and their pauses."""
 
 import secrets
 from collections.abc import Iterable, Iterator
@@ -16,8 +16,8 @@ from taskmq.model.topology import WorkQueue
 
 __all__ = ["Queues", "StatePauses", "announce_pauses"]
 
-# Names may come from calls, so there is no end to them.
-_usual = lru_cache(maxsize=1000)(WorkQueue)
+# Bounded, because names may come from callers.
+_default_queue = lru_cache(maxsize=1000)(WorkQueue)
 
 _PAGE: Final = 1_000
 
@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(QueuePause)
 
 
 class Queues:
-    """What an app says about its queues.
+    """The queue descriptions of an app.
 
     Raises:
         InvalidOption: a queue is described twice.
@@ -39,16 +39,16 @@ class Queues:
             self._described[queue.name] = queue
 
     def __iter__(self) -> Iterator[str]:
-        """The names of those that are described."""
+        """Iterate over the names of the described queues."""
         return iter(self._described)
 
-    def named(self, name: str) -> WorkQueue:
-        """The queue of that name as it is described, else with the values of `WorkQueue(name)`.
+    def get(self, name: str) -> WorkQueue:
+        """Return the queue of that name as described, or with the defaults of `WorkQueue(name)`.
 
         Raises:
-            InvalidOption: a queue cannot be called that.
+            InvalidOption: the queue name is invalid.
         """
-        return self._described.get(name) or _usual(name)
+        return self._described.get(name) or _default_queue(name)
 
 
 class StatePauses:

@@ -1,8 +1,8 @@
-"""What an app knows of jobs that were sent: results, progress, those that wait, and how they are cancelled.
+"""Sent jobs of an app: results, progress, delayed jobs, and cancellation.
 
-A job is cancelled wherever it is: waiting in the state, at the broker, in a worker's hands, or running. One that
-waits in the state is taken away there and then. For every other the state remembers the wish, workers hear of it, and
-the worker that has the job, or gets it, ends it as cancelled. Nothing is taken out of the broker's queues.
+A job can be cancelled anywhere: delayed in the state, in the broker, in a worker's backlog, or running. A delayed job
+is removed at once. For all others the state records the cancellation, workers are notified, and the worker that has
+or receives the job ends it as cancelled. Nothing is removed from the broker's queues.
 """
 
 import secrets
@@ -28,15 +28,15 @@ _REASON_LIMIT: Final = 500
 
 
 class SentJobs:
-    """Answers questions about jobs that were sent, and cancels and reschedules them, as the state knows them.
+    """Queries, cancels and reschedules sent jobs, as recorded in the state.
 
-    Its methods are those of `JobService`, which says what they promise; the jobs of a store are none of theirs.
+    Its methods implement `JobService`, which documents them; stored jobs are not included.
 
     Args:
-        plan_of: the plan of a task of the app, by its name; None where it has none of that name.
+        plan_of: returns the plan of a task of the app by name; None if the app has no such task.
 
     Attributes:
-        result_ttl: for how many seconds the results are kept of tasks that do not say otherwise.
+        result_ttl: how long results are kept by default, in seconds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SentJobs:
         self._plan_of = plan_of
 
     def results(self) -> ResultStore:
-        """The result store of the running loop's session.
+        """Return the result store of the running loop's session.
 
         Raises:
             UnsupportedFeature: the app has no state.
@@ -67,11 +67,11 @@ class SentJobs:
         state = self.sessions.current().state
         return None if state is None else await state.results.get(job_id)
 
-    async def look_for_result(self, job_id: str) -> ResultRecord | None:
+    async def fetch_result(self, job_id: str) -> ResultRecord | None:
         return await self.results().get(job_id)
 
     async def has_expired(self, job_id: str) -> bool:
-        """Whether the job has ended and its result is gone; False where that is not known any more."""
+        """Return whether the job ended and its result is gone; False if that is no longer known."""
         return await self.results().has_expired(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
@@ -91,7 +91,7 @@ class SentJobs:
         return JobState.QUEUED if was_sent else JobState.UNKNOWN
 
     async def find_waiting(self, job_id: str) -> WaitingMessage | None:
-        """The job's message where it waits for its time in the state, or is on its way from there."""
+        """Return the message of a delayed job in the state, including one that is being published."""
         return await require_store(self.sessions.current().stores.delays, "jobs need").find(job_id)
 
     async def cancel_job(
@@ -103,10 +103,10 @@ class SentJobs:
         was_sent: bool = False,
         state: JobState | None = None,
     ) -> Cancellation:
-        """See `JobService`; `state` is that of a job of the store, of which the state may know an earlier run."""
+        """See `JobService`; `state` is that of a stored job, of which the state may know an earlier run."""
         seconds = parse_duration(remember, what="remember").total_seconds()
         if len(reason) > _REASON_LIMIT:
-            raise InvalidOption(f"reason: at most {_REASON_LIMIT} characters, these are {len(reason)}")
+            raise InvalidOption(f"reason: must be at most {_REASON_LIMIT} characters, not {len(reason)}")
         stores, what = self.sessions.current().stores, "cancelling needs"
         if (message := await cancel(require_store(stores.delays, what), job_id)) is not None:
             await release_waiting(require_store(stores.claims, what), message)
@@ -121,11 +121,11 @@ class SentJobs:
         if before.is_final:
             return Cancellation.ENDED
         await require_store(stores.revocations, what).revoke(job_id, reason=reason, ttl=seconds)
-        self.say_cancelled(job_id)
+        self.announce_cancellation(job_id)
         return Cancellation.UNKNOWN if before is JobState.UNKNOWN else Cancellation.REQUESTED
 
     def result_ttl_of(self, task: str) -> float:
-        """Seconds for which the results of a task are kept, by its name."""
+        """Return how long results of a task are kept, in seconds."""
         plan = self._plan_of(task)
         return self.result_ttl if plan is None or plan.result_ttl is None else plan.result_ttl
 
@@ -133,11 +133,11 @@ class SentJobs:
         plan = self._plan_of(task)
         return plan is None or plan.result is not False
 
-    def say_cancelled(self, job_id: str, reason: str = "") -> None:
-        """Have the workers that listen look into the state at once; the others look by themselves.
+    def announce_cancellation(self, job_id: str, reason: str = "") -> None:
+        """Notify listening workers to check the state at once; the others poll.
 
         Args:
-            reason: of a job of the store without a state: workers that run it stop it.
+            reason: the reason, for a stored job without a state, whose workers stop it.
         """
         if (announcer := self.sessions.current().announcer) is not None:
             command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id, reason=reason)

@@ -1,4 +1,4 @@
-"""One event loop's connections of an app: its broker, its state, and what was declared through them."""
+"""The connections of an app in one event loop: its broker, state, store and declared queues."""
 
 import asyncio
 import contextlib
@@ -36,17 +36,16 @@ __all__ = ["Session"]
 
 
 class Session:
-    """Owned by one loop. Nothing connects before it is used.
+    """The connections of one event loop. They are opened on first use.
 
     Attributes:
         send_timeout: seconds.
-        announcer: the broker, where it can announce something.
-        delays: where messages wait for their time, instead of at the broker.
-        state: the adapter of the shared state; None where there is none.
-        store: the job store; None where there is none.
-        stores: what serves each capability; the values of results and claims that have more than `inline` bytes are
-            in `blobs`.
-        arguments: those that are not in their messages; None where there is no place for them.
+        announcer: the broker, if it can broadcast.
+        delays: stores delayed messages, instead of the broker.
+        state: the adapter of the shared state; None if there is none.
+        store: the job store; None if there is none.
+        stores: the store of each capability. Results and claims of more than `inline` bytes are stored in `blobs`.
+        arguments: stores large arguments; None if all arguments stay in their messages.
     """
 
     def __init__(
@@ -80,20 +79,20 @@ class Session:
                 state, results=LargeResults(state.results, large), claims=LargeClaims(state.claims, large)
             )
         self._declared: set[str] = set()
-        self._last_words: list[Callable[[], None]] = []
-        self._beside = TaskSet("session", failure="what was looked up beside the sends failed")
+        self._on_close: list[Callable[[], None]] = []
+        self._background = TaskSet("session", failure="a background task failed")
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Carry out something for which no send waits; it is cancelled when the session ends."""
-        self._beside.start(work)
+        """Start a background task that no send waits for; it is cancelled when the session closes."""
+        self._background.start(work)
 
     def before_close(self, say: Callable[[], None]) -> None:
-        """Call this when the session ends, while its connections are still there."""
-        self._last_words.append(say)
+        """Register a callback for when the session closes, while its connections are still open."""
+        self._on_close.append(say)
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """Where locks and members of groups are: the state, or where there is none the job store."""
+        """The coordinator of locks and groups: the state, or the job store if there is no state."""
         if self.state is not None:
             return self.state.leases
         return None if self.store is None else self.store.dispatching.leases
@@ -104,7 +103,7 @@ class Session:
         return self.store if (schedules := self.stores.schedules) is None else StatePauses(schedules)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
-        """Make sure that the queues exist, once per session.
+        """Ensure that the queues exist, once per session.
 
         Raises:
             BrokerUnavailable: not within the send timeout.
@@ -114,7 +113,7 @@ class Session:
         if not missing:
             return
         end = asyncio.get_running_loop().time() + self.send_timeout
-        # On its own, so that a broker which is not there says what it is that fails.
+        # Separately, so that an unreachable broker is reported as such.
         await self.broker.connect(timeout=self.send_timeout)
         try:
             async with asyncio.timeout_at(end):
@@ -129,7 +128,7 @@ class Session:
         return queue.name in self._declared
 
     def publish(self, message: Outgoing) -> "asyncio.Future[None]":
-        """Publish to a queue that was declared; the future ends as the broker's does."""
+        """Publish to a declared queue. Returns the broker's future."""
         if self.arguments is not None and self.arguments.may_be_large(message.body):
             return asyncio.ensure_future(self._publish_large(message))
         if message.due is None:
@@ -137,20 +136,20 @@ class Session:
         return self._publish(message, timeout=self.send_timeout)
 
     async def declare_and_publish(self, queue: WorkQueue, message: Outgoing) -> None:
-        """Declare the queue where that is needed, and publish one message; returns once the broker has confirmed it.
+        """Declare the queue if needed, and publish a message. Returns once the broker has confirmed it.
 
         Raises:
-            SendError: one of its kinds.
+            SendError: the message was not sent or not confirmed.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
         await self._declare_to_send([queue])
-        message = await self._lightened(message, end)
-        # One deadline for all of it.
+        message = await self._lighten(message, end)
+        # One deadline for all steps.
         await self._publish(message, timeout=max(end - loop.time(), 0))
 
     async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
-        """Publish many, pipelined; what happened to each."""
+        """Publish many messages, pipelined. Returns the outcome of each."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
         try:
@@ -158,7 +157,7 @@ class Session:
         except SendError as error:
             return [error] * len(messages)
         if self.arguments is not None and any(self.arguments.may_be_large(message.body) for message in messages):
-            return await self._publish_all_light(messages, end)
+            return await self._publish_all_large(messages, end)
         return await self._publish_declared(messages, end)
 
     async def _publish_declared(self, messages: Sequence[Outgoing], end: float) -> list[SendError | None]:
@@ -170,23 +169,23 @@ class Session:
     async def _publish_large(self, message: Outgoing) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
-        message = await self._lightened(message, end)
+        message = await self._lighten(message, end)
         await self._publish(message, timeout=max(end - loop.time(), 0))
 
-    async def _publish_all_light(self, messages: Sequence[Outgoing], end: float) -> list[SendError | None]:
-        # One after the other: a chunk of large arguments is not to be in memory twice.
+    async def _publish_all_large(self, messages: Sequence[Outgoing], end: float) -> list[SendError | None]:
+        # One at a time, so that a chunk of large arguments is not in memory twice.
         failures: dict[int, SendError] = {}
         light = list[Outgoing]()
         for place, message in enumerate(messages):
             try:
-                light.append(await self._lightened(message, end))
+                light.append(await self._lighten(message, end))
             except SendError as error:
                 failures[place] = error
         outcomes = iter(await self._publish_declared(light, end))
         return [failures[place] if place in failures else next(outcomes) for place in range(len(messages))]
 
-    async def _lightened(self, message: Outgoing, end: float) -> Outgoing:
-        """The message, with a reference to its arguments where they are large."""
+    async def _lighten(self, message: Outgoing, end: float) -> Outgoing:
+        """Return the message, with a reference in place of large arguments."""
         if self.arguments is None or not self.arguments.may_be_large(message.body):
             return message
         try:
@@ -198,7 +197,7 @@ class Session:
             raise BrokerUnavailable(f"nothing was sent: {error}") from error
         except TimeoutError:
             raise BrokerUnavailable(
-                f"nothing was sent: no place took the arguments of job {message.job_id} in {self.send_timeout:g} s"
+                f"nothing was sent: storing arguments of job {message.job_id} took more than {self.send_timeout:g} s"
             ) from None
         return message if body is message.body else msgspec.structs.replace(message, body=body)
 
@@ -206,14 +205,14 @@ class Session:
         try:
             await self.declare(queues)
         except QueueMissing as error:
-            # Where nothing may be declared, a missing queue is the sender's: nothing was sent.
+            # If declaring is not allowed, the sender gets the error of a missing queue: nothing was sent.
             raise Unroutable(error.queue, *filter(None, [error.hint])) from error
 
     def delay_relay(self, queue: Callable[[str], WorkQueue] = WorkQueue) -> Relay[TakenMessage] | None:
-        """What publishes the delayed jobs that wait in the state; None where they wait at the broker.
+        """Create the relay that publishes delayed jobs from the state; None if the broker delays them.
 
         Args:
-            queue: what a queue of that name is to be.
+            queue: returns the description of a queue by name.
         """
         if self.delays is None:
             return None
@@ -229,8 +228,8 @@ class Session:
     async def _publish_due(
         self, queue: Callable[[str], WorkQueue], messages: Sequence[Outgoing]
     ) -> list[SendError | None]:
-        # The first message of a priority class: what its queue is to be only a declaration tells the broker. A queue
-        # that has gone altogether is not made anew for what is left over.
+        # For the first message of a priority class: only a declaration tells the broker the queue's properties. A
+        # queue that was deleted is not created again for remaining messages.
         for name in {logical_queue(message.queue) for message in messages if is_class_queue(message.queue)}:
             with contextlib.suppress(BrokerUnavailable, QueueMissing, TopologyMismatch):
                 if name not in self._declared and await self.broker.stats([name]):
@@ -238,7 +237,7 @@ class Session:
         return await self.publish_now(messages)
 
     async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
-        """Publish many to the broker, whatever they were to wait for; what happened to each."""
+        """Publish many messages to the broker without delay. Returns the outcome of each."""
         return await self._publish_many(messages, timeout=self.send_timeout)
 
     async def _publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> list[SendError | None]:
@@ -248,13 +247,13 @@ class Session:
         return [_send_error(failure) for failure in await broker.publish_many(messages, timeout=timeout)]
 
     def _publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
-        # The state tells messages apart by their ids: one without an id goes to the broker.
+        # The state identifies messages by id, so one without an id goes to the broker.
         if self.delays is None or not message.job_id or message.due is None or message.due <= self._clock.now_ms():
             return self.broker.publish(message, timeout=timeout)
-        return asyncio.ensure_future(self._set_aside(self.delays, message, message.due, timeout))
+        return asyncio.ensure_future(self._delay_in_state(self.delays, message, message.due, timeout))
 
-    async def _set_aside(self, delays: DelayStore, message: Outgoing, due: int, timeout: float) -> None:
-        """Have the message wait in the state. It never goes to the broker instead, where no caller would find it."""
+    async def _delay_in_state(self, delays: DelayStore, message: Outgoing, due: int, timeout: float) -> None:
+        """Store the message in the state. It never goes to the broker instead, where no caller would find it."""
         limit = self.broker.max_message_bytes
         if len(message.body) > limit:
             raise TooLarge(len(message.body), limit, f"the message of job {message.job_id}")
@@ -271,9 +270,9 @@ class Session:
             ) from None
 
     async def aclose(self) -> None:
-        """Close both; what was published is with the broker before this returns."""
-        await self._beside.aclose()
-        for say in self._last_words:
+        """Close all connections. Published messages are with the broker before this returns."""
+        await self._background.aclose()
+        for say in self._on_close:
             say()
         try:
             await self.broker.aclose()
@@ -286,14 +285,14 @@ class Session:
 
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
     for future in futures:
-        # A caller that is cancelled here looks at none of them.
-        future.add_done_callback(_seen)
+        # A cancelled caller retrieves none of the results.
+        future.add_done_callback(_retrieve_error)
     if futures:
         await asyncio.wait(futures)
     return [_send_error(future.exception()) for future in futures]
 
 
-def _seen(future: "asyncio.Future[None]") -> None:
+def _retrieve_error(future: "asyncio.Future[None]") -> None:
     if not future.cancelled():
         future.exception()
 

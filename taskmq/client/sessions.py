@@ -1,7 +1,7 @@
-"""An app's settings, its sessions, and the way to them from code without a loop.
+"""An app's settings and sessions, and access to them from code without an event loop.
 
-There is one `Session` for each event loop that uses the app, and one more on the portal's loop for callers without a
-loop. Everything connects on first use and never across a fork.
+There is one `Session` for each event loop that uses the app, and one on the portal's loop for callers without a loop.
+Everything connects on first use and never crosses a fork.
 """
 
 import asyncio
@@ -44,21 +44,21 @@ _EMBEDDED: Final = ("local://", "memory://")
 
 
 class Patience(NamedTuple):
-    """How long something is waited for, and what to do where it does not come."""
+    """A time limit for waiting, and advice if it is exceeded."""
 
     seconds: float
     advice: str
 
 
 class Sessions:
-    """What an app is connected to; the arguments are those of `taskmq.TaskMQ`.
+    """The settings and sessions of an app; the arguments are those of `taskmq.TaskMQ`.
 
     Attributes:
-        patience: how long results are waited for where no timeout is given; None: as long as need be.
-        send_timeout: seconds within which every send ends.
+        patience: the time limit of waits for results without a timeout; None for no limit.
+        send_timeout: the time limit of every send, in seconds.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Sessions:
         send_timeout: Duration,
         clock: Clock | None,
     ) -> None:
-        # The process of each app, whatever it does with it.
+        # Applies to the whole process, whatever it uses the app for.
         contain_ours()
         if delay not in ("broker", "state"):
-            raise InvalidOption(f"delay={delay!r}: 'broker' or 'state'")
+            raise InvalidOption(f"delay={delay!r}: must be 'broker' or 'state'")
         self.delay: Literal["broker", "state"] = delay
         self.clock: Clock = clock or SystemClock()
         self.send_timeout: float = parse_duration(send_timeout, what="send_timeout").total_seconds()
@@ -97,10 +97,10 @@ class Sessions:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force; what was given in the code comes first.
+        """The effective settings; values given in code take precedence.
 
         Raises:
-            InvalidSetting: the environment or the settings file has an unknown key or an unreadable value.
+            InvalidSetting: the environment or settings file has an unknown key or a malformed value.
         """
         if self._settings is None:
             found = load_settings(os.environ, Path.cwd())
@@ -120,10 +120,10 @@ class Sessions:
         store: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Override what the code says, before first use: what command-line flags do.
+        """Override the settings from code before first use, as command-line flags do.
 
         Raises:
-            InvalidOption: the app is in use already.
+            InvalidOption: the app is already in use.
         """
         if self._sessions:
             raise InvalidOption("configure() after the app has been used: it would not change open connections")
@@ -134,26 +134,26 @@ class Sessions:
 
     @property
     def url(self) -> str:
-        """The broker's URL, with its password if it has one."""
+        """The broker's URL, including its password."""
         return self.settings.url or DEFAULT_URL
 
     @property
     def store_url(self) -> str | None:
-        """The job store's URL, with its password if it has one; None when there is none."""
+        """The job store's URL, including its password; None if there is none."""
         return self.settings.store
 
     @property
     def state_url(self) -> str | None:
-        """The state's URL; None when there is none."""
+        """The state's URL; None if there is none."""
         if (state := self.settings.state) is not None:
             return state
         return self.url if self.url.startswith(_EMBEDDED) else None
 
     def check_coordinator(self, what: str) -> None:
-        """Return if there is something that can hold locks and groups of members.
+        """Check that locks and groups have a coordinator.
 
         Args:
-            what: wants one: a subject and its verb, such as "locks need".
+            what: the user of the coordinator, as subject and verb, such as "locks need".
 
         Raises:
             UnsupportedFeature: there is neither a state nor a store.
@@ -162,7 +162,7 @@ class Sessions:
             raise coordinator_required(what)
 
     def coordinator(self) -> Coordinator:
-        """Where locks and members of groups are, as the running loop's session sees it.
+        """Return the coordinator of locks and groups in the running loop's session.
 
         Raises:
             UnsupportedFeature: there is neither a state nor a store.
@@ -172,12 +172,11 @@ class Sessions:
         return found
 
     def current(self) -> Session:
-        """The session of the running loop, opened on first use.
+        """Return the session of the running loop, opened on first use.
 
         Raises:
             InvalidSetting: no adapter serves the URL.
-            InvalidOption: arguments are to be kept elsewhere, and there is no place for them; or delayed jobs are to
-                wait in the state beside a job store.
+            InvalidOption: large arguments have no store, or `delay="state"` is combined with a job store.
         """
         loop = asyncio.get_running_loop()
         found = self._sessions.get(id(loop))
@@ -188,8 +187,8 @@ class Sessions:
         state_url = self.state_url
         if self.store_url is not None and self.delay == "state":
             raise InvalidOption(
-                "delay='state' with a job store: its schedulers keep what is delayed. Leave delay= out; "
-                "`taskmq store import` moves jobs that wait in the state already"
+                "delay='state' with a job store: its schedulers already delay jobs. Omit delay=; "
+                "`taskmq store import` moves jobs delayed in the state"
             )
         state = None if state_url is None else open_state(state_url, options)
         blobs = None if (place := self.settings.results_at) is None else open_blobs(place, options)
@@ -197,7 +196,7 @@ class Sessions:
             open_broker(self.url, options),
             state,
             send_timeout=self.send_timeout,
-            store=self._opened_store(options),
+            store=self._open_store(options),
             delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=blobs,
             inline=self._result_inline,
@@ -207,7 +206,7 @@ class Sessions:
         self._sessions[id(loop)] = (os.getpid(), loop, session)
         return session
 
-    def _opened_store(self, options: BrokerOptions) -> "JobStore | None":
+    def _open_store(self, options: BrokerOptions) -> "JobStore | None":
         if self.job_store is not None:
             return self.job_store(options)
         return None if self.store_url is None else open_store(self.store_url, options)
@@ -217,32 +216,32 @@ class Sessions:
             return LargeArguments(blobs, self.clock, inline=self._args_inline, ttl=self._args_ttl)
         if self._args_inline is None:
             return None
-        raise InvalidOption("args_inline= without a place for the arguments that are larger: say results_at= as well")
+        raise InvalidOption("args_inline= needs a store for larger arguments: set results_at=")
 
     def _forget_dead_sessions(self) -> None:
         for key, (pid, loop, session) in list(self._sessions.items()):
             if pid != os.getpid():
-                # Of the parent process: its sockets are not ours to close, so it stays referenced.
+                # A session of the parent process stays referenced, because its sockets must not be closed here.
                 self._abandoned.append(session)
                 self._sessions.pop(key, None)
             elif loop.is_closed():
                 self._sessions.pop(key, None)
 
     def store(self) -> "JobStore":
-        """The job store, as the running loop's session sees it.
+        """Return the job store of the running loop's session.
 
         Raises:
-            UnsupportedFeature: the app has none.
+            UnsupportedFeature: the app has no job store.
         """
         if (store := self.current().store) is None:
             raise UnsupportedFeature(
-                "jobs that are submitted need a store: TaskMQ(..., store='postgresql://...'), $TASKMQ_STORE, or "
+                "submitted jobs need a store: TaskMQ(..., store='postgresql://...'), $TASKMQ_STORE, or "
                 "sqlite:///PATH on one host"
             )
         return store
 
     def delays(self) -> DelayStore:
-        """Where jobs wait for their time in the state, as the running loop's session sees it.
+        """Return the store of delayed jobs of the running loop's session.
 
         Raises:
             UnsupportedFeature: the app has no state.
@@ -250,24 +249,24 @@ class Sessions:
         return require_store(self.current().stores.delays, _DELAYS)
 
     async def aclose(self) -> None:
-        """Close the running loop's connections; what was sent is with the broker before this returns."""
+        """Close the running loop's connections. Sent messages are with the broker before this returns."""
         found = self._sessions.pop(id(asyncio.get_running_loop()), None)
         if found is not None and found[0] == os.getpid():
             await found[2].aclose()
 
     def close(self) -> None:
-        """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
+        """Close the connections opened by sends without a loop. Using the app again opens new ones."""
         if any(pid == os.getpid() for pid, _, _ in list(self._sessions.values())):
             close_on_portals(self.aclose)
 
     def exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
-        """Use these from now on; those that were used before."""
+        """Replace these values and return the previous ones."""
         before = (self._settings, self.clock, self._sessions)
         self._settings, self.clock, self._sessions = settings, clock, sessions
         return before
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
-        """Run a coroutine of this app from code that has no loop."""
+        """Run a coroutine of this app from code without an event loop."""
         try:
             portal = self.portal(instead)
         except BaseException:
@@ -276,10 +275,10 @@ class Sessions:
         return portal.call(lambda: call)
 
     def portal(self, instead: str) -> Portal:
-        """The way to the thread that serves callers without a loop.
+        """Return the thread that serves callers without an event loop.
 
         Args:
-            instead: the coroutine that those who have a loop should call.
+            instead: the coroutine to recommend to callers with a loop.
 
         Raises:
             BrokerUnavailable: the interpreter is shutting down.
@@ -290,7 +289,7 @@ class Sessions:
         return portal
 
     def _warn_inside_loop(self, instead: str) -> None:
-        # A finalizer or a logging handler may run in a portal's thread as well, and can do nothing else.
+        # Finalizers and logging handlers may run in a portal's thread, and have no alternative.
         if self._has_warned or is_portal_thread():
             return
         try:
@@ -299,36 +298,36 @@ class Sessions:
             return
         self._has_warned = True
         warnings.warn(
-            f"a blocking call of taskmq inside a running event loop stops that loop while it waits: use `{instead}`",
+            f"a blocking taskmq call inside a running event loop blocks that loop: use `{instead}`",
             RuntimeWarning,
             stacklevel=5,
         )
 
 
-class _OfSessions(Protocol):
+class _HasSessions(Protocol):
     @property
     def _sessions(self) -> Sessions: ...
 
 
-Asker = TypeVar("Asker", bound=_OfSessions)
+Asker = TypeVar("Asker", bound=_HasSessions)
 
 
 def blocking(call: Callable[Concatenate[Asker, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Asker, P], T]:
-    """Make the twin, which blocks the calling thread, of a method for coroutines.
+    """Create the blocking counterpart of an asynchronous method.
 
-    As in `get = blocking(aget)`. Type checkers, editors and `help` see the signature and the docstring of the other
-    one. A method with overloads, or whose class is generic in its parameters, has its twin written out: there,
-    checkers find the wrong overload, and editors lose the docstring.
+    As in `get = blocking(aget)`. Type checkers, editors and `help` see the original's signature and docstring.
+    Methods with overloads, or of classes generic in their parameters, need a written counterpart: there, checkers
+    choose the wrong overload and editors lose the docstring.
 
     Args:
-        call: a method of a class that has its app's sessions in `_sessions`; its name begins with `a`.
+        call: a method whose name starts with `a`, of a class with its app's sessions in `_sessions`.
     """
     name = call.__name__
 
     @functools.wraps(call)
     def twin(self: Asker, /, *args: P.args, **kwargs: P.kwargs) -> T:
         sessions = self._sessions  # pyright: ignore[reportPrivateUsage]
-        # By its name: a subclass may have another one.
+        # By name, because a subclass may override it.
         started: Coroutine[Any, Any, T] = getattr(self, name)(*args, **kwargs)
         return sessions.run_sync(started, instead=name)
 

@@ -1,11 +1,10 @@
-"""Sending a job that is to be the only one of its key.
+"""Sending of unique jobs, of which only one per key exists.
 
     claim for a short time -> publish, wait for the confirm -> claim until the job starts or ends
 
-A producer that dies in between leaves the key taken for that short time only. One whose publish failed frees it;
-where it is not known whether the broker has the message (`PublishUnknown`), it is taken for the short time as well.
-Sending once more under the same job id is always possible. A worker that has the job says when it starts, or has
-ended (`taskmq.worker.guards.uniqueness`).
+If the producer dies in between, the key stays claimed only for that short time. A failed publish releases it; after
+`PublishUnknown` it stays claimed for the short time, too. Sending again under the same job id is always possible. The
+worker that runs the job reports its start or end (`taskmq.worker.guards.uniqueness`).
 """
 
 import asyncio
@@ -42,11 +41,11 @@ RUNNING: Final = "running"
 """The owner's name in a unique job's claim."""
 
 REMEMBERED: Final = 3600.0
-"""For how many seconds a key's last token is known once the key is free."""
+"""How long a released key's last token is remembered, in seconds."""
 
 _TRIES: Final = 10
 _CHUNK: Final = 500
-# Seconds that a job may be late and still learn that it was replaced.
+# How late a job may be and still learn that it was replaced, in seconds.
 _LATE: Final = 86_400.0
 
 
@@ -59,22 +58,22 @@ async def send_unique(
     publish: Callable[[Sending], Awaitable[None]],
     cancel: Callable[[str, str], Awaitable[object]] | None = None,
 ) -> None:
-    """Send a job whose key is free; otherwise do what its policy says.
+    """Send a job whose key is free; otherwise apply its policy.
 
-    Where that gives the existing job, `sending.envelope` has its id afterwards.
+    If the policy returns the existing job, `sending.envelope` has its id afterwards.
 
     Args:
-        patience: seconds that a publish may take.
-        cancel: takes away a job that was replaced where it waits, by its id and why; without it the worker does.
+        patience: the time limit of a publish, in seconds.
+        cancel: cancels a replaced delayed job, by id and reason; without it the worker does.
 
     Raises:
-        DuplicateJob: the key is taken.
-        SendError: one of its kinds.
+        DuplicateJob: the key is claimed.
+        SendError: the job was not sent or not confirmed.
     """
     try:
         claimed = await _claim(sending, call, claims, lease=patience + 5)
     except StateUnavailable as error:
-        raise BrokerUnavailable(f"a unique job needs the state, to know whether there is another: {error}") from error
+        raise BrokerUnavailable(f"a unique job needs the state to check its key: {error}") from error
     if isinstance(claimed, str):
         sending.envelope = msgspec.structs.replace(sending.envelope, id=claimed)
         return
@@ -86,20 +85,20 @@ async def send_unique(
     except PublishUnknown:
         raise
     except SendError:
-        await _calmly(claims.release(call.name, token=token), call.name)
+        await _log_outage(claims.release(call.name, token=token), call.name)
         raise
-    await _calmly(claims.renew({call.name: token}, lease=call.rule.ttl), call.name)
+    await _log_outage(claims.renew({call.name: token}, lease=call.rule.ttl), call.name)
     if replaced is not None:
-        # Only now: a job that is replaced by none has to run.
-        await _calmly(_say_replaced(claims, replaced, by=sending.envelope.id, ttl=call.rule.ttl), call.name)
+        # Only now, because the replaced job must run if this one was not sent.
+        await _log_outage(_record_replaced(claims, replaced, by=sending.envelope.id, ttl=call.rule.ttl), call.name)
         if cancel is not None:
-            await _calmly(cancel(replaced, f"replaced by job {sending.envelope.id}"), call.name)
+            await _log_outage(cancel(replaced, f"replaced by job {sending.envelope.id}"), call.name)
 
 
 async def _claim(
     sending: Sending, call: UniqueCall, claims: ClaimStore, *, lease: float
 ) -> tuple[int, str | None] | str:
-    """The token, and whose place the job takes; the id of the existing job where that is the answer."""
+    """Return the token and the id of the replaced job; or the id of the existing job, if the policy returns it."""
     job_id, over, replaced, held = sending.envelope.id, None, None, ""
     for _ in range(_TRIES):
         answer = await claims.claim(call.name, job_id=job_id, owner=WAITING, lease=lease, ttl=REMEMBERED, over=over)
@@ -109,7 +108,7 @@ async def _claim(
         if isinstance(answer, Done):
             break
         if held == job_id:
-            # Sent once more, when it was not known whether it was sent.
+            # The same job is sent again, after an unknown outcome.
             over, replaced = answer.token, None
         elif call.rule.replaces and answer.owner != RUNNING:
             over, replaced = answer.token, held
@@ -121,7 +120,7 @@ async def _claim(
 
 
 async def send_all(send: Callable[[Sending], Awaitable[None]], sendings: Sequence[Sending]) -> list[SendError | None]:
-    """Send many at once; what became of each."""
+    """Send many concurrently. Returns the outcome of each."""
     ended = await asyncio.gather(*(send(sending) for sending in sendings), return_exceptions=True)
     outcomes: list[SendError | None] = []
     for error in ended:
@@ -134,12 +133,12 @@ async def send_all(send: Callable[[Sending], Awaitable[None]], sendings: Sequenc
 def stream_one_by_one_sync(
     sendings: Iterable[Sending], send: Callable[[Sequence[Sending]], Sequence[SendError | None]]
 ) -> Iterator[str]:
-    """Send many in chunks; the id of each, or of the job that is there in its place.
+    """Send many in chunks, and yield the id of each job, or of the existing job in its place.
 
     Raises:
-        PartlySent: some of a chunk were not sent; there is no further one.
+        PartlySent: some of a chunk were not sent; no further chunk is sent.
     """
-    taken, counted = iter(sendings), _Counted()
+    taken, counted = iter(sendings), _StreamOutcomes()
     while chunk := list(islice(taken, _CHUNK)):
         yield from counted.settle(chunk, send(chunk))
         counted.check()
@@ -150,7 +149,7 @@ async def stream_one_by_one_async(
     send: Callable[[Sequence[Sending]], Awaitable[Sequence[SendError | None]]],
 ) -> AsyncGenerator[str, None]:
     """Do what `stream_one_by_one_sync` does, without blocking the event loop."""
-    counted = _Counted()
+    counted = _StreamOutcomes()
     async for chunk in _chunks(sendings):
         for job_id in counted.settle(chunk, await send(chunk)):
             yield job_id
@@ -173,51 +172,51 @@ async def _chunks(sendings: Iterable[Sending] | AsyncIterable[Sending]) -> Async
         yield chunk
 
 
-class _Counted:
-    """What became of the calls of a stream so far."""
+class _StreamOutcomes:
+    """The outcomes of a stream's calls so far."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._retrieve_error = 0
         self._failures: dict[int, SendError] = {}
 
     def settle(self, sendings: Sequence[Sending], outcomes: Sequence[SendError | None]) -> list[str]:
-        """The ids of those that were sent."""
+        """Record outcomes. Returns the ids of the sent jobs."""
         job_ids = list[str]()
         for sending, error in zip(sendings, outcomes, strict=True):
             if error is None:
                 job_ids.append(sending.envelope.id)
             else:
-                self._failures[self._seen] = error
-            self._seen += 1
+                self._failures[self._retrieve_error] = error
+            self._retrieve_error += 1
         return job_ids
 
     def check(self) -> None:
-        """Raise `PartlySent` where some were not sent."""
+        """Raise `PartlySent` if some were not sent."""
         if self._failures:
-            raise PartlySent(self._failures, sent=self._seen - len(self._failures))
+            raise PartlySent(self._failures, sent=self._retrieve_error - len(self._failures))
 
 
-async def _say_replaced(claims: ClaimStore, job_id: str, *, by: str, ttl: float) -> None:
+async def _record_replaced(claims: ClaimStore, job_id: str, *, by: str, ttl: float) -> None:
     name = replaced_key(job_id)
     await claims.complete(name, token=0, job_id=by, content_type="", value=b"", ttl=ttl + _LATE)
 
 
 def unique_claim_of(meta: dict[str, str] | None) -> tuple[str, int] | None:
-    """The key that a job was sent with, and the token of its claim."""
+    """Return the key of a unique job and the token of its claim."""
     token, _, name = (meta or {}).get(UNIQUE_META, "").partition(" ")
     return (name, int(token)) if name and token.isdecimal() else None
 
 
 async def release_waiting(claims: ClaimStore, message: WaitingMessage) -> None:
-    """Free the key of a job that was cancelled where it waited."""
+    """Release the key of a cancelled delayed job."""
     claim = unique_claim_of(decode_envelope(message.body, message.content_type).meta)
     if claim is not None:
         await claims.release(claim[0], token=claim[1])
 
 
-async def _calmly(call: Awaitable[object], name: str) -> None:
+async def _log_outage(call: Awaitable[object], name: str) -> None:
     try:
         await call
     except StateUnavailable as error:
-        # What it is about ends by itself; the job itself is sent, or was not.
-        _log.warning("unique key %s is not up to date: %s", name, error)
+        # The claim expires by itself; the outcome of the job does not change.
+        _log.warning("updating unique key %s failed: %s", name, error)

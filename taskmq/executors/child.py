@@ -36,7 +36,7 @@ from taskmq.executors.frames import (
 )
 from taskmq.executors.interrupt import call_with_alarm
 from taskmq.executors.journal_pipe import Reply
-from taskmq.middleware.chain import attached
+from taskmq.middleware.chain import attach_all
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.run.console_log import begin_console_log, keep_console_log
@@ -208,7 +208,7 @@ class _Child:
         args, kwargs = task.signature.with_context(arguments, context)
         current_context.set(context)
         call = partial(task.call, *args, **kwargs)
-        with _environment(request), attached(self._app.producer.middleware, request.carry):
+        with _environment(request), attach_all(self._app.producer.middleware, request.carry):
             if request.soft_timeout is None:
                 value = call()
             else:

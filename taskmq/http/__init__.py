@@ -1,10 +1,10 @@
-"""The client: a taskmq server's HTTP API in Python, for programs that have neither broker nor store nor app.
+"""The client: a taskmq server's HTTP API in Python, for programs without a broker, store or app.
 
-    client.jobs.submit(...) -> operations (which path) -> exchange (request) -> connection (httpx, retries)
-        -> exchange (answer, or the error that it means) -> a struct of `taskmq.api`
+    client.jobs.submit(...) -> operations (path) -> exchange (request) -> connection (httpx, retries)
+        -> exchange (response, or the error it means) -> a struct of `taskmq.api`
 
-`AsyncClient` is written by hand (`aio`), and `Client` (`blocking`) is made of it by
-`python -m tests.house.blocking_client`, so both can do the same. Needs `pip install 'taskmq[client]'`.
+`AsyncClient` is written by hand (`aio`). `Client` (`blocking`) is generated from it by `python -m
+tests.house.blocking_client`, so both have the same features. Needs `pip install 'taskmq[client]'`.
 """
 
 from taskmq.http._generated.client import Client

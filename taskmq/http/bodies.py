@@ -1,4 +1,4 @@
-"""Makes the bodies of requests about jobs from the arguments of methods."""
+"""Request bodies about jobs, built from method arguments."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from taskmq.api.job_requests import ChangeBody, SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.api.values import PriorityLevel
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
-from taskmq.http.exchange import decoded, error_named
+from taskmq.http.exchange import decode, error_named
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
@@ -21,12 +21,12 @@ __all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs"
 
 
 def new_key() -> str:
-    """Make a new `Idempotency-Key`, at random."""
+    """Create a random `Idempotency-Key`."""
     return uuid.uuid4().hex
 
 
 def named_bodies(bodies: Sequence[SubmitBody]) -> list[SubmitBody]:
-    """Give each submission an id, so that all can be sent again."""
+    """Give each submission an id, so that the request can be repeated."""
     key = new_key()
     return [
         body if body.job_id is not None else replace(body, job_id=f"{key}:{number}")
@@ -45,10 +45,10 @@ def change_body(
     kwargs: Mapping[str, Any] | None,
     note: str,
 ) -> ChangeBody:
-    """Make the body of a change.
+    """Build the body of a change.
 
     Raises:
-        InvalidOption: the delay is none.
+        InvalidOption: the delay is invalid.
     """
     return ChangeBody(
         schedule_time=at,
@@ -70,16 +70,16 @@ def query_of_jobs(
     since: datetime | None,
     until: datetime | None,
 ) -> dict[str, Any]:
-    """Which jobs are meant."""
+    """Build the query parameters that select jobs."""
     return {"filter": filter, "status": status, "job_type": job_type, "start_time": since, "end_time": until}
 
 
 def items_of(found: SubmittedJobs, *, server: str) -> list[SubmittedJob | RefusedJob]:
-    """What became of each job of many."""
+    """Decode the result of each submitted job."""
     items: list[SubmittedJob | RefusedJob] = []
     for item in found.items:
         kind: type[SubmittedJob | RefusedJob] = RefusedJob if item.get("status") == "refused" else SubmittedJob
-        items.append(decoded(msgspec.json.encode(item), kind, server=server))
+        items.append(decode(msgspec.json.encode(item), kind, server=server))
     return items
 
 
@@ -87,11 +87,11 @@ def result_of(job: JobDetails) -> Any:
     """Return the task's return value, once the job has ended.
 
     Raises:
-        TaskFailed: it has failed.
-        JobCancelled: it was cancelled, has expired, was skipped, or an upstream failed.
-        ResultExpired, ResultDamaged: its result is not kept any more, or is not what was stored.
-        UnsupportedFeature: its result is kept where the server does not reach it.
-        InvalidOption: it has not ended.
+        TaskFailed: the job failed.
+        JobCancelled: the job was cancelled, expired, or skipped, or an upstream job failed.
+        ResultExpired, ResultDamaged: the result is no longer stored, or is damaged.
+        UnsupportedFeature: the result is stored where the server cannot read it.
+        InvalidOption: the job has not ended.
     """
     match job.state:
         case JobState.SUCCEEDED:

@@ -1,4 +1,4 @@
-"""Server-sent events: from lines to events."""
+"""Server-sent events, parsed from lines."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ __all__ = ["EventLines", "LiveEvent"]
 
 
 class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that has happened.
+    """A live event of the server's stream.
 
     Attributes:
-        id: to come back with; "" for what is about the stream itself.
-        kind: `job` or `worker`; `gap` (some may be missing), `missed` (`count` were dropped, as this client was
-            slow), `broker` (`is_connected`).
-        data: its fields; docs/events.md has them.
+        id: the id to resume after; "" for messages about the stream itself.
+        kind: `job` or `worker`; `gap` (events may be missing), `missed` (`count` events were dropped, because this
+            client was slow), `broker` (`is_connected`).
+        data: the fields, described in docs/events.md.
     """
 
     id: str
@@ -23,16 +23,16 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventLines:
-    """Puts the lines of one stream together."""
+    """A parser for the lines of one stream."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
 
     def add(self, line: str) -> LiveEvent | None:
-        """Take one more line; the event that ends with it, if one does."""
+        """Parse one more line. Returns the event it completes, if any."""
         if line:
             name, _, value = line.partition(":")
-            # A comment has no name: the server says that it lives.
+            # Comments have no name; the server sends them as heartbeats.
             if name:
                 value = value.removeprefix(" ")
                 before = self._fields.get("data")

@@ -1,4 +1,4 @@
-"""From a call to its request, and from an answer to a value or to an error."""
+"""Requests of operations, and their responses as values or errors."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from taskmq.api.problems import PROBLEMS, ProblemDetails
+from taskmq.api.problems import PROBLEMS, UNCERTAIN, ProblemDetails
 from taskmq.errors import (
     DefinitionConflict,
     EncodeError,
@@ -38,13 +38,13 @@ __all__ = [
     "Prepared",
     "address_of",
     "check_secrecy",
-    "decoded",
+    "decode",
     "error_named",
     "error_of",
     "headers_of",
-    "prepared",
+    "prepare",
     "retry_after_of",
-    "trust_in",
+    "tls_verification",
 ]
 
 T = TypeVar("T")
@@ -53,13 +53,13 @@ CursorT_co = TypeVar("CursorT_co", covariant=True)
 
 _BUSY: Final = frozenset({502, 503, 504})
 _YES: Final = frozenset({"1", "true", "yes"})
-# Those of the server's own that are no errors of taskmq there.
+# Codes of the server that do not correspond to one error class of taskmq.
 _BY_CODE: Final[Mapping[str, type[TaskMQError]]] = {
     "task_not_found": UnknownTask,
     "login_throttled": LoginThrottled,
     **{code: kind for kind, _, code, _ in reversed(PROBLEMS)},
 }
-# The server says of each that its version is another; here each noun has an error class.
+# The server has one code for version conflicts; here each kind of object has its own error class.
 _MISMATCHES: Final[Mapping[str, type[TaskMQError]]] = {
     "changeUser": IdentityConflict,
     "putDefinition": DefinitionConflict,
@@ -71,7 +71,7 @@ _BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
     401: NotAuthenticated,
     403: NotPermitted,
 }
-# What errors say beside their message, where the server says nothing of it.
+# Default attributes of errors, for those missing in the response.
 _FACTS: Final[Mapping[str, Any]] = {
     "attempts": 0,
     "failures": {},
@@ -93,25 +93,25 @@ _FACTS: Final[Mapping[str, Any]] = {
 
 
 class ListedPage(Protocol[T_co, CursorT_co]):
-    """A page of a list."""
+    """A page of a list, with the cursor of the next one."""
 
     @property
     def items(self) -> Sequence[T_co]:
-        """What is on it."""
+        """The items on the page."""
         ...
 
     @property
     def next(self) -> CursorT_co | None:
-        """The cursor of the page behind it; None at the end."""
+        """The cursor of the next page; None on the last page."""
         ...
 
 
 class Prepared(NamedTuple):
-    """A request that is ready to be sent.
+    """A request that is ready to send.
 
     Attributes:
-        path: below the server's address, quoted, with its query.
-        repeats: it may be sent again where its outcome is unknown.
+        path: the path below the server's address, quoted, with its query.
+        repeats: whether it may be repeated if its outcome is unknown.
     """
 
     operation: str
@@ -122,82 +122,84 @@ class Prepared(NamedTuple):
     repeats: bool
 
     def __repr__(self) -> str:
-        # The token and the job's arguments do not belong in a log.
+        # The token and the job's arguments must not appear in logs.
         return f"<{self.method} {self.path.partition('?')[0]}>"
 
 
 def address_of(url: str | None) -> str:
-    """The server's address, without a slash at its end.
+    """Return the server's address, without a trailing slash.
 
     Args:
-        url: default: `$TASKMQ_SERVER`.
+        url: the URL. Default: `$TASKMQ_SERVER`.
 
     Raises:
-        InvalidSetting: no setting names it, or it is none.
+        InvalidSetting: the URL is missing or invalid.
     """
     text = url or os.environ.get("TASKMQ_SERVER", "")
     if not text:
-        raise InvalidSetting("which server? Say its URL, such as http://localhost:8787, or set $TASKMQ_SERVER")
+        raise InvalidSetting(
+            "the server's URL is missing: give one, such as http://localhost:8787, or set $TASKMQ_SERVER"
+        )
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise InvalidSetting(f"server {text!r}: its URL looks like https://jobs.example.com or http://localhost:8787")
+        raise InvalidSetting(
+            f"server {text!r} is not a URL such as https://jobs.example.com or http://localhost:8787"
+        )
     if parts.username or parts.password:
-        raise InvalidSetting("the server's URL has no name and password: present a token, or log in")
+        raise InvalidSetting("the server's URL must not contain a user name or password: use a token, or log in")
     return text.rstrip("/")
 
 
-def trust_in(address: str) -> ssl.SSLContext | bool:
-    """Whose certificates a client of this address accepts: those of the machine's authorities; none for `http`.
+def tls_verification(address: str) -> ssl.SSLContext | bool:
+    """Return httpx's `verify` for an address: the system's certificate authorities, or nothing for `http`.
 
-    To read the authorities takes longer than a request.
+    Loading the authorities takes longer than a request.
     """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(address).scheme == "http" else True
 
 
 def check_secrecy(address: str, *, what: str, insecure: bool | None) -> None:
-    """Return if no machine on the way to this address can read a secret.
+    """Check that a secret cannot be read on the way to this address.
 
     Args:
-        what: the secret, for the error.
-        insecure: it may be read; default: whether `$TASKMQ_INSECURE` says so.
+        what: the secret, for the error message.
+        insecure: allow it to be readable. Default: the value of `$TASKMQ_INSECURE`.
 
     Raises:
-        InvalidSetting: the address is another machine's and has no TLS.
+        InvalidSetting: the address is on another machine and has no TLS.
     """
     parts = urlsplit(address)
     if insecure is None:
         insecure = os.environ.get("TASKMQ_INSECURE", "").lower() in _YES
     if not insecure and parts.scheme == "http" and not _is_here(parts.hostname or ""):
         raise InvalidSetting(
-            f"{address} has no TLS, so {what} could be read on the way: use https://, or accept that: "
+            f"{address} has no TLS, so others could read {what}: use https://, or allow it with "
             "insecure=True for a client, --insecure for a command, TASKMQ_INSECURE=1 for both"
         )
 
 
 def headers_of(token: str | None, *, address: str, insecure: bool | None) -> dict[str, str]:
-    """What goes with every request.
+    """Build the headers of every request.
 
     Args:
-        token: default: `$TASKMQ_TOKEN`; "": none.
-        address: of the server.
+        token: the token. Default: `$TASKMQ_TOKEN`; "" for none.
+        address: the address of the server.
         insecure: see `check_secrecy`.
 
     Raises:
-        InvalidSetting: it cannot be sent, or others could read it on the way.
+        InvalidSetting: the token is malformed, or could be read on the way.
     """
     headers = {"accept": "application/json, application/problem+json", "user-agent": f"taskmq/{VERSION}"}
     secret = os.environ.get("TASKMQ_TOKEN", "") if token is None else token
     if secret:
         if not secret.isascii() or not secret.isprintable() or " " in secret:
-            raise InvalidSetting(
-                "the token has characters that no token has: was all of it copied, and nothing more?"
-            )
+            raise InvalidSetting("the token contains invalid characters: check that it was copied completely")
         check_secrecy(address, what="the token", insecure=insecure)
         headers["authorization"] = f"Bearer {secret}"
     return headers
 
 
-def prepared(
+def prepare(
     operation: str,
     *,
     path: Mapping[str, str],
@@ -208,10 +210,10 @@ def prepared(
     key: str | None,
     headers: Mapping[str, str],
 ) -> Prepared:
-    """The request of a call.
+    """Build the request of an operation.
 
     Raises:
-        InvalidOption: a name is empty, or a value cannot be said in JSON.
+        InvalidOption: a name is empty, or a value cannot be encoded as JSON.
     """
     known = OPERATIONS[operation]
     where = known.path
@@ -227,7 +229,7 @@ def prepared(
         try:
             content = encode_json(body)
         except EncodeError as error:
-            raise InvalidOption(f"an argument has no form in JSON: {error}") from error
+            raise InvalidOption(f"an argument cannot be encoded as JSON: {error}") from error
     if version == 0:
         more["if-none-match"] = "*"
     elif version is not None:
@@ -245,28 +247,28 @@ def prepared(
     return Prepared(operation, known.method, where, more, content, known.repeats or key is not None)
 
 
-def decoded(content: bytes, kind: type[T], *, server: str) -> T:
-    """The answer of a call that has succeeded.
+def decode(content: bytes, kind: type[T], *, server: str) -> T:
+    """Decode a successful response.
 
     Raises:
-        ServerUnavailable: it is none of a taskmq server of a version that this client can read.
+        ServerUnavailable: the response is not from a taskmq server of a compatible version.
     """
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ServerUnavailable(
-            f"{server} has answered something else than a taskmq server of version {VERSION} does: {error}",
+            f"{server} returned an unexpected response; is it a taskmq server of version {VERSION}? {error}",
             is_certain=False,
         ) from error
 
 
 def error_of(status: int, content: bytes, *, operation: str, server: str) -> TaskMQError:
-    """The error that an answer means: the same that the call raises in Python, where there is one."""
+    """Return the error that a response means, of the same class as in Python if there is one."""
     try:
         problem = msgspec.json.decode(content, type=ProblemDetails)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        # A proxy's, or something that is no taskmq server at all.
-        message = f"{server} has answered with status {status}, and not as a taskmq server does: is it one?"
+        # A response of a proxy, or of something that is not a taskmq server.
+        message = f"{server} returned status {status} without problem details; is it a taskmq server?"
         if status in _BUSY:
             return ServerUnavailable(message, is_certain=False)
         return RequestRefused(message, status=status)
@@ -277,12 +279,12 @@ def error_of(status: int, content: bytes, *, operation: str, server: str) -> Tas
 
 
 def error_named(code: str, detail: str) -> TaskMQError:
-    """Return the error that has this code in the API, with these words."""
+    """Return the error with this API code and message."""
     return _error(ProblemDetails(type="", title="", status=0, code=code, detail=detail), 0, "")
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait; None where it says none, or a date."""
+    """Return the seconds that the server asks to wait; None if it names none, or a date."""
     with contextlib.suppress(ValueError):
         return max(float(headers.get("retry-after", "")), 0.0)
     return None
@@ -300,7 +302,7 @@ def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
     if kind is None or (kind is FlowNotFound and status != 404):
         return RequestRefused(detail, status=status, code=problem.code)
     error = kind.__new__(kind, detail)
-    is_certain = "may have been changed" not in detail
+    is_certain = UNCERTAIN not in detail
     known = {"state": problem.state, "version": problem.version, "is_certain": is_certain, "retry_after": 0.0}
     error.__dict__.update({**_FACTS, **known})
     if kind is InvalidFilter:

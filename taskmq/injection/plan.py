@@ -61,9 +61,8 @@ def Depends(provider: Callable[..., T], /, *, scope: Scope = "task") -> T: ...
 def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N802 - used where an instance is
     """Fill a task's parameter with what `provider` returns or yields, when the task runs.
 
-    As a default value, `session: Session = Depends(open_session)`, it lets type checkers know that callers leave it
-        out; `Annotated[Session, Depends(open_session)]` does the same at run time.
-    `Annotated[Session, Depends(open_session)]` does the same at run time.
+    As a default value, `session: Session = Depends(open_session)`, it lets type checkers know that callers omit the
+    parameter; `Annotated[Session, Depends(open_session)]` does the same at run time.
 
     A provider is a function, a coroutine function, or a generator of either kind, which yields once. The code after
     the `yield` runs when the task has ended, even by an error, a timeout or a cancellation, the last provider first.
@@ -74,17 +73,17 @@ def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N8
         scope: `worker` calls it once per worker process, and ends it when the worker has drained.
 
     Raises:
-        InvalidOption: the provider cannot be called.
+        InvalidOption: the provider is not callable.
     """
     if not callable(provider):
-        raise InvalidOption(f"Depends({provider!r}): it cannot be called; give the function that makes the value")
+        raise InvalidOption(f"Depends({provider!r}): it is not callable; give the function that creates the value")
     if scope not in typing.get_args(Scope):
-        raise InvalidOption(f"Depends(..., scope={scope!r}): 'task' or 'worker'")
+        raise InvalidOption(f"Depends(..., scope={scope!r}): must be 'task' or 'worker'")
     return Dependency(provider, scope)
 
 
 class DependencyNode(msgspec.Struct, frozen=True):
-    """One call of a provider.
+    """A call of a provider.
 
     Attributes:
         label: its name, for people.
@@ -104,7 +103,7 @@ class DependencyNode(msgspec.Struct, frozen=True):
         return self.kind in ("coroutine", "async generator")
 
 
-class _ParameterPlace(msgspec.Struct, frozen=True):
+class _Target(msgspec.Struct, frozen=True):
     """A parameter of the task's function.
 
     Attributes:
@@ -124,43 +123,43 @@ class InjectionPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         nodes: in an order in which each follows those that it takes.
-        places: in the order of the function's parameters.
+        targets: in the order of the function's parameters.
     """
 
     nodes: tuple[DependencyNode, ...]
-    places: tuple[_ParameterPlace, ...]
+    targets: tuple[_Target, ...]
 
     @property
     def first_async(self) -> DependencyNode | None:
         """First provider that needs an event loop, if any."""
         return next((node for node in self.nodes if node.is_async), None)
 
-    def placed(
+    def insert(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], values: Mapping[int, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the call with `values` inserted where the function takes them."""
         named = dict(kwargs)
-        for place in self.places:
-            if place.node not in values:
+        for target in self.targets:
+            if target.node not in values:
                 continue
-            value = values[place.node]
-            if 0 <= place.index <= len(args):
-                args = (*args[: place.index], value, *args[place.index :])
+            value = values[target.node]
+            if 0 <= target.index <= len(args):
+                args = (*args[: target.index], value, *args[target.index :])
             else:
-                named[place.name] = value
+                named[target.name] = value
         return args, named
 
     def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "InjectionPlan":
         """Return the plan without the values that a caller passes itself."""
-        places = tuple(
-            place
-            for place in self.places
-            if place.name not in kwargs and not (place.is_last and 0 <= place.index < len(args))
+        targets = tuple(
+            target
+            for target in self.targets
+            if target.name not in kwargs and not (target.is_last and 0 <= target.index < len(args))
         )
-        if len(places) == len(self.places):
+        if len(targets) == len(self.targets):
             return self
         needed: set[int] = set()
-        wanted = [place.node for place in places]
+        wanted = [target.node for target in targets]
         while wanted:
             index = wanted.pop()
             if index not in needed:
@@ -178,9 +177,7 @@ class InjectionPlan(msgspec.Struct, frozen=True):
             )
             for node in (self.nodes[old] for old in numbers)
         )
-        return InjectionPlan(
-            nodes, tuple(_ParameterPlace(p.name, p.index, p.is_last, numbers[p.node]) for p in places)
-        )
+        return InjectionPlan(nodes, tuple(_Target(p.name, p.index, p.is_last, numbers[p.node]) for p in targets))
 
 
 def is_dependency(parameter: inspect.Parameter, kind: Any) -> bool:
@@ -202,8 +199,8 @@ def plan_dependencies(
         NameError: an annotation contains a name that is not defined yet.
     """
     planner = _Planner(overrides or {})
-    places = planner.places(function, owner)
-    return InjectionPlan(tuple(planner.nodes), tuple(places)) if places else None
+    targets = planner.targets(function, owner)
+    return InjectionPlan(tuple(planner.nodes), tuple(targets)) if targets else None
 
 
 class _Planner:
@@ -212,16 +209,16 @@ class _Planner:
         self._numbers: dict[tuple[Provider, Scope], int] = {}
         self.nodes: list[DependencyNode] = []
 
-    def places(self, function: Callable[..., Any], owner: str) -> list[_ParameterPlace]:
+    def targets(self, function: Callable[..., Any], owner: str) -> list[_Target]:
         parameters = list(_parameters(function, f"task {owner}"))
-        found: list[_ParameterPlace] = []
+        found: list[_Target] = []
         for index, (parameter, kind) in enumerate(parameters):
             dependency = _dependency(parameter, kind)
             if dependency is None:
                 continue
             chain = (f"task {owner}", parameter.name)
             if parameter.kind not in (_POSITIONAL, inspect.Parameter.KEYWORD_ONLY):
-                raise _refusal(chain, "a dependency needs a parameter that can be given by name")
+                raise _refusal(chain, "a dependency needs a parameter passed by keyword")
             behind = [
                 (other, annotated)
                 for other, annotated in parameters[index + 1 :]
@@ -231,11 +228,10 @@ class _Planner:
             if travel and parameter.default is not inspect.Parameter.empty:
                 raise _refusal(
                     chain,
-                    f"{travel[0].name!r} comes after it and is given by position: put the dependency last, or "
-                    "behind a `*`",
+                    f"{travel[0].name!r} follows it and is positional: put the dependency last, or after a `*`",
                 )
             found.append(
-                _ParameterPlace(
+                _Target(
                     parameter.name,
                     index if parameter.kind is _POSITIONAL else -1,
                     is_last=not behind,
@@ -248,7 +244,7 @@ class _Planner:
         provider = self._overrides.get(dependency.provider, dependency.provider)
         chain = (*chain, _label(provider))
         if provider in path:
-            raise _refusal(chain, "they depend on each other in a circle")
+            raise _refusal(chain, "they depend on each other in a cycle")
         key = (provider, dependency.scope)
         if key not in self._numbers:
             node = self._node(provider, dependency.scope, chain, (*path, provider))
@@ -268,21 +264,21 @@ class _Planner:
                 if parameter.default is inspect.Parameter.empty and parameter.kind not in _VARIADIC:
                     raise _refusal(
                         chain,
-                        f"no caller gives {parameter.name!r}: make it a dependency or a Context, or give it a "
+                        f"parameter {parameter.name!r} has no value: make it a dependency or a Context, or give it a "
                         "default",
                     )
                 continue
             if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
-                raise _refusal(chain, f"{parameter.name!r} has to be a parameter that can be given by name")
+                raise _refusal(chain, f"{parameter.name!r} must accept a keyword argument")
             if dependency is None:
                 if scope == "worker":
-                    raise _refusal(chain, "a dependency of the worker outlives every task, so it has no Context")
+                    raise _refusal(chain, "a worker dependency outlives every task, so it has no Context")
                 context = parameter.name
                 continue
             if scope == "worker" and dependency.scope == "task":
                 raise _refusal(
                     (*chain, parameter.name),
-                    "a dependency of the worker cannot depend on one of a task: give that scope='worker' as well",
+                    "a worker dependency cannot depend on a task dependency: give that one scope='worker' as well",
                 )
             takes.append((parameter.name, self._number(dependency, (*chain, parameter.name), path)))
         return DependencyNode(provider, _kind(provider), scope, _label(provider), tuple(takes), context)
@@ -304,7 +300,7 @@ def _parameters(function: Callable[..., Any], where: str) -> Iterator[tuple[insp
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        # For classes and functions written in C: they are called without arguments.
+        # Classes and functions in C have no signature; they are called without arguments.
         return
     hints = _hints(function, where)
     for parameter in signature.parameters.values():
@@ -322,10 +318,10 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target, include_extras=True)
     except AttributeError as error:
-        # The module is still being imported: the name may be defined later.
+        # The module is still being imported, so the name may be defined later.
         raise NameError(str(error)) from error
     except (SyntaxError, TypeError) as error:
-        raise InvalidOption(f"{where}: an annotation cannot be read: {error}") from error
+        raise InvalidOption(f"{where}: an annotation is invalid: {error}") from error
 
 
 def _kind(provider: Provider) -> Kind:

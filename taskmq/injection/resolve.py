@@ -1,15 +1,15 @@
-"""Resolution of a task's dependencies: calls the providers, and ends their contexts.
+"""Resolution of a task's dependencies: calls the providers and closes their contexts.
 
 Around every run of a function with dependencies:
 
-    resolve, in the plan's order -> the function -> end the contexts, the last first
+    resolve, in the plan's order -> the function -> close the contexts, the last first
 
-For a coroutine function that happens on the loop, and its plain providers run there as well: they should not block.
-For a plain function it happens in its thread, and only its asynchronous providers run on the worker's loop.
+For a coroutine function this happens on the loop, where its plain providers run too, so they should not block. For a
+plain function it happens in its thread, and only asynchronous providers run on the worker's loop.
 
-Values with the scope of the worker live in a `Pool`: created for the first run that needs them, while the others
-wait, and ended when the worker has drained. A failure is not cached: the next run tries again. Outside of a worker
-there is no pool, and the scope of the worker is the call.
+Values with worker scope live in a `Pool`. They are created for the first run that needs them, while others wait, and
+closed when the worker has drained. A failure is not cached, so the next run tries again. Outside a worker there is no
+pool, and the worker scope is the call.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.injection.plan import DependencyNode, InjectionPlan, Provider, plan_dependencies
 from taskmq.run.context import Context, current_context
 
-__all__ = ["Dependencies", "provided_async", "provided_sync"]
+__all__ = ["Dependencies", "inject_async", "inject_sync"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -118,14 +118,14 @@ class Pool:
             self._open.append((node, opened))
 
     async def aclose(self) -> None:
-        """End everything, the last first; an error is logged and does not prevent other ends."""
+        """Close everything, the last first. Errors are logged and do not stop the rest."""
         while (last := self._last()) is not None:
             node, opened = last
             with _log_failure(node):
                 await opened.aexit(_NOT_ENDED)
 
     def close(self) -> None:
-        """End everything if all providers are synchronous."""
+        """Close everything if all providers are synchronous."""
         while (last := self._last()) is not None:
             node, opened = last
             with _log_failure(node):
@@ -136,7 +136,7 @@ class Pool:
             return self._open.pop() if self._open else None
 
 
-def provided_async(
+def inject_async(
     function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return a coroutine function that resolves the dependencies of `function`."""
@@ -146,13 +146,13 @@ def provided_async(
         needed = known.current(plan, function, owner).without(args, kwargs)
         async with AsyncExitStack() as stack:
             values = await _resolve(needed, known.pool, stack, owner)
-            args, kwargs = needed.placed(args, kwargs, values)
+            args, kwargs = needed.insert(args, kwargs, values)
             return await function(*args, **kwargs)
 
     return functools.wraps(function)(call)
 
 
-def provided_sync(
+def inject_sync(
     function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Any]:
     """Return a function that resolves the dependencies of `function`."""
@@ -162,7 +162,7 @@ def provided_sync(
         needed = known.current(plan, function, owner).without(args, kwargs)
         with ExitStack() as stack:
             values = _resolve_blocking(needed, known.pool, stack, owner)
-            args, kwargs = needed.placed(args, kwargs, values)
+            args, kwargs = needed.insert(args, kwargs, values)
             return function(*args, **kwargs)
 
     return functools.wraps(function)(call)
@@ -178,7 +178,7 @@ async def _resolve(plan: InjectionPlan, pool: Pool | None, stack: AsyncExitStack
             opened = _Opened(node, arguments)
             values[index] = await opened.aenter()
             if opened.has_end:
-                stack.push_async_exit(_quiet_async(opened))
+                stack.push_async_exit(_close_callback_async(opened))
     return values
 
 
@@ -191,10 +191,10 @@ async def _resolve_shared(pool: Pool, node: DependencyNode, arguments: dict[str,
             continue
         opened = _Opened(node, arguments)
         try:
-            with _for_no_job():
+            with _without_job():
                 value = await opened.aenter()
         except BaseException:
-            # The waiters try again, each on its own.
+            # The waiters try again, each separately.
             future.set_exception(_Failed())
             raise
         _finish_value(pool, node, opened, future, value)
@@ -211,7 +211,7 @@ def _resolve_blocking(plan: InjectionPlan, pool: Pool | None, stack: ExitStack, 
             opened = _Opened(node, arguments)
             values[index] = _enter_blocking(opened, pool, owner)
             if opened.has_end:
-                stack.push(_quiet(opened, pool, owner))
+                stack.push(_close_callback(opened, pool, owner))
     return values
 
 
@@ -226,7 +226,7 @@ def _shared_blocking(pool: Pool, node: DependencyNode, arguments: dict[str, Any]
             continue
         opened = _Opened(node, arguments)
         try:
-            with _for_no_job():
+            with _without_job():
                 value = _enter_blocking(opened, pool, owner)
         except BaseException:
             future.set_exception(_Failed())
@@ -252,7 +252,7 @@ def _on_loop(call: Callable[[], Awaitable[T]], node: DependencyNode, pool: Pool 
     try:
         future = asyncio.run_coroutine_threadsafe(coroutine, pool.loop)
     except RuntimeError as error:
-        # The worker has continued without this thread, and its loop is closed.
+        # The worker continued without this thread, and its loop is closed.
         coroutine.close()
         raise _no_loop(node, owner) from error
     return future.result()
@@ -261,12 +261,12 @@ def _on_loop(call: Callable[[], Awaitable[T]], node: DependencyNode, pool: Pool 
 def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"task {owner}: its dependency {node.label} is asynchronous, and there is no event loop that a plain "
-        "function could wait for here: give it by name, override it, or make the task a coroutine function"
+        "function could wait for here: pass it by name, override it, or make the task a coroutine function"
     )
 
 
 @contextlib.contextmanager
-def _for_no_job() -> Generator[None]:
+def _without_job() -> Generator[None]:
     """Detach values of a whole worker, and their background work, from the job that came first."""
     token = current_context.set(None)
     try:
@@ -280,7 +280,7 @@ class _Failed(Exception):
 
 
 class _Opened:
-    """One call of a provider, and its end."""
+    """A call of a provider, and the end of its context."""
 
     __slots__ = ("_arguments", "_manager", "node")
 
@@ -313,7 +313,7 @@ class _Opened:
             case _:
                 return self.enter()
 
-    # A provider that swallows the task's exception does not make it a success: these return nothing.
+    # A provider that swallows the task's exception does not make it a success, so these return nothing.
 
     def exit(self, ended: _Ended) -> None:
         self._manager.__exit__(*ended)
@@ -340,7 +340,7 @@ def _finish_value(
     future.set_result(value)
 
 
-def _quiet(opened: _Opened, pool: Pool | None, owner: str) -> Callable[..., None]:
+def _close_callback(opened: _Opened, pool: Pool | None, owner: str) -> Callable[..., None]:
     def end(*ended: Any) -> None:
         if opened.node.is_async:
             _on_loop(lambda: opened.aexit(ended), opened.node, pool, owner)
@@ -350,7 +350,7 @@ def _quiet(opened: _Opened, pool: Pool | None, owner: str) -> Callable[..., None
     return end
 
 
-def _quiet_async(opened: _Opened) -> Callable[..., Coroutine[Any, Any, None]]:
+def _close_callback_async(opened: _Opened) -> Callable[..., Coroutine[Any, Any, None]]:
     async def end(*ended: Any) -> None:
         await opened.aexit(ended)
 
@@ -362,4 +362,4 @@ def _log_failure(node: DependencyNode) -> Generator[None]:
     try:
         yield
     except Exception:  # noqa: BLE001 - the provider's own code
-        _log.exception("dependency %s could not be ended", node.label)
+        _log.exception("closing dependency %s failed", node.label)

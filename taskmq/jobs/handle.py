@@ -91,7 +91,7 @@ class Job(CeleryHints, Generic[R_co]):
         `ResultTimeout`.
         """
         self._check_kept()
-        record = await self._jobs.look_for_result(self.id)
+        record = await self._jobs.fetch_result(self.id)
         if record is None:
             if await self._jobs.sent.has_expired(self.id):
                 raise ResultExpired(self.id)

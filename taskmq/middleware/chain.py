@@ -23,7 +23,7 @@ __all__ = [
     "Proceed",
     "Sending",
     "Submission",
-    "attached",
+    "attach_all",
     "execute_chain",
     "is_bare",
     "open_nothing",
@@ -88,8 +88,7 @@ class Middleware:
         """Change a message before it is encoded; may change `sending`.
 
         The same code serves `send` and `asend`: a context manager that it returns is entered, stays open until the
-            broker has confirmed, and sees the exception if it has not.
-        until the broker has confirmed, and sees the exception when it has not.
+        broker has confirmed, and sees the exception if it has not.
         """
         return None
 
@@ -144,7 +143,7 @@ def is_bare(middleware: Sequence[Middleware]) -> bool:
     return all(type(each).execute is Middleware.execute for each in middleware)
 
 
-def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) -> AbstractContextManager[object]:
+def attach_all(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) -> AbstractContextManager[object]:
     """Open what all middleware want around a function in a separate process; does nothing if nothing is carried."""
     if not carry:
         return _NOTHING

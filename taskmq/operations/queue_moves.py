@@ -108,7 +108,7 @@ def _copy(app: TaskMQ, delivery: Delivery, target: WorkQueue, task: str | None) 
         return False
     try:
         # A message in a queue is already due.
-        queue = app.producer.place(target, replace(envelope, eta=None))
+        queue = app.producer.queue_for(target, replace(envelope, eta=None))
     except InvalidOption:
         return None
     priority = target.native_priority(envelope.priority)

@@ -1,12 +1,12 @@
-"""The server: the HTTP API of an app, stateless, as many as one likes behind a load balancer.
+"""The server: the HTTP API of an app. It is stateless; run any number behind a load balancer.
 
-    request -> Edge (request id, headers) -> Litestar (route) -> authorise (who, may they, for which tenant)
-            -> handler: parse, call `app.jobs` or `taskmq.operations`, render -> answer, or problem details
+    request -> Edge (request id, headers) -> Litestar (route) -> authorise (identity, permission, tenant)
+            -> handler: parse, call `app.jobs` or `taskmq.operations`, render -> response, or problem details
 
-Handlers do nothing else, so that no rule is written twice: the command line goes the same way. What is submitted is
-durable in the store before it is answered; nothing is kept in this process, so it may be killed at any time. Each
-handler declares the permission that it takes; jobs are found by `TenantJobs` alone, for which those of other tenants
-do not exist. Needs `pip install 'taskmq[server]'`.
+Handlers contain no rules of their own; the command line calls the same code. A submitted job is durable in the store
+before the response is sent. The process keeps no state, so it can be killed at any time. Each handler declares the
+permission it needs. Handlers reach jobs only through `TenantJobs`, which hides the jobs of other tenants. Needs `pip
+install 'taskmq[server]'`.
 """
 
 from taskmq.server.access import Caller, Identify

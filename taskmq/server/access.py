@@ -1,10 +1,10 @@
-"""Who calls, and whether they may: one guard before every handler.
+"""Authorisation: one guard before every handler.
 
-    credential -> identify -> Identity -> may they do what the handler needs, for which tenant -> Caller -> handler
+    credential -> identify -> Identity -> has the handler's permission, for which tenant -> Caller -> handler
 
-Each handler declares its permission (`permission=`), or that it is for everybody (`PUBLIC`). A tenant is named by
-`?tenant=`; without it it is the only one where the identity may do that. A tenant that is foreign to the identity is
-one that does not exist. A role on the whole instance sees everybody's jobs, and submits those that have no tenant.
+Each handler declares its permission (`permission=`), or is public (`PUBLIC`). `?tenant=` names the tenant; without it
+the guard takes the only tenant where the identity has the permission. A tenant without any role of the identity is
+reported as not found. An instance role sees the jobs of all tenants, and submits jobs without a tenant.
 """
 
 from collections.abc import Awaitable, Callable
@@ -45,26 +45,26 @@ __all__ = [
     "caller_of",
     "is_public",
     "permission_of",
-    "refused",
+    "permission_problem",
 ]
 
 PUBLIC: Final = "public"
-"""Instead of a permission: every caller may, signed in or not."""
+"""Marks a handler as public: it needs no sign-in."""
 _JSON: Final = "application/json"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS: Final = frozenset({"tenant"})
 
 Identify = Callable[[ASGIConnection[Any, Any, Any, Any]], Awaitable[Identity]]
-"""Finds out who calls; raises `NotAuthenticated` without a sign-in."""
+"""Identifies the caller; raises `NotAuthenticated` without a valid credential."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls a handler, and for whom.
+    """The caller of a handler and the tenant the call is about.
 
     Attributes:
-        tenant: whose things it is about: "" those that have no tenant, None everybody's.
-        address: where the call comes from.
-        request_id: of the call.
+        tenant: the selected tenant; "" for objects without a tenant, None for all.
+        address: the client's IP address.
+        request_id: the id of the request.
     """
 
     identity: Identity
@@ -75,31 +75,31 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """What histories call the caller."""
+        """The user's name, as recorded in histories."""
         return self.identity.user
 
     def actor(self, note: str = "") -> Actor:
-        """Who the audit says that did what the call asks for."""
+        """Return the actor to record in the audit log."""
         return actor_of(self.identity, address=self.address, request_id=self.request_id, note=note)
 
     async def note_action(
         self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
     ) -> None:
-        """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
+        """Write an audit entry before an action on the broker or the state.
 
-        An app without a store, which is mounted with its own sign-in, has no audit.
+        An app without a store, mounted with its host's sign-in, has no audit log.
 
         Args:
             action: a noun and a verb, such as `queue.purge`.
-            subject: the name of what it is done to.
+            subject: the name of the affected object.
 
         Raises:
-            StoreUnavailable: the store could not be reached, so it is not to be done.
+            StoreUnavailable: the store is unreachable; the action must not be performed.
         """
         await note_action(app, self.actor(note), action, subject=subject, tenant=self.tenant or "", after=after)
 
     def may(self, permission: Permission, tenant: str | None) -> bool:
-        """Whether the caller has another permission, in that tenant; None: on the whole instance."""
+        """Whether the caller has another permission on the tenant; None for the whole instance."""
         return may(self.identity, permission, tenant)
 
     def allows(self, task: str) -> bool:
@@ -108,24 +108,24 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_at_app(self) -> bool:
-        """Whether the caller has the app at hand: no, a server has it."""
+        """Whether the caller runs in the app's own process: never, behind a server."""
         return False
 
     @property
     def allows_all(self) -> bool:
-        """Whether the caller may call whatever task there is."""
+        """Whether the caller may call every task."""
         return all("*" in have for have in task_patterns(self.identity, self.tenant or ""))
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """The guard of every handler.
+    """Authorise a request; the guard of every handler.
 
     Raises:
-        Problem: the caller is not signed in, may not, or the query has parameters that the handler does not know; or
-            there were too many calls.
+        Problem: the caller is not signed in or lacks the permission, the query has unknown parameters, or there were
+            too many requests.
     """
     if "permission" not in handler.opt:
-        # The framework added it, and the API does not have it.
+        # Litestar adds handlers that are not part of the API.
         raise Problem(404, "not_found", NO_PATH)
     _check_type(connection, handler)
     needs = permission_of(handler)
@@ -142,7 +142,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
     tenant = _tenant_of(connection, identity, needs)
     method = fact_of(connection.scope, "method")
     if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
-        raise Problem(403, "read_only", "this server changes nothing: it was started with --read-only")
+        raise Problem(403, "read_only", "this server is read-only: it was started with --read-only")
     _check_query(connection, handler)
     cast("dict[str, Caller]", connection.scope)["taskmq_caller"] = Caller(
         identity=identity,
@@ -154,10 +154,10 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
 
 
 def permission_of(handler: BaseRouteHandler) -> Permission | None:
-    """What a handler needs; None where it is for everybody.
+    """Return the permission a handler needs; None for a public handler.
 
     Raises:
-        ValueError: it does not say.
+        ValueError: the handler declares none.
     """
     declared = handler.opt.get("permission")
     if declared == PUBLIC:
@@ -168,49 +168,49 @@ def permission_of(handler: BaseRouteHandler) -> Permission | None:
 
 
 def is_public(handler: BaseRouteHandler) -> bool:
-    """Whether no sign-in is asked for before the handler; nothing is served where it declares no permission."""
+    """Whether the handler needs no sign-in. A handler without a declared permission is never served."""
     return handler.opt.get("permission") in {None, PUBLIC}
 
 
 async def caller_of(scope: Scope) -> Caller:
-    """The caller whom the guard has let in, for handlers."""
+    """Return the authorised caller; a dependency of handlers."""
     return cast("dict[str, Caller]", scope)["taskmq_caller"]
 
 
-def refused(needs: Permission) -> Problem:
-    """That the caller lacks a permission."""
-    return Problem(403, "not_allowed", f"you may not: it takes the permission {needs.value}")
+def permission_problem(needs: Permission) -> Problem:
+    """Build the problem for a missing permission."""
+    return Problem(403, "not_allowed", f"permission denied: this needs {needs.value}")
 
 
 def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identity, needs: Permission) -> str | None:
-    """Whose things the call is about."""
+    """Return the tenant the call is about."""
     asked = connection.query_params.get("tenant")
     if RULES[needs].place is not Place.TENANT:
         if not may(identity, needs):
-            raise refused(needs)
+            raise permission_problem(needs)
         return asked
     scope = scope_for(identity, needs)
     if asked is not None:
         if scope.has(asked):
             return str(asked)
-        # One who has another role there may know that it exists.
+        # A caller with another role on the tenant may know that it exists.
         raise (
-            refused(needs)
+            permission_problem(needs)
             if roles_in(identity, asked)
-            else Problem(404, "tenant_not_found", f"there is no tenant {str(asked)[:80]!r}")
+            else Problem(404, "tenant_not_found", f"tenant {str(asked)[:80]!r} not found")
         )
     if scope.tenants is None:
         return None
     if not scope.tenants:
-        raise refused(needs)
+        raise permission_problem(needs)
     if (only := scope.single()) is not None:
         return only
     names = ", ".join(sorted(scope.tenants))
-    raise Problem(400, "tenant_missing", f"which tenant? Say ?tenant= with one of {names}")
+    raise Problem(400, "tenant_missing", f"select a tenant with ?tenant=, one of {names}")
 
 
 def _check_type(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse a body that is not JSON by its own account: forms of foreign pages can send all but that."""
+    """Refuse a body without the JSON content type. Forms on foreign pages cannot send that type."""
     headers = connection.headers
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return
@@ -220,7 +220,7 @@ def _check_type(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     raise Problem(
         415,
         "unsupported_media_type",
-        f"the body has to be JSON, and say so: send Content-Type: {_JSON} (curl: --json)",
+        f"the body must be JSON: send Content-Type: {_JSON} (curl: --json)",
     )
 
 
@@ -229,7 +229,7 @@ def _check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRo
     for name, value in connection.query_params.multi_items():
         if name not in known and not handler.opt.get("takes_any_parameter"):
             hint = did_you_mean(name, sorted(known))
-            error = FieldProblem(name[:80], "there is no such parameter", hint)
-            raise Problem(400, "unknown_parameter", f"there is no parameter {name[:80]!r}: {hint}", errors=[error])
+            error = FieldProblem(name[:80], "unknown parameter", hint)
+            raise Problem(400, "unknown_parameter", f"unknown parameter {name[:80]!r}: {hint}", errors=[error])
         if "\0" in value or (not value.isascii() and "\ufffd" in value):
-            raise Problem.about(name, "it is no text in UTF-8, or has a NUL in it")
+            raise Problem.about(name, "must be UTF-8 without NUL characters")

@@ -1,4 +1,4 @@
-"""The server as an ASGI application: which handlers there are, and what they all have in common."""
+"""The server as an ASGI application: its handlers and shared dependencies."""
 
 import contextlib
 import typing
@@ -38,7 +38,7 @@ from taskmq.server.nodes import NODE_HANDLERS
 from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
-from taskmq.server.query_time import reading_in_time
+from taskmq.server.query_time import limit_reads
 from taskmq.server.queues import QUEUE_HANDLERS
 from taskmq.server.rates import RequestLimits
 from taskmq.server.schedules import SCHEDULE_HANDLERS
@@ -74,14 +74,13 @@ def build(
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
 ) -> "ServerApplication":
-    """The server of an app, to be run by any ASGI server or mounted in another application.
+    """Build the server of an app, for an ASGI server or to mount in another application.
 
     Args:
-        app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls. Default: by the accounts of the app's store; in development there is no
-            sign-in.
-        oidc: where users can sign in beside that; it is closed with the application.
-        sources: senders of events from outside.
+        app: the app to serve. Its connections are closed with the application.
+        identify: identifies the caller. Default: the accounts in the app's store; in development there is no sign-in.
+        oidc: an additional sign-in provider, closed with the application.
+        sources: sources of external events.
 
     Raises:
         ValueError: a handler declares no permission.
@@ -104,7 +103,7 @@ def build(
         guards=[authorise],
         exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
         lifespan=[_connections],
-        middleware=[restoring_slashes, reading_in_time],
+        middleware=[restoring_slashes, limit_reads],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
         state=State(
@@ -118,7 +117,7 @@ def build(
                 "oidc": oidc,
             }
         ),
-        # The process's own logging counts.
+        # The process configures logging.
         logging_config=None,
     )
     _declare_options(litestar)
@@ -126,25 +125,25 @@ def build(
 
 
 class ServerApplication(Edge):
-    """The application, and what a process that serves it asks about it.
+    """The ASGI application, with status and metrics for the process that serves it.
 
     Args:
-        litestar: with the app in its state.
+        litestar: the Litestar application, with the app in its state.
     """
 
     def __init__(self, litestar: Litestar, *, root_path: str) -> None:
         self.litestar: Litestar = litestar
         self._counts = ServerCounts()
-        super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
+        super().__init__(litestar, root_path=root_path, on_stop=self._close, on_response=self._counts.count)
 
     @asynccontextmanager
     async def lifespan(self, host: object = None) -> AsyncGenerator[None]:
-        """Serve within this block, and close what was opened then: for a host, which has its own lifespan.
+        """Serve within this block and close its connections afterwards; for a host with its own lifespan.
 
         Without it the server connects on first use, and the app's owner closes it.
 
         Args:
-            host: not looked at; hosts give themselves.
+            host: ignored; hosts pass themselves.
 
         Raises:
             StoreMismatch: see `check`.
@@ -155,25 +154,26 @@ class ServerApplication(Edge):
             yield
 
     async def check(self) -> None:
-        """Refuse a store of another version; one that does not answer is waited for, request by request.
+        """Refuse to start on a store with another schema version. If the store is unreachable, requests retry it
+        later.
 
         Raises:
-            StoreMismatch: its tables are behind or ahead; the message says what to do.
+            StoreMismatch: the schema is behind or ahead; the message says what to do.
         """
         if (store := _app_of(self.litestar.state).sessions.current().store) is not None:
             with contextlib.suppress(StoreUnavailable):
                 await store.check()
 
     def not_ready(self) -> str | None:
-        """Why it does not do its work; None where it does, as far as it knows without asking."""
-        return "it is about to stop" if self.is_stopping else None
+        """Return why the server is not ready, without asking other services; None if it is ready."""
+        return "it is stopping" if self.is_stopping else None
 
     def status(self) -> ServerStatus:
-        """Return all that the server knows about itself, for `/status`."""
+        """Return the server's own status, for `/status`."""
         return self._counts.status(app=_app_of(self.litestar.state).name, streams=self._events.streams)
 
     def snapshot(self) -> ServerSnapshot:
-        """The numbers, for monitoring."""
+        """Return the metrics, for monitoring."""
         return self._counts.snapshot(streams=self._events.streams)
 
     @property
@@ -209,7 +209,7 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
         settings: ServerSettings = litestar.state["settings"]
         if app.sessions.current().store is not None and not settings.read_only:
             runner = litestar.state["bulks"] = BulkRunner(app, me=f"server {uuid.uuid4()}")
-            await group.start(runner, "carries out what is done to many jobs")
+            await group.start(runner, "bulk operations")
         try:
             yield
         finally:
@@ -220,9 +220,9 @@ async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
 
 
 def _declare_options(litestar: Litestar) -> None:
-    """Let everybody ask which methods a path has: Litestar adds a handler for that to each path.
+    """Make OPTIONS public. Litestar adds a handler for it to each path.
 
-    Where several handlers share a path, Litestar's own answer names the methods of the first alone.
+    If several handlers share a path, Litestar's own response names only the methods of the first.
     """
     for route in litestar.routes:
         if isinstance(route, HTTPRoute):
@@ -233,7 +233,7 @@ def _declare_options(litestar: Litestar) -> None:
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:
-    """Note which parameters, fields and values the handler knows, for suggestions where another is given."""
+    """Record the parameters, fields and values a handler accepts, to suggest the right one for a wrong one."""
     hints = typing.get_type_hints(handler.fn, include_extras=True)
     handler.opt["choices"] = dict(_choices(hints.get("data")))
     handler.opt["fields"] = tuple(dict.fromkeys(_fields(hints.get("data"))))
@@ -248,20 +248,20 @@ _NO_QUERY: Final = frozenset({"return", "data", "request", "state", "scope", "ap
 
 
 def _sent_name(name: str, hint: Any) -> str:
-    """Return the name by which requests give a parameter, where the handler may not have that one."""
+    """Return the name of a parameter in requests, which may differ from the handler's."""
     given = (one.name for one in getattr(hint, "__metadata__", ()) if isinstance(one, QueryParameter))
     return next(filter(None, given), name)
 
 
 def _fields(hint: Any) -> list[str]:
-    """The fields of the structs in a type."""
+    """Return the field names of the structs in a type."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return list(hint.__struct_fields__)
     return [name for part in typing.get_args(hint) for name in _fields(part)]
 
 
 def _choices(hint: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The fields of the structs in a type that take certain words only, with these."""
+    """Yield the fields with a closed set of values, and the values."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         for name, part in typing.get_type_hints(hint).items():
             if words := tuple(_words(part)):

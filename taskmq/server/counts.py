@@ -1,4 +1,4 @@
-"""What one server has answered since it started, for monitoring."""
+"""Counters of one server since its start, for monitoring."""
 
 import os
 import time
@@ -12,12 +12,12 @@ __all__ = ["ServerCounts", "ServerStatus"]
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A server at one moment. Travels as JSON; fields may be added.
+    """The status of a server. Encoded as JSON; fields may be added.
 
     Attributes:
-        started: ms since the epoch.
-        requests: that were answered since then; `failed`: those with a status from 500 on.
-        streams: of events, that are open.
+        started: the start time, in milliseconds since the epoch.
+        requests: requests answered since the start; `failed`: those with a status of 500 or above.
+        streams: open event streams.
     """
 
     version: str
@@ -30,31 +30,31 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerCounts:
-    """Counts answers by what was asked for."""
+    """Request counters by operation and status."""
 
     def __init__(self) -> None:
         self.started: int = time.time_ns() // 1_000_000
         self._counts: dict[str, RequestCount] = {}
 
-    def answered(self, operation: str, status: int, seconds: float) -> None:
-        """One more request was answered.
+    def count(self, operation: str, status: int, seconds: float) -> None:
+        """Count one response by operation and status.
 
         Args:
-            operation: as the API's description calls it; "" where there is no such path.
+            operation: the operation id in the OpenAPI document; "" for an unknown path.
         """
-        count = self._counts.get(operation)
-        if count is None:
-            count = self._counts[operation] = RequestCount(operation)
+        counter = self._counts.get(operation)
+        if counter is None:
+            counter = self._counts[operation] = RequestCount(operation)
         name = str(status)
-        count.statuses[name] = count.statuses.get(name, 0) + 1
-        count.took.add(seconds)
+        counter.statuses[name] = counter.statuses.get(name, 0) + 1
+        counter.took.add(seconds)
 
     def snapshot(self, *, streams: int) -> ServerSnapshot:
-        """The numbers of now."""
+        """Return the current metrics."""
         return ServerSnapshot(VERSION, list(self._counts.values()), streams)
 
     def status(self, *, app: str, streams: int) -> ServerStatus:
-        """Return what was counted, for `/status`."""
+        """Return the status, for `/status`."""
         statuses = [pair for count in self._counts.values() for pair in count.statuses.items()]
         return ServerStatus(
             version=VERSION,

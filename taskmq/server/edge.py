@@ -1,7 +1,7 @@
-"""The outermost layer of the server: what every request and every answer goes through.
+"""The outermost layer of the server, for every request and response.
 
-It names each request (`X-Request-ID`), strips the root path, keeps an encoded slash within its segment of the path,
-answers HEAD as GET without a body, reads the client's address, and adds the security headers.
+It assigns each request an id (`X-Request-ID`), strips the root path, keeps an encoded slash within its path segment,
+answers HEAD as GET without a body, parses the client's address, and adds the security headers.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ _HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    # Answers are about who is signed in.
+    # Responses depend on the signed-in user.
     (b"cache-control", b"no-store"),
 )
-# Of HTTPS alone: browsers ignore it elsewhere.
+# Only over HTTPS; browsers ignore it otherwise.
 _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 _ENCODED_SLASH: Final = re.compile(r"%2[fF]")
-# Stands for an encoded slash while the request is routed. No client can send it: it has no form in UTF-8.
+# Replaces an encoded slash during routing. Clients cannot send it, because it is not valid UTF-8.
 _SLASH: Final = "\ud800"
 
 
@@ -39,12 +39,12 @@ class Edge:
     """Wraps an ASGI application.
 
     Attributes:
-        is_stopping: the server is about to stop: each answer asks its client to come over another connection.
+        is_stopping: whether the server is stopping. Each response then asks the client to reconnect.
 
     Args:
-        root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
-        closing: ends what would not end by itself.
-        answered: called for each answer: the operation, its status, and how many seconds it took to begin.
+        root_path: the public path prefix. A proxy may or may not have removed it.
+        on_stop: closes event streams, which would not end otherwise.
+        on_response: called for each response with its operation, status and the seconds until it began.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class Edge:
         app: ASGIApp,
         *,
         root_path: str = "",
-        closing: Callable[[], None],
-        answered: Callable[[str, int, float], None],
+        on_stop: Callable[[], None],
+        on_response: Callable[[str, int, float], None],
     ) -> None:
         self.is_stopping: bool = False
-        self._answered = answered
+        self._on_response = on_response
         self._app = app
-        self._closing = closing
+        self._on_stop = on_stop
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection, as ASGI has it."""
+        """Handle one ASGI connection."""
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
@@ -70,11 +70,11 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         if scope["client"] is not None:
-            own["client"] = (_parsed_address(scope["client"][0]), scope["client"][1])
-        own["path"], own["root_path"] = self._inside(scope), ""
-        # Litestar takes a slash off at the end.
+            own["client"] = (_parse_address(scope["client"][0]), scope["client"][1])
+        own["path"], own["root_path"] = self._strip_prefixes(scope), ""
+        # Litestar strips a trailing slash.
         own["taskmq_path"] = own["path"]
-        # The host's prefix, where the server has no setting: links begin with it.
+        # The prefix for links: the setting, or the host's root path.
         own["taskmq_root"] = self._root_path or fact_of(scope, "root_path")
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -86,20 +86,20 @@ class Edge:
         async def send_with_headers(message: Message) -> None:
             nonlocal is_complete
             if message["type"] == "http.response.start":
-                # Litestar has found it by now, where there is one.
+                # Litestar has set it by now, if the path exists.
                 handler = own.get("route_handler")
                 operation = getattr(handler, "operation_id", None)
                 methods = None if handler is None else handler.opt.get("methods")
-                self._answered(operation or "", message["status"], loop.time() - began)
+                self._on_response(operation or "", message["status"], loop.time() - began)
                 there = {name.lower() for name, _ in message["headers"]}
                 added = [(b"x-request-id", request_id.encode())]
                 added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]
                 if self.is_stopping:
                     added.append((b"connection", b"close"))
-                message["headers"] = [*(_allowed(header, methods) for header in message["headers"]), *added]
+                message["headers"] = [*(_complete_allow(header, methods) for header in message["headers"]), *added]
             elif is_head:
                 if is_complete:
-                    # A stream goes on until it learns that its client has gone.
+                    # A stream continues until it notices that its client disconnected.
                     return
                 is_complete = True
                 message = {"type": "http.response.body", "body": b"", "more_body": False}
@@ -108,13 +108,15 @@ class Edge:
         await self._app(own, receive, send_with_headers)
 
     def begin_stop(self) -> None:
-        """End the streams of events, and let clients and load balancers go elsewhere, before the server stops."""
+        """End the event streams and tell clients and load balancers to reconnect elsewhere, before the
+        server stops.
+        """
         self.is_stopping = True
-        self._closing()
+        self._on_stop()
 
-    def _inside(self, scope: Scope) -> str:
-        path = _segmented(scope)
-        # Of the application that this one is mounted in, and our own.
+    def _strip_prefixes(self, scope: Scope) -> str:
+        path = _decode_path(scope)
+        # Strip the prefix of the host application, and then our own.
         for prefix in (fact_of(scope, "root_path"), self._root_path):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
                 path = path[len(prefix) :] or "/"
@@ -122,18 +124,18 @@ class Edge:
 
 
 def fact_of(scope: object, name: str) -> str:
-    """A text of a connection's scope, ours (`taskmq_...`) or ASGI's; "" where it is not there."""
+    """Return a string of the connection's scope, ours (`taskmq_...`) or ASGI's; "" if missing."""
     found = cast("Mapping[str, object]", scope).get(name)
     return found if isinstance(found, str) else ""
 
 
 def link_path(scope: Scope) -> str:
-    """Return the path of a request below the root path, percent-encoded as a link has it."""
+    """Return the request's path below the root path, percent-encoded for a link."""
     return "/".join(quote(part.replace(_SLASH, "/"), safe="") for part in fact_of(scope, "taskmq_path").split("/"))
 
 
 def restoring_slashes(app: ASGIApp) -> ASGIApp:
-    """Give handlers the slashes that the path parameters of a routed request have in them."""
+    """Restore encoded slashes in the path parameters of a routed request."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         if _SLASH in scope["path"]:
@@ -150,18 +152,18 @@ def restoring_slashes(app: ASGIApp) -> ASGIApp:
 
 
 @lru_cache(maxsize=1_024)
-def _parsed_address(text: str) -> str:
-    """Return the client's address in its one form; "" for what is no address, which a proxy may hand on."""
+def _parse_address(text: str) -> str:
+    """Return the client's normalised address; "" for an invalid one, which a proxy may pass."""
     try:
         return str(ip_address(text.partition("%")[0]))
     except ValueError:
         return ""
 
 
-def _segmented(scope: Scope) -> str:
-    """Decode the path, but for the slashes within its segments.
+def _decode_path(scope: Scope) -> str:
+    """Decode the path, except encoded slashes within its segments.
 
-    A host that mounts the server may have taken a prefix off the path and left it in `raw_path`.
+    A host that mounts the server may strip a prefix from the path but not from `raw_path`.
     """
     path: str = scope["path"]
     raw: bytes = cast("Mapping[str, Any]", scope).get("raw_path") or b""
@@ -172,8 +174,8 @@ def _segmented(scope: Scope) -> str:
     return marked[len(marked) - len(path) :] if marked.replace(_SLASH, "/").endswith(path) else path
 
 
-def _allowed(header: tuple[bytes, bytes], methods: str | None) -> tuple[bytes, bytes]:
-    """Name all methods of the path in `Allow`, HEAD with GET; leave other headers as they are."""
+def _complete_allow(header: tuple[bytes, bytes], methods: str | None) -> tuple[bytes, bytes]:
+    """Name all methods of the path in `Allow`, HEAD with GET. Other headers are returned unchanged."""
     name, value = header
     if name.lower() != b"allow":
         return header

@@ -1,4 +1,4 @@
-"""Health of the server for load balancers and orchestrators, and of all parts for people. Without sign-in."""
+"""Health checks without sign-in: of the server for load balancers, and of all parts for people."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from taskmq.errors import TaskMQError
 from taskmq.operations.diagnosis.health import LOSSES, Part, PartStatus, examine_parts
 from taskmq.server.access import PUBLIC
 from taskmq.server.inputs import ServedApp
-from taskmq.server.live.samples import shared_look
+from taskmq.server.live.samples import read_shared
 from taskmq.server.settings import API
 
 __all__ = ["HEALTH_HANDLERS", "HealthView"]
@@ -21,11 +21,11 @@ _SECONDS: Final = 1.0
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server is.
+    """The health of this server.
 
     Attributes:
         status: `live`, `ready` or `not ready`.
-        store: whether the job store answers; None where it was not asked.
+        store: whether the job store answers; None if it was not checked.
     """
 
     status: str
@@ -36,11 +36,11 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     f"{API}/health/live",
     permission=PUBLIC,
     operation_id="getLiveness",
-    summary="Whether the server lives",
+    summary="Check liveness",
     tags=["health"],
 )
 async def live() -> HealthView:
-    """Answers for as long as the process handles requests; asks nothing else."""
+    """Answer as long as the process handles requests. It checks nothing else."""
     return HealthView(status="live")
 
 
@@ -48,18 +48,18 @@ async def live() -> HealthView:
     f"{API}/health/ready",
     permission=PUBLIC,
     operation_id="getReadiness",
-    summary="Whether the server can do its work",
+    summary="Check readiness",
     tags=["health"],
 )
 async def ready(app: ServedApp, state: State) -> Response[HealthView]:
-    """200 where the job store answers; 503 where it does not, and where this server is about to stop.
+    """Return 200 if the job store answers; 503 if it does not, or if this server is stopping.
 
-    The store is asked once a second at most, for all callers together.
+    The store is checked at most once a second, shared by all callers.
     """
     if state.get("is_stopping"):
         return Response(HealthView(status="not ready"), status_code=503, headers={"Retry-After": "5"})
     try:
-        await shared_look(state, "ready", _SECONDS, app.sessions.store().now_ms)
+        await read_shared(state, "ready", _SECONDS, app.sessions.store().now_ms)
     except TaskMQError:
         return Response(HealthView(status="not ready", store=False), status_code=503, headers={"Retry-After": "5"})
     return Response(HealthView(status="ready", store=True))
@@ -69,16 +69,16 @@ async def ready(app: ServedApp, state: State) -> Response[HealthView]:
     f"{API}/health",
     permission=PUBLIC,
     operation_id="getHealth",
-    summary="Whether each part of the installation works",
+    summary="Get the health of all parts",
     tags=["health"],
 )
 async def get_health(app: ServedApp, state: State) -> HealthReport:
-    """Asks store, broker, state, schedulers and workers, all at once and each for two seconds at most.
+    """Check the store, broker, state, schedulers and workers concurrently, for at most two seconds each.
 
-    It needs no sign-in, so that it answers without the store as well, and names no addresses, queues or numbers. All
-    callers of a second share an answer.
+    It needs no sign-in, so it also works without the store, and exposes no addresses, queues or numbers. All callers
+    within a second share one result.
     """
-    parts = await shared_look(state, "health", _SECONDS, lambda: examine_parts(app))
+    parts = await read_shared(state, "health", _SECONDS, lambda: examine_parts(app))
     seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
     for each in parts:
         if each.part not in seen or seen[each.part][0] != each.status:

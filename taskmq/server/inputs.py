@@ -1,4 +1,4 @@
-"""What requests are made of, and how it is read: priorities, versions, keys, pages."""
+"""Inputs of requests: dependencies, versions, idempotency keys and pages."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -38,18 +38,17 @@ __all__ = [
     "matched_version",
     "next_link",
     "priority_number",
-    "selected",
+    "select_fields",
 ]
 
-# What every handler may take.
+# Dependencies that any handler may declare.
 ServedApp = NamedDependency[TaskMQ]
 CallerGiven = NamedDependency[Caller]
 ApiGiven = NamedDependency[AppApi]
 OwnJobs = NamedDependency[TenantJobs]
 
-# A NUL is no part of a text in any database, and of none that people write.
-Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="How many at most.")]
-Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before; empty for the first page.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="Maximum number of items in the page.")]
+Cursor = Annotated[str | None, QueryParameter(description="`next` of the previous page. Omit it for the first page.")]
 
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"')
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
@@ -57,12 +56,12 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 @contextmanager
 def matched_version(headers: Headers) -> Generator[int | None]:
-    """The version that a change is made for: that of `If-Match`, 0 for `If-None-Match: *`, None without either.
+    """Yield the version a change applies to: from `If-Match`, 0 for `If-None-Match: *`, None without either.
 
-    Within the block a conflict about the version becomes `version_mismatch`; every other conflict stays what it is.
+    Within the block, a conflict about the version becomes `version_mismatch`. Other conflicts are raised unchanged.
 
     Raises:
-        Problem: it is no version of ours, or what is there has another one.
+        Problem: the header is malformed, or the object has another version.
     """
     version = _matched_version(headers)
     try:
@@ -76,36 +75,36 @@ def matched_version(headers: Headers) -> Generator[int | None]:
 
 
 def idempotency_key(headers: Headers) -> str | None:
-    """`Idempotency-Key`; None where there is none.
+    """Return `Idempotency-Key`; None if it is missing.
 
     Raises:
-        Problem: it is no key.
+        Problem: the key is malformed.
     """
     text = headers.get("idempotency-key")
     if text is not None and _KEY.fullmatch(text) is None:
-        raise Problem.about("Idempotency-Key", "1 to 200 characters of ASCII without spaces")
+        raise Problem.about("Idempotency-Key", "must be 1 to 200 ASCII characters without spaces")
     return text
 
 
 def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
-    """The `Link` to the next page of what was asked for."""
+    """Build the `Link` header of the next page."""
     asked = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     root = fact_of(request.scope, "taskmq_root")
     return f'<{root}{link_path(request.scope)}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
 
 
-def selected(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
-    """The fields of an answer that are wanted; all of them where the caller names none.
+def select_fields(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
+    """Select the requested fields of a response; all of them if the caller names none.
 
     Raises:
-        Problem: there is no such field.
+        Problem: a field does not exist.
     """
     if not fields:
         return dict(view)
     names = [name.strip() for name in fields.split(",")]
     for name in names:
         if name not in view:
-            raise Problem.about("fields", f"there is no field {name[:80]!r}", f"known: {', '.join(view)}")
+            raise Problem.about("fields", f"unknown field {name[:80]!r}", f"known: {', '.join(view)}")
     return {name: view[name] for name in names}
 
 
@@ -116,5 +115,5 @@ def _matched_version(headers: Headers) -> int | None:
     if text is None or text.strip() == "*":
         return None
     if (found := _ETAG.fullmatch(text.strip())) is None:
-        raise Problem.about("If-Match", f"{text[:80]!r} is no version", 'an ETag as it was answered, such as "3"')
+        raise Problem.about("If-Match", f"{text[:80]!r} is not a version", 'an ETag from a response, such as "3"')
     return int(found[1])

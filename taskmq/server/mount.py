@@ -1,8 +1,8 @@
-"""The server below a prefix of another application, or beside it.
+"""The server mounted below a prefix of another application, or beside it.
 
 FastAPI, Starlette:  host.mount("/taskmq", served), with `lifespan=served.lifespan`
 Litestar:            asgi("/taskmq", is_mount=True)(served), with `lifespan=[served.lifespan]`
-anything else:       asgi(app, prefix="/taskmq", beside=host) in place of the host: what is below is the server's
+Others:              asgi(app, prefix="/taskmq", beside=host) in place of the host; the server handles the prefix
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -24,7 +24,7 @@ __all__ = ["Application", "MountedServer", "asgi"]
 Application = Callable[..., Awaitable[None]]
 """An ASGI application of any framework."""
 
-# As ASGI has them, and not as one framework types them.
+# ASGI's own types, independent of a framework.
 _Message = MutableMapping[str, Any]
 
 
@@ -40,25 +40,25 @@ def asgi(
     sources: Sequence[EventSource] = (),
     beside: Application | None = None,
 ) -> "MountedServer":
-    """The server of an app as an ASGI application, for another application to mount.
+    """Build the server of an app as an ASGI application to mount in another application.
 
     Args:
-        app: whose jobs, queues and schedules it serves.
-        prefix: where it is, such as `/taskmq`. Hosts that say it themselves, as Starlette and FastAPI do, need not be
-            repeated.
-        identify: finds out who calls; for a host that has its own users. Default: by the accounts of the store.
-        read_only: nothing can be changed through it.
-        rate: requests a second of one credential, ten times as many at once; 0: as many as come.
-        query_time: seconds that each read may take; what takes longer is given up; 0: as long as it takes.
-        oidc: where users can sign in beside that.
-        sources: senders of events from outside.
-        beside: gets what is not below the prefix; for hosts that can mount nothing, such as Django.
+        app: the app to serve.
+        prefix: the path prefix, such as `/taskmq`. Hosts that set it themselves, such as Starlette and FastAPI, do
+            not need it.
+        identify: identifies the caller, for hosts with their own users. Default: the accounts in the store.
+        read_only: reject all changes.
+        rate: requests per second and credential, with bursts of ten times as many; 0 for no limit.
+        query_time: the time limit of each read, in seconds; 0 for no limit.
+        oidc: an additional sign-in provider.
+        sources: sources of external events.
+        beside: receives requests outside the prefix; for hosts that cannot mount applications, such as Django.
 
     Raises:
-        InvalidSetting: the prefix is none, or is missing where something is beside.
+        InvalidSetting: the prefix is invalid, or missing with `beside`.
     """
     if beside is not None and not prefix:
-        raise InvalidSetting("where is the server beside the application? Say prefix=, such as /taskmq")
+        raise InvalidSetting("beside= needs prefix=, such as /taskmq")
     settings = ServerSettings(root_path=prefix, read_only=read_only, rate=rate, query_time=query_time)
     return MountedServer(build(app, identify=identify, settings=settings, oidc=oidc, sources=sources), prefix, beside)
 
@@ -77,21 +77,21 @@ class MountedServer:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
-        """Handle one connection, as ASGI has it."""
+        """Handle one ASGI connection."""
         handler = cast("Application", self.server)
         if self._beside is not None and scope["type"] != "lifespan" and not self._is_below(scope):
             handler = self._beside
         await handler(scope, receive, send)
 
     def lifespan(self, host: object = None) -> AbstractAsyncContextManager[None]:
-        """Serve within this block, and close what was opened then; what Starlette, FastAPI and Litestar take.
+        """Serve within this block and close its connections afterwards. Starlette, FastAPI and Litestar accept it.
 
-        Without it the server connects on first use, and the app has to be closed by who made it.
+        Without it the server connects on first use, and the app's owner must close it.
         """
         return self.server.lifespan(host)
 
     def begin_stop(self) -> None:
-        """End the streams of events: a host that is about to stop waits for them else."""
+        """End the event streams. Otherwise a stopping host waits for them."""
         self.server.begin_stop()
 
     def _is_below(self, scope: _Message) -> bool:

@@ -1,4 +1,4 @@
-"""Errors as the API returns them: problem details (RFC 9457) with a stable code, and nothing of the inside."""
+"""Error responses of the API: problem details (RFC 9457) with a stable code and no internals."""
 
 import logging
 import math
@@ -31,15 +31,15 @@ __all__ = [
 
 _log = logging.getLogger("taskmq.server")
 
-NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what there is"
-"""What a caller learns of a path that no handler serves."""
+NO_PATH: Final = "no such path; /api/openapi.json lists all paths"
+"""The detail of a 404 for an unknown path."""
 _RETRY_SECONDS: Final = 5
 _NO_INSTANT: Final = re.compile("RFC3339|timezone component")
 _UNKNOWN_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[^']*)'")
 _MISSING_FIELD: Final = re.compile(r"Missing required (?P<place>\w+) parameter '(?P<field>[^']*)'")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
-# What Litestar says of a client that has closed the connection before its body was there.
+# Litestar's message if the client closed the connection before the body was complete.
 _GONE: Final = "client disconnected prematurely"
 
 _CODES: Final = {
@@ -59,7 +59,7 @@ class Problem(Exception):
     """Ends a request with these details.
 
     Args:
-        fields: names to suggest instead of an unknown one.
+        errors: the invalid fields.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Problem(Exception):
 
     @classmethod
     def about(cls, field: str, message: str, suggestion: str = "") -> "Problem":
-        """One about a single field that cannot be read or has a value that it cannot have."""
+        """Build the problem for a single malformed or invalid field."""
         return cls(400, "invalid_field", f"{field}: {message}", errors=[FieldProblem(field, message, suggestion)])
 
     def details(self, request_id: str = "") -> ProblemDetails:
-        """As the API returns it."""
+        """Return the problem details."""
         return details_of(
             self.status,
             self.code,
@@ -101,7 +101,7 @@ class Problem(Exception):
 
 
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[ProblemDetails]:
-    """The answer for whatever was raised while a request was handled."""
+    """Convert an exception raised in a handler to a response."""
     request_id = fact_of(request.scope, "taskmq_request_id")
     headers: dict[str, str] = {}
     match error:
@@ -115,7 +115,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             headers = _time_to_wait(error)
         case ValidationException():
             errors = _fields(request, error)
-            said = "the request has fields that cannot be read; `errors` names them"
+            said = "the request has invalid fields, listed in `errors`"
             details = details_of(
                 400, "invalid_field", said if errors else error.detail, request_id=request_id, errors=errors
             )
@@ -124,16 +124,18 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             details = details_of(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
         case InternalServerException(detail=detail) if detail == _GONE:
-            # No client reads the answer; it is no error of the server, either.
+            # No client reads the response, and the server is not at fault.
             details = details_of(
-                400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
+                400, "client_gone", "the client disconnected during the request", request_id=request_id
             )
         case UnicodeDecodeError():
-            details = details_of(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
+            details = details_of(400, "bad_request", "the body is not valid UTF-8", request_id=request_id)
         case RecursionError():
             details = details_of(400, "bad_request", "the body is nested too deeply", request_id=request_id)
         case _:
-            details = details_of(500, "internal", "an error of the server; its log has more", request_id=request_id)
+            details = details_of(
+                500, "internal", "internal server error; see the server's log", request_id=request_id
+            )
     if details.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if details.status == 503:
@@ -149,17 +151,17 @@ def _detail_of(error: HTTPException, status: int) -> str:
         case 404:
             return NO_PATH
         case 413:
-            return "the body is larger than this server takes"
+            return "the body is larger than this server's limit"
         case 400 if isinstance(error.__cause__, SerializationException):
-            return f"the body cannot be read: {error.detail}"
+            return f"the body is malformed: {error.detail}"
         case _:
             return error.detail
 
 
 def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list[FieldProblem]:
-    """What is wrong with which fields, with a suggestion for those that do not exist."""
+    """Return the invalid fields, with suggestions for unknown ones."""
     if (missing := _MISSING_FIELD.search(error.detail)) is not None:
-        return [FieldProblem(missing["field"], f"is missing: it is a {missing['place']} parameter that is required")]
+        return [FieldProblem(missing["field"], f"is missing: it is a required {missing['place']} parameter")]
     extra = cast("list[dict[str, str]]", error.extra if isinstance(error.extra, list) else [])
     found: list[FieldProblem] = []
     for one in extra:
@@ -176,9 +178,9 @@ def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list
             continue
         name = unknown["field"]
         known: Sequence[str] = request.route_handler.opt.get("fields", ())
-        place = ".".join(filter(None, ("" if field == "body" else field, name)))
+        path = ".".join(filter(None, ("" if field == "body" else field, name)))
         suggestion = did_you_mean(name, known) if known else ""
-        found.append(FieldProblem(place, "there is no such field", suggestion))
+        found.append(FieldProblem(path, "unknown field", suggestion))
     return found[:_MOST_FIELDS]
 
 

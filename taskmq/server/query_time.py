@@ -1,4 +1,4 @@
-"""How long a read may take until its answer begins, so that one costly filter does not hold up other callers."""
+"""A time limit for reads, so that one expensive filter does not hold up other callers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,37 +12,37 @@ from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import ServerSettings
 
-__all__ = ["answered_in_time", "reading_in_time"]
+__all__ = ["limit_reads", "time_limit"]
 
 _SECONDS_TO_RETRY: Final = 30
 
 
-def reading_in_time(app: ASGIApp) -> ASGIApp:
-    """Give a GET up whose answer does not begin within `query_time`."""
+def limit_reads(app: ASGIApp) -> ASGIApp:
+    """Abort a GET whose response does not begin within `query_time`."""
 
-    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
         settings: ServerSettings = scope["litestar_app"].state["settings"]
         if fact_of(scope, "method") != "GET" or is_public(scope["route_handler"]):
             await app(scope, receive, send)
             return
-        async with answered_in_time(settings) as timer:
+        async with time_limit(settings) as timer:
 
             async def begin(message: Message) -> None:
-                # Streams go on for as long as their clients like.
+                # Streams have no time limit.
                 timer.reschedule(None)
                 await send(message)
 
             await app(scope, receive, begin)
 
-    return bounded
+    return run
 
 
 @asynccontextmanager
-async def answered_in_time(settings: ServerSettings) -> AsyncGenerator[asyncio.Timeout]:
-    """Give a read up after `query_time`; its store stops working for it, too.
+async def time_limit(settings: ServerSettings) -> AsyncGenerator[asyncio.Timeout]:
+    """Abort a read after `query_time`. The store cancels its query, too.
 
     Raises:
-        Problem: it took longer.
+        Problem: the time limit was exceeded.
     """
     timer = asyncio.timeout(settings.query_time or None)
     try:
@@ -54,7 +54,7 @@ async def answered_in_time(settings: ServerSettings) -> AsyncGenerator[asyncio.T
         raise Problem(
             503,
             "query_too_slow",
-            f"there was no answer within {settings.query_time:g} s, and the server has given up: ask for less, "
-            "by a narrower filter or a shorter time, or try again later",
+            f"the query took longer than {settings.query_time:g} s and was aborted: use a narrower "
+            "filter or a shorter period, or try again later",
             headers={"Retry-After": str(_SECONDS_TO_RETRY)},
         ) from error

@@ -1,4 +1,4 @@
-"""How many requests a caller may send: token buckets, kept by each server for itself."""
+"""Rate limits: token buckets, separate for each server."""
 
 import math
 from collections.abc import Awaitable, Callable
@@ -25,11 +25,11 @@ class _Bucket(msgspec.Struct):
 
 
 class RateLimits:
-    """A bucket for each key, which fills up again by `rate` a second.
+    """Token buckets by key, each refilled at `rate` per second.
 
     Args:
-        rate: requests a second; 0: no limit.
-        burst: so many may come at once.
+        rate: requests per second; 0 for no limit.
+        burst: the size of each bucket.
     """
 
     def __init__(self, *, rate: float, burst: float) -> None:
@@ -38,11 +38,11 @@ class RateLimits:
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, key: str, *, now: float, leaving: float = 0.0) -> int:
-        """Count one request: 0, or the whole seconds to wait until the next may come; then nothing is counted.
+        """Count one request and return 0, or return the whole seconds to wait, without counting it.
 
         Args:
-            now: seconds, by a clock that never goes back.
-            leaving: this part of the burst stays for others.
+            now: seconds of a monotonic clock.
+            leaving: the fraction of the burst to leave for others.
         """
         wait = self.wait(key, now=now, leaving=leaving)
         if not wait and self._rate:
@@ -50,12 +50,12 @@ class RateLimits:
         return wait
 
     def give_back(self, key: str) -> None:
-        """Take back the count of a request that has turned out to cost nothing."""
+        """Refund a request that turned out to cost nothing."""
         if (bucket := self._buckets.get(key)) is not None:
             bucket.left = min(bucket.left + 1, self._burst)
 
     def wait(self, key: str, *, now: float, leaving: float = 0.0) -> int:
-        """The whole seconds until a request may come; 0: it may."""
+        """Return the whole seconds until the next request is allowed; 0 if it is allowed now."""
         if not self._rate:
             return 0
         needed = 1 + leaving * self._burst
@@ -67,7 +67,7 @@ class RateLimits:
         return 0 if bucket.left >= needed else max(math.ceil((needed - bucket.left) / self._rate), 1)
 
     def _forget_full(self, now: float) -> None:
-        """Forget those that are as good as new, or all where there are too many others."""
+        """Remove full buckets, or all of them if too many others remain."""
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()
@@ -78,44 +78,43 @@ class RateLimits:
 
 
 class RequestLimits:
-    """Limits of one server for each credential, and for callers that bring none that is good.
+    """The rate limits of one server, for credentials and for unauthenticated callers.
 
-    A credential that was good here before has its own limit, and its user one for all credentials together: no other
-    caller can use these up. A new one costs
-    a look into the store: failed looks count for the address, 10 a second. An address that has spent these gets what
-    others leave of the 100 a second that all strangers share, half of which is kept for other addresses. A sign-in
-    by password is known by its name and address in the same way.
+    A credential that was valid here before has its own limit, and its user has one limit for all credentials
+    together. No other caller can use these up. A new credential costs a lookup in the store. Failed lookups count
+    for the address, 10 a second. An address that used these up shares the 100 a second of all unknown callers, half
+    of which is reserved for other addresses. Password sign-ins are recognised by name and address in the same way.
 
-    IPv6 addresses count by their network (/64), of which one client has all addresses.
+    IPv6 addresses count by network (/64), because one client owns all addresses of it.
     """
 
     def __init__(self, rate: float) -> None:
         self._requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
-        # By all credentials together: a user makes tokens at will.
+        # Per user, because a user can create any number of tokens.
         self._users = RateLimits(rate=rate * _OF_USER, burst=max(rate * _OF_USER * 10, 1))
         self._strangers = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
         self._shared = RateLimits(rate=min(rate, 100.0), burst=min(max(rate * 10, 1), 200.0))
         self._recognised: dict[bytes, None] = {}
 
     def recognise(self, credential: str) -> None:
-        """Remember a credential that is good: it is not a stranger's any more."""
+        """Remember a valid credential, so that it gets its own limit."""
         self._remember(digest(credential))
 
     def take_call(self, connection: ASGIConnection[Any, Any, Any, Any]) -> None:
         """Count a call of an address.
 
         Raises:
-            Problem: there were too many; it says how long to wait.
+            Problem: there were too many; the message says how long to wait.
         """
         network, now = _network(connection), _now(connection)
         if self._strangers.take(network, now=now):
             _check_wait(self._shared.take(_ALL, now=now, leaving=0.5))
 
     def take_login(self, connection: ASGIConnection[Any, Any, Any, Any], name: str) -> str:
-        """Count an attempt to sign in by password; returns what to `recognise` where it succeeds.
+        """Count a password sign-in. Returns the key to pass to `recognise` if it succeeds.
 
         Raises:
-            Problem: there were too many; it says how long to wait.
+            Problem: there were too many; the message says how long to wait.
         """
         pair = f"{name.casefold()}\0{_network(connection)}"
         if digest(pair) in self._recognised:
@@ -131,14 +130,14 @@ class RequestLimits:
         *,
         credential: str | None,
     ) -> Identity:
-        """Find out whom a credential belongs to; a bad one is counted for the address, a good one by itself.
+        """Identify the owner of a credential. An invalid one counts for the address, a valid one for itself.
 
         Args:
-            credential: None where nothing is asked of a store, as for a signature.
+            credential: None if the store is not asked, as for a signature.
 
         Raises:
-            NotAuthenticated: it is not good.
-            Problem: there were too many; it says how long to wait.
+            NotAuthenticated: the credential is invalid.
+            Problem: there were too many; the message says how long to wait.
         """
         network, now = _network(connection), _now(connection)
         key = None if credential is None else digest(credential)
@@ -164,7 +163,7 @@ class RequestLimits:
         return identity
 
     def _remember(self, key: bytes) -> None:
-        # The one that was not used for longest is the first to go.
+        # Evict the least recently used credential.
         self._recognised.pop(key, None)
         if len(self._recognised) >= _MOST_KEPT:
             self._recognised.pop(next(iter(self._recognised)))

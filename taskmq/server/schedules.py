@@ -1,4 +1,4 @@
-"""`/schedules`: what is due when, putting, pausing, resuming, running and making up for them."""
+"""`/schedules`: read, change, pause, run and backfill schedules."""
 
 from typing import Annotated, Any, Final
 
@@ -42,7 +42,7 @@ async def list_schedules(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ScheduleList:
-    """A tenant's schedules by name; for a role on the instance those of the app, and everybody's."""
+    """Return a tenant's schedules ordered by name; for an instance role, the app's and all tenants'."""
     return await api.schedules.page(prefix, limit=limit, cursor=cursor)
 
 
@@ -54,7 +54,7 @@ async def list_schedules(
     tags=["schedules"],
 )
 async def get_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
-    """A schedule, and what has become of its occurrences so far."""
+    """Return a schedule with the history of its occurrences."""
     return await api.schedules.get(name)
 
 
@@ -62,7 +62,7 @@ async def get_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     f"{API}/schedules/{{name:str}}",
     permission=Permission.SCHEDULES_CHANGE,
     operation_id="putSchedule",
-    summary="Put a schedule",
+    summary="Create or replace a schedule",
     tags=["schedules"],
 )
 async def put_schedule(
@@ -71,10 +71,10 @@ async def put_schedule(
     data: JSONBody[PutScheduleBody],
     request: Request[Any, Any, Any],
 ) -> Response[ScheduleView]:
-    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is replaced.
+    """Create the schedule (201) or replace the one with this name (200).
 
-    What the body does not say has its default; `PATCH` changes a part. With `If-None-Match: *` none is changed. 412:
-    another one has the name.
+    Omitted fields take their defaults; use `PATCH` to change single fields. With `If-None-Match: *` an existing
+    schedule is not replaced, and the response is 412.
     """
     _check_rule(data)
     is_new = not await api.schedules.has(name)
@@ -96,7 +96,7 @@ async def put_schedule(
     tags=["schedules"],
 )
 async def change_schedule(api: ApiGiven, name: FromPath[str], data: JSONBody[ChangeScheduleBody]) -> ScheduleView:
-    """Change what the body says of a schedule that was made at run time. All else stays, its counts too."""
+    """Change the given fields of a schedule created at run time. All others stay unchanged, including its counts."""
     return await api.schedules.change(name, data)
 
 
@@ -109,7 +109,7 @@ async def change_schedule(api: ApiGiven, name: FromPath[str], data: JSONBody[Cha
     tags=["schedules"],
 )
 async def remove_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
-    """Have it start nothing any more; what it has started goes on. One of the code cannot be removed."""
+    """Remove a schedule. Jobs it started continue. A schedule defined in code cannot be removed."""
     await api.schedules.remove(name)
     return {"status": "removed", "name": name}
 
@@ -118,7 +118,7 @@ async def remove_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     f"{API}/schedules/{{name:str}}/next",
     permission=Permission.SCHEDULES_READ,
     operation_id="getNextOccurrences",
-    summary="When a schedule is due next",
+    summary="List the next occurrences",
     tags=["schedules"],
 )
 async def get_next(
@@ -127,7 +127,7 @@ async def get_next(
     count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
     after: FromQuery[Instant | None] = None,
 ) -> InstantList:
-    """The instants at which a schedule is due next, whether or not it is paused."""
+    """Return the next occurrences of a schedule, even while it is paused."""
     return InstantList([*await api.schedules.next(name, count=count, after=after)])
 
 
@@ -143,7 +143,7 @@ async def explain(
     name: FromPath[str],
     count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
 ) -> ScheduleExplanation:
-    """What a schedule means in words, and when it is due next by the clocks of its zone."""
+    """Return the meaning of a schedule in words, and its next occurrences in its time zone."""
     return await api.schedules.explain(name, count=count)
 
 
@@ -160,7 +160,7 @@ async def explain_rule(
     data: JSONBody[ScheduleRule],
     count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
 ) -> RuleExplanation:
-    """What a rule means in words, and when something is due by it, before it is kept. Nothing is changed."""
+    """Return the meaning of a rule in words, and its next occurrences. Nothing is changed."""
     _check_rule(data)
     return await api.schedules.explain_rule(data, count=count)
 
@@ -176,7 +176,7 @@ async def explain_rule(
 async def pause_schedule(
     api: ApiGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
 ) -> ScheduleView:
-    """Have nothing emitted until it is resumed."""
+    """Pause a schedule: no occurrences are emitted until it is resumed."""
     return await api.schedules.pause(name, note="" if data is None else data.note)
 
 
@@ -189,7 +189,7 @@ async def pause_schedule(
     tags=["schedules"],
 )
 async def resume_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
-    """Have a paused schedule go on."""
+    """Resume a paused schedule."""
     return await api.schedules.resume(name)
 
 
@@ -202,7 +202,7 @@ async def resume_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     tags=["schedules"],
 )
 async def run_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
-    """Send a call of its task now, whatever the schedule says; answers with the job's id."""
+    """Start the schedule's task now, independent of its rule. Returns the job's id."""
     return {"status": "submitted", "job_id": await api.schedules.run(name)}
 
 
@@ -211,11 +211,11 @@ async def run_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     status_code=200,
     permission=Permission.SCHEDULES_OPERATE,
     operation_id="backfillSchedule",
-    summary="Make up for occurrences of the past",
+    summary="Backfill a schedule",
     tags=["schedules"],
 )
 async def backfill(api: ApiGiven, name: FromPath[str], data: JSONBody[BackfillBody]) -> BackfillView:
-    """Emit the occurrences of a range of the past, at low priority and a few a second."""
+    """Emit the occurrences of a past period, at low priority and a limited rate."""
     return await api.schedules.backfill(name, data.start, data.end, dry_run=data.dry_run)
 
 
@@ -236,10 +236,10 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
 
 
 def _check_rule(body: ScheduleRule) -> None:
-    """See that the body says one rule.
+    """Check that the body has exactly one rule.
 
     Raises:
-        Problem: it says none, or several.
+        Problem: it has none, or several.
     """
     if [body.cron, body.every, body.at].count(None) != 2:
-        raise Problem.about("cron", "when? Say one of cron, every and at")
+        raise Problem.about("cron", "give exactly one of cron, every and at")

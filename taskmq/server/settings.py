@@ -1,4 +1,4 @@
-"""How one server is set up."""
+"""Settings of one server."""
 
 import math
 from typing import Final
@@ -11,38 +11,37 @@ from taskmq.errors import InvalidSetting
 __all__ = ["API", "LOOPBACK", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-"""What this machine calls itself."""
+"""Names and addresses of this machine."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How one server is set up.
+    """The settings of one server.
 
     Attributes:
-        host, port: where it listens; this machine alone by default.
-        root_path: the prefix under which clients see it, such as `/taskmq`; also where a proxy leaves it on.
-        read_only: nothing can be changed through this server.
-        environment: what it serves, such as `production`; the dashboard shows it, and asks twice there.
-        development: there is no sign-in; only for callers on this machine, whom it takes for an admin of the
-            instance.
-        body_limit: bytes of a request's body.
-        streams: so many event streams may be open for one user.
-        rate: requests a second of one credential, ten times as many at once, and four times as many of one user; 0:
-            as many as come.
-        token_age: seconds after which an API token ends that names no end; None: never.
-        drain: seconds for which the server goes on after a signal to stop, saying that it is not ready: so long a
-            load balancer may take to see that.
-        grace: seconds that requests have to end in after that.
-        request_seconds: a client has so many for each request, its body included, and so many in which it has to read
-            at least 16 KiB of an answer.
-        connections: so many may be open at a time, fewer where the process may open fewer files; for one more, the
-            one that has waited for its client for longest is cut.
-        trusted_proxies: addresses and networks, with commas between, of the proxies whose `X-Forwarded-For` and
-            `X-Forwarded-Proto` count; "" for none, `*` for every peer. A server for development trusts none.
-        query_time: so many seconds each read may take until its answer begins, and so long the store works for it;
-            what takes longer is given up, here and in the store; 0: as long as it takes.
+        host, port: the address to listen on; by default only this machine.
+        root_path: the public path prefix, such as `/taskmq`, whether or not a proxy strips it.
+        read_only: reject all changes.
+        environment: the environment, such as `production`. The dashboard shows it and asks for confirmation twice.
+        development: serve without sign-in, only on this machine; every caller is an admin of the instance.
+        body_limit: the maximum size of a request body, in bytes.
+        streams: the maximum number of event streams per user.
+        rate: requests per second and credential, with bursts of ten times as many, and four times as many per user; 0
+            for no limit.
+        token_age: the default lifetime of API tokens in seconds; None for no expiry.
+        drain: how long the server reports that it is not ready before it stops, in seconds, so that load balancers
+            notice.
+        grace: how long requests may then take to finish, in seconds.
+        request_seconds: the time limit for receiving a request with its body, and for the client to read each 16 KiB
+            of a response.
+        connections: the maximum number of connections, lower if the process may open fewer files. Beyond it, the
+            connection that has waited longest for its client is closed.
+        trusted_proxies: comma-separated addresses and networks of proxies whose `X-Forwarded-For` and
+            `X-Forwarded-Proto` are trusted; "" for none, `*` for all. A development server trusts none.
+        query_time: the time limit in seconds for a read until its response begins. The store cancels slower queries.
+            0 for no limit.
 
     Raises:
-        InvalidSetting: a value that cannot be.
+        InvalidSetting: a value is out of range.
     """
 
     host: str = "127.0.0.1"
@@ -64,25 +63,25 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def streams_together(self) -> int:
-        """So many event streams may be open in all: a quarter of the connections is left for requests."""
+        """The maximum number of event streams in total, which leaves a quarter of the connections for requests."""
         return self.connections - self.connections // 4
 
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise InvalidSetting(
-                f"root path {self.root_path!r}: it begins with a slash and ends without one: /taskmq"
+                f"root path {self.root_path!r}must begin with a slash and not end with one, such as /taskmq"
             )
         if self.development and self.host not in LOOPBACK:
-            raise InvalidSetting(f"host {self.host}: a server without sign-in listens on this machine alone")
+            raise InvalidSetting(f"host {self.host}: a server without sign-in may only listen on this machine")
         if not 0 <= self.rate < math.inf:
-            raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
+            raise InvalidSetting(f"rate {self.rate}: must be requests per second, or 0 for no limit")
         if self.token_age is not None and not 0 < self.token_age < math.inf:
-            raise InvalidSetting(f"token age {self.token_age}: more than 0 seconds, or none for no limit")
+            raise InvalidSetting(f"token age {self.token_age}: must be more than 0 seconds, or omitted for no limit")
         if not 0 <= self.drain < math.inf:
-            raise InvalidSetting(f"drain {self.drain}: seconds, or 0 for none")
+            raise InvalidSetting(f"drain {self.drain}: must be seconds, or 0 for none")
         if not 0 <= self.query_time < math.inf:
-            raise InvalidSetting(f"query time {self.query_time}: seconds, or 0 for no limit")
+            raise InvalidSetting(f"query time {self.query_time}: must be seconds, or 0 for no limit")
         if self.connections < 1:
-            raise InvalidSetting(f"connections {self.connections}: at least one")
+            raise InvalidSetting(f"connections {self.connections}: must be at least 1")
         if not 0 <= self.port < 1 << 16:
-            raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")
+            raise InvalidSetting(f"port {self.port}: must be 1 to 65535, or 0 for any free port")

@@ -1,7 +1,7 @@
-"""From a request to who calls: an API token, or a session by its cookie or as a bearer.
+"""Identification of a request's caller: by an API token, or by a session in a cookie or bearer header.
 
-Browsers send a cookie along at any site's request, so a change that comes with one has to bring the session's
-CSRF token (`X-CSRF-Token`), too. What is presented by hand, in `Authorization`, does not.
+Browsers send cookies with requests from any site. A change with a session cookie therefore also needs the session's
+CSRF token (`X-CSRF-Token`). Credentials in `Authorization` do not.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,22 +23,22 @@ __all__ = [
     "IdentityServices",
     "accounts_of",
     "cookie_name",
+    "credential_in",
     "credential_of",
     "identify_by_store",
     "is_from_own_pages",
     "is_signed",
-    "presented",
 ]
 
 SIGNATURE: Final = "taskmq-signature"
-"""The header by which senders of events from outside sign them."""
+"""The signature header of external events."""
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 512
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 class IdentityServices(NamedTuple):
-    """Who may do what, as one server has it."""
+    """The store, access checks and administration of accounts in one server."""
 
     store: IdentityStore
     access: Access
@@ -49,7 +49,7 @@ class Presented(NamedTuple):
     """The credential of a request.
 
     Attributes:
-        is_cookie: the browser sends it along by itself.
+        is_cookie: whether the browser sends it automatically.
     """
 
     token: str | None = None
@@ -58,7 +58,7 @@ class Presented(NamedTuple):
 
 
 def accounts_of(state: State) -> IdentityServices:
-    """The accounts of the app's store, opened at the first use.
+    """Return the accounts of the app's store, created on first use.
 
     Raises:
         UnsupportedFeature: the app has no store.
@@ -76,14 +76,14 @@ def accounts_of(state: State) -> IdentityServices:
 
 
 async def identify_by_store(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
-    """Who calls, by the accounts of the app's store.
+    """Identify the caller by the accounts of the app's store.
 
     Raises:
-        NotAuthenticated: no credential, or one that is not good.
-        Problem: a change by a cookie's session came without its CSRF token.
-        StoreUnavailable: the store could not be reached.
+        NotAuthenticated: the credential is missing or invalid.
+        Problem: a change with a session cookie lacks its CSRF token.
+        StoreUnavailable: the store is unreachable.
     """
-    given = presented(connection)
+    given = credential_in(connection)
     access = accounts_of(connection.app.state).access
     identity = await access.authenticate(token=given.token, session=given.session)
     if given.is_cookie and fact_of(connection.scope, "method") not in _SAFE:
@@ -95,11 +95,11 @@ async def identify_by_store(connection: ASGIConnection[Any, Any, Any, Any]) -> I
     return identity
 
 
-def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
-    """The credential that a request brings; what is in `Authorization` counts before a cookie.
+def credential_in(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
+    """Return the request's credential. `Authorization` takes precedence over a cookie.
 
     Raises:
-        NotAuthenticated: `Authorization` is of another kind.
+        NotAuthenticated: `Authorization` has another scheme.
     """
     header = connection.headers.get("authorization")
     if header is not None:
@@ -113,26 +113,28 @@ def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
 
 
 def credential_of(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:
-    """The secret that identifies a request, in whatever form the host has it; None where no store is asked for it."""
+    """Return the secret that identifies a request, in the host's form; None for a signed request, which needs no
+    store.
+    """
     if is_signed(connection):
         return None
     header = connection.headers.get("authorization")
     if header is not None:
         return header.partition(" ")[2].strip() or header
-    # A host that mounts the server has cookies of its own.
+    # A host that mounts the server has its own cookies.
     return connection.cookies.get(cookie_name(connection)) or connection.headers.get("cookie")
 
 
 def is_signed(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Whether a request brings a signature, and no token."""
+    """Whether a request has a signature and no token."""
     return SIGNATURE in connection.headers and "authorization" not in connection.headers
 
 
 def is_from_own_pages(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
-    """Whether no page of another site has sent a request, as far as browsers report that.
+    """Whether a request comes from our own pages or from a program, as far as browsers report that.
 
-    `Sec-Fetch-Site` decides: a page cannot set it, and it holds behind proxies that change `Host`. Browsers leave it
-    out for plain HTTP to other machines; there `Origin` has to name this host. Other programs send neither.
+    `Sec-Fetch-Site` decides: pages cannot set it, and it survives proxies that change `Host`. Browsers omit it for
+    plain HTTP to other machines; then `Origin` must name this host. Other programs send neither.
     """
     site = connection.headers.get("sec-fetch-site")
     if site is not None:
@@ -142,5 +144,5 @@ def is_from_own_pages(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
 
 
 def cookie_name(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
-    """What the session's cookie is called: over HTTPS one that no other host and no path can set."""
+    """Return the name of the session cookie; over HTTPS one that no other host or path can set."""
     return "__Host-taskmq" if fact_of(connection.scope, "scheme") == "https" else "taskmq"

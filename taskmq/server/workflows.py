@@ -1,4 +1,4 @@
-"""`/workflows`: which there are, how far they are, ending them, and running again what has failed."""
+"""`/workflows`: list, inspect, cancel, close and redrive workflows."""
 
 from typing import Annotated, Any, Final
 
@@ -28,16 +28,16 @@ __all__ = ["WORKFLOW_HANDLERS"]
 )
 async def list_all(
     api: ApiGiven,
-    name: Annotated[str | None, QueryParameter(description="Its name, with `*` and `?`.")] = None,
-    states: Annotated[str, QueryParameter(description="Some of them, with commas between.")] = "",
+    name: Annotated[str | None, QueryParameter(description="Workflow name, with `*` and `?`.")] = None,
+    states: Annotated[str, QueryParameter(description="Comma-separated states.")] = "",
     since: Since = None,
     until: Until = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> WorkflowList:
-    """A tenant's workflows that were sent in a time, the newest first; for a role on the instance everybody's.
+    """Return a tenant's workflows sent in a period, newest first; for an instance role, all tenants'.
 
-    By name and state a bounded number is looked at for each page: one that `is_bounded` has a `next` all the same.
+    Filters by name and state examine a limited number per page; a page with `is_bounded` still has a `next`.
     """
     chosen = sorted(_states(states))
     try:
@@ -45,7 +45,9 @@ async def list_all(
             name=name, states=chosen, since=since, until=until, limit=limit, cursor=cursor
         )
     except InvalidOption as error:
-        raise Problem.about("cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before") from error
+        raise Problem.about(
+            "cursor", f"{(cursor or '')[:40]!r} is not a cursor", "`next` of the previous page"
+        ) from error
 
 
 @get(
@@ -56,7 +58,7 @@ async def list_all(
     tags=["workflows"],
 )
 async def get_workflow(api: ApiGiven, workflow_id: FromPath[str]) -> WorkflowView:
-    """How far a workflow is, step by step."""
+    """Return a workflow with the state of each step."""
     return await api.workflows.get(workflow_id)
 
 
@@ -71,7 +73,7 @@ async def get_workflow(api: ApiGiven, workflow_id: FromPath[str]) -> WorkflowVie
 async def cancel(
     api: ApiGiven, workflow_id: FromPath[str], data: JSONBody[CancelFlowBody | None] = None
 ) -> dict[str, str]:
-    """End a workflow: what has not started never will, what runs is stopped. 409: it has ended already."""
+    """Cancel a workflow: steps that have not started never will, and running ones are stopped. 409: it has ended."""
     await api.workflows.cancel(workflow_id, reason=None if data is None else data.reason)
     return {"status": "cancelled", "workflow_id": workflow_id}
 
@@ -85,7 +87,7 @@ async def cancel(
     tags=["workflows"],
 )
 async def close(api: ApiGiven, workflow_id: FromPath[str]) -> dict[str, str]:
-    """Have no more jobs come to a batch: it ends when those that it has have ended. 409: cancelled, or no batch."""
+    """Close a batch to new jobs. It ends when its jobs have ended. 409: it is cancelled, or not a batch."""
     await api.workflows.close(workflow_id)
     return {"status": "closed", "workflow_id": workflow_id}
 
@@ -95,11 +97,11 @@ async def close(api: ApiGiven, workflow_id: FromPath[str]) -> dict[str, str]:
     status_code=200,
     permission=Permission.WORKFLOWS_OPERATE,
     operation_id="redriveWorkflow",
-    summary="Run again what has failed",
+    summary="Redrive a workflow",
     tags=["workflows"],
 )
 async def redrive(api: ApiGiven, workflow_id: FromPath[str]) -> Redriven:
-    """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
+    """Run failed steps again, and remove the dead letters of their earlier runs."""
     return await api.workflows.redrive(workflow_id)
 
 

@@ -103,7 +103,7 @@ class JobChanges(JobQueries):
             reason = after.cancel_requested or ""
             if self._sessions.current().state is None:
                 # Schedulers repeat it until its worker has heard it.
-                self.sent.say_cancelled(name_of(after), reason)
+                self.sent.announce_cancellation(name_of(after), reason)
             else:
                 await self.sent.cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, state=after.state)
         return after

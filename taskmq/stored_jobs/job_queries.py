@@ -214,10 +214,10 @@ class JobQueries:
             record = None if found is None else result_of(found)
         return await self._store.redeemed(record)
 
-    async def look_for_result(self, job_id: str) -> ResultRecord | None:
+    async def fetch_result(self, job_id: str) -> ResultRecord | None:
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
             return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
-        return await self.sent.look_for_result(job_id)
+        return await self.sent.fetch_result(job_id)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:

@@ -218,7 +218,7 @@ class Jobs(JobChanges):
                 f"for the option say task.options({option}=...).submit(...), for the other task.submit({name}=...)"
             )
         sending = called.submission(*args, **kwargs)
-        with self._producer.opened(sending):
+        with self._producer.send_context(sending):
             answer = await self._keep(sending)
         return _handle(called, sending, answer)
 
@@ -250,7 +250,7 @@ class Jobs(JobChanges):
         sending = named.submission(args, kwargs, options)
         if derived_id is not None:
             under_derived_id(sending, derived_id)
-        with self._producer.opened(sending):
+        with self._producer.send_context(sending):
             answer = await self._keep(sending)
         return _handle(named, sending, answer), answer
 
@@ -300,7 +300,7 @@ class Jobs(JobChanges):
         jobs: list[NewJob] = []
         for sending in sendings:
             _wait_for(sending, upstream)
-            with self._producer.opened(sending):
+            with self._producer.send_context(sending):
                 jobs.append(self._new_job(sending))
         answers = await self._store.submit_all(jobs, connection=connection)
         failures: dict[int, SendError] = {}

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.client.large_values import REFERENCE, referred
+from taskmq.client.large_values import REFERENCE, read_reference
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
@@ -162,7 +162,7 @@ def result_of(record: JobRecord) -> ResultRecord | None:
     if not record.state.is_final:
         return None
     content_type, value, blob = record.content_type, record.result, None
-    if content_type == REFERENCE and (found := referred(value)) is not None:
+    if content_type == REFERENCE and (found := read_reference(value)) is not None:
         value, (content_type, blob) = b"", found
     return ResultRecord(
         job_id=record.id,

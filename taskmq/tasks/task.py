@@ -37,7 +37,7 @@ from msgspec.structs import replace
 from taskmq.client.producer import AppServices, Producer
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
-from taskmq.injection.resolve import Dependencies, provided_async, provided_sync
+from taskmq.injection.resolve import Dependencies, inject_async, inject_sync
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
 from taskmq.model.codec import ReturnType, Signature
@@ -561,7 +561,7 @@ class Task(Call[P, R_co]):
                 f"task {self.name}: its dependency {node.label} is asynchronous, and a task with executor='process' "
                 "has no event loop: make the provider a plain function"
             )
-        wrap = provided_async if isinstance(self, AsyncTask) else provided_sync
+        wrap = inject_async if isinstance(self, AsyncTask) else inject_sync
         return wrap(self.function, plan, self._dependencies, self.name)
 
     def _dependencies(self) -> Dependencies:

@@ -53,7 +53,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
     @property
     def queues(self) -> list[WorkQueue]:
         """The queues of all tasks, and all that the app describes."""
-        return [self._queues.named(name) for name in sorted({task.queue for task in self.values()} | {*self._queues})]
+        return [self._queues.get(name) for name in sorted({task.queue for task in self.values()} | {*self._queues})]
 
     @property
     def by_name(self) -> dict[str, Task[..., Any]]:
@@ -89,7 +89,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
             )
         if not task.plan.names_queue:
             task.with_default_queue(self.default_queue)
-        _check_order(task, self._queues.named(task.queue))
+        _check_order(task, self._queues.get(task.queue))
         self._tasks[task.name] = task
         assert self._services is not None
         task.bind(self._services)

@@ -120,7 +120,7 @@ class WorkflowService:
         for key in running:
             job_id = flow_job_id(flow_id, key, record.run)
             await revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
-            self._services.jobs.sent.say_cancelled(job_id)
+            self._services.jobs.sent.announce_cancellation(job_id)
         await self.resume(flow_id)
         return True
 

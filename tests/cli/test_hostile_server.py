@@ -185,7 +185,7 @@ def test_a_token_is_sent_to_another_machine_only_over_tls(taskmq: Here, monkeypa
     refused = taskmq("--server", "http://192.0.2.1:1", "job", "list")
 
     assert refused.code == 2
-    assert "http://192.0.2.1:1 has no TLS, so the token could be read on the way" in refused.err
+    assert "http://192.0.2.1:1 has no TLS, so others could read the token" in refused.err
     assert "--insecure" in refused.err
     assert "tmq_secret" not in refused.err
 

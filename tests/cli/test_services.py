@@ -475,5 +475,5 @@ def test_dev_with_a_missing_app_ends_with_2(home: Path, mark: dict[str, str]) ->
     result = run_process(home, "dev", "nowhere:app", env=mark)
 
     assert (result.code, result.out) == (2, "")
-    assert result.err.count("there is no module 'nowhere' here") == 1
+    assert result.err.count("module 'nowhere' not found") == 1
     assert _find_marked(mark[_MARK]) == []

@@ -459,7 +459,7 @@ def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
     refused = places.run_there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
 
     assert refused.code == 4
-    assert "a token makes no tokens: sign in" in refused.err
+    assert "a token cannot create tokens: sign in" in refused.err
 
 
 def test_a_session_through_a_server_creates_a_token_with_the_password(
@@ -487,7 +487,7 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
 
     assert (fresh.code, unasked.code, wrong.code, confirmed.code) == (0, 2, 2, 0)
     assert "no password for ann" in unasked.err
-    assert "the present password is wrong" in wrong.err
+    assert "the current password is wrong" in wrong.err
     assert confirmed.data["token"].startswith("tmq_")
     assert "0 API tokens are revoked, 2 are still good" in changed.err
     assert "2 API tokens are revoked, 0 are still good" in again.err

@@ -10,7 +10,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.access import SessionTimes
-from taskmq.access.passwords import _known
+from taskmq.access.passwords import _load_known
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, NewUser, Tenant
 from taskmq.errors import StoreUnavailable
@@ -39,7 +39,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"{pair.free} for a name from one address, {name.free} for a name, {address.free} for an address" in text
     assert f"forgotten {FORGET_AFTER_MS // 60_000} minutes after the last" in text
     assert f"idle {times.idle / 60:.0f} minutes, {times.longest / 3600:.0f} hours at the longest" in text
-    assert len(_known()) >= 18_000
+    assert len(_load_known()) >= 18_000
     assert times.fresh < 60
 
 

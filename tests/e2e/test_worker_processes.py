@@ -250,7 +250,7 @@ def test_a_burst_ends_with_zero_once_all_jobs_are_done(project: Project) -> None
 
 
 BROKEN = {
-    "no module": ("nowhere:app", "", "there is no module 'nowhere'"),
+    "no module": ("nowhere:app", "", "module 'nowhere' not found"),
     "no app": ("broken:app", "app = 1", "no app called 'app'"),
     "two apps": ("broken", "from taskmq import TaskMQ\na, b = TaskMQ(), TaskMQ()", "exactly one app"),
     "a syntax error": ("broken:app", "def", "SyntaxError"),

@@ -22,7 +22,7 @@ def test_a_stream_reports_a_lost_broker_and_resumes_when_it_returns(rabbitmq_ser
         through = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
         async with TaskMQ(through) as app, TaskMQ(amqp_url) as other, asyncio.timeout(40):
             hub = EventHub(app)
-            async with hub.subscribed("ann", lambda _: True) as (inbox, _):
+            async with hub.subscribe("ann", lambda _: True) as (inbox, _):
 
                 async def hub_events() -> list[HubEvent]:
                     found: list[HubEvent] = []
@@ -30,7 +30,7 @@ def test_a_stream_reports_a_lost_broker_and_resumes_when_it_returns(rabbitmq_ser
                         found = await inbox.take(10)
                     return found
 
-                await hub.settled()
+                await hub.wait_until_ready()
                 proxy.refuse(True)
                 proxy.cut()
                 lost = await hub_events()

@@ -1,1 +1,1 @@
-"""What happened and what is wrong: lines of logs, figures, alerts."""
+"""History: log lines, metrics and alerts."""

@@ -1,4 +1,4 @@
-"""Alerts, their rules and channels."""
+"""Alerts, alert rules and notification channels."""
 
 from typing import Annotated, Literal
 
@@ -28,19 +28,19 @@ _Span = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 
 
 class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When there is to be an alert; spans are seconds. See `GET /alerts/metrics` for what a rule can look at.
+    """An alert rule. Durations are in seconds. `GET /alerts/metrics` lists the metrics.
 
     Attributes:
-        task, queue: patterns such as `billing.*`; "" everything.
-        each: whether each task or queue is looked at by itself.
-        below: for figures below the threshold, not above.
-        clear: where an alert ends; null: at the threshold.
-        at_least: jobs that must have ended in the window for rates and times to say anything.
-        pending_for: for so long the figure has to be beyond the threshold before the alert fires.
-        clear_for: for so long it has to be back before the alert ends.
-        repeat: after so long another notice is sent; 0: never.
-        channels: URLs; which ones there are is in docs/alerts.md.
-        unless: names of other rules: while one of them fires, no notice of this one is sent.
+        task, queue: patterns such as `billing.*`; "" matches all.
+        each: evaluate each task or queue separately.
+        below: alert on values below the threshold instead of above.
+        clear: the value at which the alert resolves; null for the threshold.
+        at_least: the minimum number of jobs that ended in the window, for rates and durations.
+        pending_for: how long the value must be beyond the threshold before the alert fires.
+        clear_for: how long the value must be back before the alert resolves.
+        repeat: the interval between repeated notices; 0 for none.
+        channels: URLs of notification channels; docs/alerts.md lists the kinds.
+        unless: names of other rules. While one of them fires, this rule sends no notices.
     """
 
     metric: AlertMetric
@@ -63,13 +63,13 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SetupBody(RuleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule and its channels, in one."""
+    """An alert rule with its name and channels."""
 
     name: _Name
 
 
 class RuleView(RuleBody, frozen=True, kw_only=True):
-    """A rule as it is; `version` is what `If-Match` compares."""
+    """An alert rule. `version` is the value for `If-Match`."""
 
     name: str
     tenant: str
@@ -77,19 +77,19 @@ class RuleView(RuleBody, frozen=True, kw_only=True):
 
 
 class RuleList(msgspec.Struct, frozen=True):
-    """The rules of alerts, by name."""
+    """Alert rules, ordered by name."""
 
     items: list[RuleView]
 
 
 class AlertView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a rule and one subject.
+    """The state of one rule for one subject.
 
     Attributes:
         subject: `task:NAME`, `queue:NAME`, or "" for all together.
-        since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
-        told_at: when a notice that it fires was last sent; null: never.
-        is_silenced: no notices of it are sent now.
+        since: when the value crossed the threshold; for a resolved alert, when it came back.
+        told_at: when the last notice of a firing alert was sent; null if never.
+        is_silenced: whether its notices are suppressed at the moment.
     """
 
     tenant: str
@@ -105,7 +105,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertList(msgspec.Struct, frozen=True):
-    """Alerts, those that go on first; `firing` and `pending` count them."""
+    """Alerts, active ones first. `firing` and `pending` count them."""
 
     items: list[AlertView]
     firing: int
@@ -113,7 +113,7 @@ class AlertList(msgspec.Struct, frozen=True):
 
 
 class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which alerts send no notices, and for how many seconds; patterns, "" every one."""
+    """The alerts to silence and the duration in seconds. `rule` and `subject` are patterns; "" matches all."""
 
     seconds: Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400)]
     rule: ShortText = ""
@@ -122,7 +122,7 @@ class SilenceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A silence: while it lasts, alerts that it fits send no notices."""
+    """A silence, which suppresses the notices of matching alerts."""
 
     id: str
     tenant: str
@@ -135,18 +135,18 @@ class SilenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SilenceList(msgspec.Struct, frozen=True):
-    """The silences that have not ended."""
+    """Silences that have not expired."""
 
     items: list[SilenceView]
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice that was sent, or is to be.
+    """A sent or pending notice.
 
     Attributes:
-        changes: what has happened to which subject: firing, again, resolved, test.
-        state: `done`: it was sent, or given up after a day; or `waiting`.
-        tries: how often sending it has begun.
+        changes: subjects and what happened to them: firing, again, resolved, test.
+        state: `done` if it was sent, or abandoned after a day; otherwise `waiting`.
+        tries: the number of delivery attempts started.
     """
 
     id: str
@@ -160,18 +160,18 @@ class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeList(msgspec.Struct, frozen=True):
-    """Notices, the last one first."""
+    """A list of notices, newest first."""
 
     items: list[NoticeView]
 
 
 class MetricsView(msgspec.Struct, frozen=True):
-    """What a rule can look at, by name."""
+    """The metrics available to rules, by name."""
 
     items: dict[str, str]
 
 
 class TestedView(msgspec.Struct, frozen=True):
-    """The channels that get a test."""
+    """The channels that receive a test notice."""
 
     channels: list[str]

@@ -1,4 +1,4 @@
-"""Rollups, figures over time, and failures."""
+"""Rollups, time series and failures."""
 
 from typing import Literal
 
@@ -18,14 +18,14 @@ __all__ = [
 
 
 class PointView(msgspec.Struct, frozen=True):
-    """A value at the beginning of its step; None where nothing happened that it could be of."""
+    """A value at the start of its step; None if no data exists for the step."""
 
     at: str | None
     value: float | None
 
 
 class SeriesView(msgspec.Struct, frozen=True):
-    """One line of a plot."""
+    """A time series of one metric."""
 
     metric: str
     labels: dict[str, str]
@@ -33,18 +33,18 @@ class SeriesView(msgspec.Struct, frozen=True):
 
 
 class MetricList(msgspec.Struct, frozen=True):
-    """What was asked for; `step` in seconds."""
+    """The requested time series. `step` is in seconds."""
 
     items: list[SeriesView]
     step: int
 
 
 class RollupView(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of a task, a queue and a tenant. Times are seconds.
+    """Statistics of one task, queue and tenant. Durations are in seconds.
 
     Attributes:
-        outcomes: events of jobs by name, such as started, succeeded, retried, dead.
-        wait_p50, wait_p95, wait_p99: from due to the first start. `run_...`: of runs that have ended.
+        outcomes: the number of job events by name, such as started, succeeded, retried, dead.
+        wait_p50, wait_p95, wait_p99: from the due time to the first start. `run_...`: of finished runs.
     """
 
     task: str
@@ -64,7 +64,7 @@ class RollupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RollupList(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted from `since` to `until`, all of it together."""
+    """Statistics for the whole time from `since` to `until`."""
 
     since: str | None
     until: str | None
@@ -72,34 +72,33 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FailureLane = Literal["store", "broker", "workflow"]
-"""The lane of a failure: submitted to the store, sent to the broker, or sent as a workflow."""
+"""How a failed job was sent: submitted to the store, sent to the broker, or sent as a workflow."""
 
 
 class MissingSource(msgspec.Struct, frozen=True):
-    """A source that could not be asked for failures, or not to its end, and why."""
+    """A source that could not be searched for failures, or not completely, and the reason."""
 
     source: Literal["jobs", "failures", "dead letters", "workflows"]
     why: str
 
 
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job or a workflow that has failed.
+    """A failed job or workflow.
 
     Attributes:
-        lane: `store` of a job that was submitted, `broker` of one that was sent, `workflow`.
-        job_id: what the caller calls the job, or the workflow.
-        name: of a workflow.
-        at: when it ended; of a workflow, which does not know that, when it was sent; None where that is unknown.
-        event: of the store the job's state; of what was sent `dead`, or `parked`: no worker knew what to do with its
-            message.
-        error: the type's name.
-        message: what the error said, redacted; "" where workers keep it to themselves, or where too many failed.
-        summary: both in one line of at most 200 characters.
-        letter: the queue among whose dead letters it is; None where it is in none, or none could be looked at.
-        remedy: what runs it again: `retry`, `replay`, `redrive`; "" where nothing is left that could.
-        is_handled: whether it was retried since, or its dead letter was sent again or deleted; None: unknown.
-        retried_as: the job that is its repetition.
-        traceback: the end of its traceback, redacted; None unless it is asked for.
+        lane: `store` for a submitted job, `broker` for a sent one, or `workflow`.
+        job_id: the caller's id of the job or workflow.
+        name: the workflow's name.
+        at: when the job ended, or when the workflow was sent; None if unknown.
+        event: the state of a stored job. For a sent job `dead`, or `parked` if no worker understood its message.
+        error: the error's type.
+        message: the redacted error message; "" if workers do not report it, or too many jobs failed.
+        summary: type and message in one line of at most 200 characters.
+        letter: the queue whose dead letters contain the job; None if there is none, or they could not be read.
+        remedy: the action that runs it again: `retry`, `replay`, `redrive`; "" if none is possible.
+        is_handled: whether it was retried, or its dead letter was replayed or deleted; None if unknown.
+        retried_as: the id of the job that repeats it.
+        traceback: the end of the redacted traceback; None unless requested.
     """
 
     lane: FailureLane
@@ -125,11 +124,11 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureList(msgspec.Struct, frozen=True):
-    """Failures, the last one first.
+    """A page of failures, newest first.
 
     Attributes:
-        next: what to say as `cursor` for the next page.
-        missing: whose failures may be missing.
+        next: the `cursor` of the next page.
+        missing: sources whose failures may be missing.
     """
 
     items: list[FailureView]

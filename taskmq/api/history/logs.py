@@ -1,4 +1,4 @@
-"""Lines that runs of jobs have logged."""
+"""Log lines of job runs."""
 
 import msgspec
 
@@ -9,10 +9,10 @@ __all__ = [
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
-    """A line; `log_time`, `log_level` and `log_message` are the same as `at`, `level` and `message`.
+    """A log line. `log_time`, `log_level` and `log_message` repeat `at`, `level` and `message`.
 
     Attributes:
-        id: of the job, the store's own.
+        id: the store's id of the job.
     """
 
     number: int
@@ -32,12 +32,12 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineList(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of lines of logs, in their order.
+    """A page of log lines, oldest first.
 
     Attributes:
-        next: what to say as `cursor` to go on; None where nothing more was there. Of the log of one job it is there
-            also at the end: so one follows it.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+        next: the `cursor` of the next page; None if there were no more lines. For a single job it is always set, so
+            that clients can follow the log.
+        is_bounded: whether the search stopped before it examined everything; the next page continues from there.
     """
 
     items: list[LineView]

@@ -1,1 +1,1 @@
-"""Users and tenants, and what administrators have done."""
+"""Users, tenants, tokens and the audit log."""

@@ -1,11 +1,11 @@
-"""The audit: actions of administrators and operators."""
+"""The audit log of administrators' and operators' actions."""
 
 from datetime import datetime
 
 from taskmq.api.accounts import AuditEntries, AuditEntryView, ChainLinks, ChainView
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.contracts.identity import AuditFilter, AuditStore
 from taskmq.model.identity import AuditRecord, Scope
 from taskmq.operations.audit import export_record, parse_chain_head, verify_chain
@@ -16,7 +16,7 @@ __all__ = ["AppAudit"]
 
 
 class AppAudit(AppCalls):
-    """The audit's entries: of the caller's tenant, or all."""
+    """The audit entries of the caller's tenant, or of all."""
 
     async def page(
         self,
@@ -30,11 +30,11 @@ class AppAudit(AppCalls):
         after: int | None = None,
         limit: int = 50,
     ) -> AuditEntries:
-        """A page of the entries that fit, the last one first; `next` is the `after` of the next one.
+        """Return a page of matching entries, newest first; `next` is the `after` of the next page.
 
         Args:
-            action: its beginning, such as `user.`.
-            subject: an id or a name, also a job's own.
+            action: a prefix, such as `user.`.
+            subject: the id or name of the affected object.
         """
         tenant = self._caller.tenant
         jobs = TenantJobs(self._app, tenant, by=self._caller.name)
@@ -48,16 +48,16 @@ class AppAudit(AppCalls):
         )
         scope = Scope(None if tenant is None else frozenset({tenant}))
         page = await self._audit.entries(scope, which, after=after, limit=limit)
-        return AuditEntries(rendered(_view, page.entries), page.after)
+        return AuditEntries(render_all(_view, page.entries), page.after)
 
     async def verify(self, *, head: str = "") -> ChainView:
-        """Whether an entry was changed or taken away since it was sealed; the whole chain is looked through.
+        """Check the whole hash chain for entries that were changed or removed after they were sealed.
 
         Args:
-            head: POSITION:HASH that was written down: the chain has to have it.
+            head: a POSITION:HASH recorded earlier, which the chain must contain.
 
         Raises:
-            InvalidOption: the head is none.
+            InvalidOption: the head is malformed.
         """
         report = await verify_chain(self._audit, expected=parse_chain_head(head) if head else None)
         return ChainView(
@@ -70,7 +70,7 @@ class AppAudit(AppCalls):
         )
 
     async def chain(self, *, after: int = 0, limit: int = MOST_PER_PAGE) -> ChainLinks:
-        """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
+        """Return sealed entries in chain order; `next` is the `after` of the next page."""
         page = await self._audit.chain(after=after, limit=limit)
         return ChainLinks(
             [export_record(record) for record in page], after + len(page) if len(page) == limit else None

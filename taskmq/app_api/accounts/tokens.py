@@ -1,4 +1,4 @@
-"""API tokens, of one user or of everybody."""
+"""API tokens of one user or of all users."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from taskmq.api.sign_in import NewTokenView, TokenView
 from taskmq.app import TaskMQ
 from taskmq.app_api.accounts.users import token_view
 from taskmq.app_api.caller import ApiCaller, AppAccounts
-from taskmq.app_api.views import milliseconds_of, rendered
+from taskmq.app_api.views import milliseconds_of, render_all
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import read_scopes
 
@@ -26,7 +26,7 @@ class AppTokens(AppAccounts):
     """The API tokens of a user.
 
     Args:
-        user_id: whose; None: everybody's, which can be listed and revoked.
+        user_id: the user's id; None for all users, whose tokens can only be listed and revoked.
         user: the user's name.
     """
 
@@ -52,17 +52,17 @@ class AppTokens(AppAccounts):
         expires_at: datetime | None = None,
         password: str | None = None,
     ) -> NewTokenView:
-        """Make a token; its secret is in this answer, and nowhere else.
+        """Create a token. Its secret is only in the returned value.
 
         Args:
-            password: a server asks for it before it comes here.
+            password: ignored; a server has already checked it.
 
         Raises:
-            LimitReached: the user has as many tokens as a user may have.
+            LimitReached: the user has the maximum number of tokens.
         """
         del password
         if self._user_id is None:
-            raise InvalidOption("whose token? Name a user")
+            raise InvalidOption("a token needs a user: give a user name")
         made = await self._administration().add_token(
             self._user_id,
             name,
@@ -75,11 +75,11 @@ class AppTokens(AppAccounts):
         return NewTokenView(**msgspec.structs.asdict(token_view(made.token, self._user)), secret=made.secret)
 
     async def revoke(self, token_id: str) -> None:
-        """Revoke a token: nothing it is presented with is answered any more."""
+        """Revoke a token. Requests with it are rejected from now on."""
         await self._administration().revoke_token(token_id, user_id=self._user_id, by=self._caller.actor())
 
     async def list(self) -> Sequence[TokenView]:
-        """Return the tokens that were not revoked, without their secrets."""
+        """List the active tokens, without their secrets."""
         credentials = self._app.sessions.store().identity.credentials
         names: dict[str, str] = {} if self._user_id is None else {self._user_id: self._user}
         after = ""
@@ -87,4 +87,4 @@ class AppTokens(AppAccounts):
             names |= {each.id: each.name for each in page}
             after = page[-1].name
         found = await credentials.tokens(self._user_id)
-        return rendered(lambda token: token_view(token, names.get(token.user_id, "")), found)
+        return render_all(lambda token: token_view(token, names.get(token.user_id, "")), found)

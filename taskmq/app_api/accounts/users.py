@@ -1,4 +1,4 @@
-"""Users, and the roles that they have."""
+"""Users and their roles."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -18,12 +18,12 @@ __all__ = ["AppUsers", "session_view", "token_view", "user_view"]
 
 
 class AppUsers(AppAccounts):
-    """Users, by their ids. Methods raise `IdentityNotFound` and `IdentityConflict`."""
+    """Users by id. Methods raise `IdentityNotFound` and `IdentityConflict`."""
 
     async def add(
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
     ) -> UserView:
-        """Add a user with their roles; without a password they have tokens only."""
+        """Add a user with roles. A user without a password can only use API tokens."""
         roles = tuple(Membership(one.tenant, one.role, tuple(one.tasks)) for one in memberships)
         made = await self._administration().add_user(
             name, password, by=self._caller.actor(), email=email, memberships=roles
@@ -31,10 +31,10 @@ class AppUsers(AppAccounts):
         return user_view(made, roles)
 
     async def get(self, user_id: str) -> UserView:
-        """A user with their roles."""
+        """Return a user with their roles."""
         account = await self._accounts.account(user_id)
         if account is None:
-            raise IdentityNotFound(f"there is no user {user_id[:80]!r}")
+            raise IdentityNotFound(f"user {user_id[:80]!r} not found")
         return user_view(account.user, account.memberships)
 
     async def change(
@@ -45,11 +45,11 @@ class AppUsers(AppAccounts):
         password: str | None = None,
         keep_tokens: bool = False,
     ) -> ChangedUserView:
-        """Change a user; what is not given stays.
+        """Change a user. Omitted fields stay unchanged.
 
         Args:
-            password: another one ends their sessions, and revokes their API tokens.
-            keep_tokens: their API tokens stay good.
+            password: a new password, which ends their sessions and revokes their API tokens.
+            keep_tokens: keep their API tokens valid.
         """
         change = UserChange() if is_disabled is None else UserChange(is_disabled=is_disabled)
         by, done = self._caller.actor(), PasswordSet(0, 0, 0)
@@ -63,29 +63,29 @@ class AppUsers(AppAccounts):
         return ChangedUserView(**facts, **msgspec.structs.asdict(done))
 
     async def erase(self, user_id: str) -> None:
-        """Remove a user for good, with what the audit says about the person."""
+        """Remove a user permanently, with their personal data in the audit log."""
         await self._administration().erase_user(user_id, by=self._caller.actor())
 
     async def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one."""
         await self._administration().set_role(user_id, tenant, role, by=self._caller.actor(), tasks=tuple(tasks))
 
     async def remove_role(self, user_id: str, tenant: str) -> None:
-        """Take a user's role on a tenant away."""
+        """Remove a user's role on a tenant."""
         await self._administration().remove_role(user_id, tenant, by=self._caller.actor())
 
     async def sessions(self, user_id: str) -> Sequence[SessionView]:
-        """List the sessions of a user."""
+        """List the active sessions of a user."""
         return [session_view(each, "") for each in await self._credentials.sessions(user_id)]
 
     async def tokens(self, user_id: str) -> Sequence[TokenView]:
-        """A user's tokens that were not revoked, without their secrets."""
+        """List a user's active tokens, without their secrets."""
         account = await self._accounts.account(user_id)
         user = "" if account is None else account.user.name
         return [token_view(each, user) for each in await self._credentials.tokens(user_id)]
 
     async def list(self) -> AsyncIterator[UserView]:
-        """List the users by name."""
+        """Iterate over the users, ordered by name."""
         after = ""
         while page := await self._accounts.users(after=after, limit=MOST_PER_PAGE):
             for user in page:
@@ -98,7 +98,7 @@ class AppUsers(AppAccounts):
 
 
 def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> UserView:
-    """A user as the API shows them, with their roles where these are given."""
+    """Build the API's view of a user, with roles if given."""
     return UserView(
         id=user.id,
         name=user.name,
@@ -115,7 +115,7 @@ def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> 
 
 
 def token_view(token: ApiToken, user: str) -> TokenView:
-    """A token as the API tells it; `user` is the name of the one whose it is."""
+    """Build the API's view of a token; `user` is the name of its owner."""
     return TokenView(
         id=token.id,
         user=user,

@@ -1,1 +1,1 @@
-"""The history of jobs: logs, figures, failures, alerts."""
+"""The history of jobs: logs, metrics, failures and alerts."""

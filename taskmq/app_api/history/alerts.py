@@ -1,4 +1,4 @@
-"""Alerts, their rules, silences and notices."""
+"""Alerts, alert rules, silences and notices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.api.history.alerts import AlertList, AlertView, NoticeView, RuleBody, RuleView, SilenceView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, is_silenced
@@ -19,15 +19,15 @@ __all__ = ["AppAlerts", "read_rule"]
 
 
 class AppAlerts(AppCalls):
-    """Alerts, and their rules, silences and notices."""
+    """Alerts, with their rules, silences and notices."""
 
     async def list(self, *states: str) -> AlertList:
-        """Alerts, those that go on first; by default in all states."""
+        """Return alerts, active ones first; by default in all states."""
         found = await self._book.alerts()
         silences = await self._book.silences()
         now = await self._app.sessions.store().now_ms()
         return AlertList(
-            rendered(
+            render_all(
                 lambda each: _alert(each, is_silenced(each, silences, now)),
                 (each for each in found if not states or each.state in states),
             ),
@@ -36,36 +36,36 @@ class AppAlerts(AppCalls):
         )
 
     async def rules(self) -> Sequence[RuleView]:
-        """The rules, by name; paths of webhooks are shown to those who may change rules."""
+        """List the rules, ordered by name. Webhook paths are only shown to callers who may change rules."""
         is_whole = self._caller.may(Permission.ALERTS_CHANGE, self._caller.tenant)
-        return rendered(lambda each: _rule(each, is_whole=is_whole), await self._book.rules())
+        return render_all(lambda each: _rule(each, is_whole=is_whole), await self._book.rules())
 
     async def put_rule(self, name: str, body: RuleBody, *, version: int | None = None) -> RuleView:
-        """Make the rule, or put it in the place of the one of its name.
+        """Create the rule, or replace the one with this name.
 
         Args:
-            version: that it must have; 0: there must be none; None: any.
+            version: the version it must have; 0 if it must not exist; None for any.
 
         Raises:
-            InvalidOption: something of it cannot be.
+            InvalidOption: a value is invalid.
             IdentityConflict: it has another version.
         """
         return _rule(await self._book.put(read_rule(name, body), version=version))
 
     async def delete_rule(self, name: str) -> None:
-        """Remove a rule and its alerts, without a notice of their end.
+        """Remove a rule and its alerts, without a final notice.
 
         Raises:
-            RequestRefused: `rule_not_found`: there is none of that name.
+            RequestRefused: `rule_not_found`: no rule has the name.
         """
         if not await self._book.remove(name):
             raise _no_rule(name)
 
     async def test_rule(self, name: str) -> Sequence[str]:
-        """Have a scheduler send a test notice to each channel within seconds; returns the channels.
+        """Ask a scheduler to send each channel a test notice within seconds. Returns the channels.
 
         Raises:
-            RequestRefused: `rule_not_found`: there is none of that name.
+            RequestRefused: `rule_not_found`: no rule has the name.
         """
         channels = await self._book.test(name)
         if channels is None:
@@ -73,25 +73,25 @@ class AppAlerts(AppCalls):
         return channels
 
     async def silences(self) -> Sequence[SilenceView]:
-        """The silences that have not ended."""
-        return rendered(_silence, await self._book.silences())
+        """List the silences that have not expired."""
+        return render_all(_silence, await self._book.silences())
 
     async def silence(self, seconds: float, *, rule: str = "", subject: str = "", note: str = "") -> SilenceView:
-        """Send no notices of the alerts that fit, for so many seconds; they are shown as before."""
+        """Suppress the notices of matching alerts for this many seconds. The alerts are still shown."""
         return _silence(await self._book.silence(rule=rule, subject=subject, seconds=seconds, note=note))
 
     async def end_silence(self, silence_id: str) -> None:
-        """End a silence before its time.
+        """End a silence early.
 
         Raises:
-            RequestRefused: `silence_not_found`: there is none of that id.
+            RequestRefused: `silence_not_found`: no silence has the id.
         """
         if not await self._book.end_silence(silence_id):
-            raise RequestRefused(f"there is no silence {silence_id[:80]!r}", status=404, code="silence_not_found")
+            raise RequestRefused(f"silence {silence_id[:80]!r} not found", status=404, code="silence_not_found")
 
     async def notices(self, *, limit: int = 50) -> Sequence[NoticeView]:
-        """Notices, the last one first."""
-        return rendered(_notice, await self._book.notices(limit=limit))
+        """List notices, newest first."""
+        return render_all(_notice, await self._book.notices(limit=limit))
 
     @property
     def _book(self) -> TenantAlerts:
@@ -99,10 +99,10 @@ class AppAlerts(AppCalls):
 
 
 def read_rule(name: str, body: RuleBody) -> AlertRule:
-    """The rule that a body says.
+    """Convert a request body to a rule.
 
     Raises:
-        InvalidOption: something of it cannot be.
+        InvalidOption: a value is invalid.
     """
     fields = {field: getattr(body, field) for field in RuleBody.__struct_fields__}
     try:
@@ -112,7 +112,7 @@ def read_rule(name: str, body: RuleBody) -> AlertRule:
 
 
 def _no_rule(name: str) -> RequestRefused:
-    return RequestRefused(f"there is no rule {name[:100]!r}", status=404, code="rule_not_found")
+    return RequestRefused(f"rule {name[:100]!r} not found", status=404, code="rule_not_found")
 
 
 def _rule(stored: KeptRule, *, is_whole: bool = True) -> RuleView:

@@ -1,11 +1,11 @@
-"""Figures of runs, and lists of failures."""
+"""Statistics of runs, and lists of failures."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 
 from taskmq.api.history.figures import FailureLane, FailureList, FailureView, MissingSource, RollupList, RollupView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.model.history.rollups import Rollup
 from taskmq.operations.history import (
     FailureChoice,
@@ -21,7 +21,7 @@ __all__ = ["AppFigures"]
 
 
 class AppFigures(AppCalls):
-    """Figures of runs, and failures, of both lanes."""
+    """Statistics of runs, and failures, in both lanes."""
 
     async def rollups(
         self,
@@ -32,18 +32,19 @@ class AppFigures(AppCalls):
         queue: str | None = None,
         by: Sequence[str] = ("task", "queue"),
     ) -> RollupList:
-        """Counts, waits and run times of a time, by default of the last hour.
+        """Return counts, waiting times and run times of a period, by default the last hour.
 
-        They are there from when a scheduler first listened on. Events may be lost, so counts are not for accounting.
+        Data exists from the time a scheduler first recorded events. Events may be lost, so do not use counts for
+        accounting.
 
         Raises:
-            InvalidOption: there is no such part, or the answer is too long.
+            InvalidOption: a dimension is unknown, or the result is too large.
         """
         figures = TenantFigures(self._app, self._caller.tenant)
         begin, end, found = await figures.totals(
             since=_ms(since), until=_ms(until), task=task, queue=queue, by=tuple(by)
         )
-        return RollupList(since=instant_text(begin), until=instant_text(end), items=rendered(_rollup, found))
+        return RollupList(since=instant_text(begin), until=instant_text(end), items=render_all(_rollup, found))
 
     async def failures(
         self,
@@ -61,20 +62,20 @@ class AppFigures(AppCalls):
         sources: Collection[FailureSource] = SOURCES,
         letters: Callable[[], Awaitable[LettersView]] | None = None,
     ) -> FailureList:
-        """List failures, the newest first: jobs of the store, jobs that were sent, dead letters, workflows.
+        """List failures, the newest first: stored jobs, sent jobs, dead letters, workflows.
 
-        A workflow counts at the time it was sent; it has no task, queue and error. Of each queue the oldest 1,000
-        dead letters are looked at. What could not be asked is in `missing`, and the rest is there.
+        A workflow is listed at the time it was sent; it has no task, queue or error. Only the oldest 1,000 dead
+        letters of each queue are examined. Sources that could not be read are listed in `missing`.
 
         Args:
-            lane: those of one lane alone.
-            job_id: of one job that was sent.
-            traceback: with the ends of their tracebacks.
-            sources: that are asked. Default: all.
-            letters: looks at dead letters, in place of a look of its own.
+            lane: only this lane.
+            job_id: only this sent job.
+            traceback: include the ends of tracebacks.
+            sources: the sources to read. Default: all.
+            letters: reads dead letters, instead of the default.
 
         Raises:
-            InvalidOption: the cursor is none.
+            InvalidOption: the cursor is malformed.
         """
         which = FailureChoice(
             lane=lane, task=task, queue=queue, job=job_id, error=error, since=_ms(since), until=_ms(until)
@@ -82,7 +83,7 @@ class AppFigures(AppCalls):
         failures = TenantFailures(self._app, self._caller.tenant, sources=sources, letters=letters)
         page = await failures.page(which, after=cursor or None, limit=limit)
         return FailureList(
-            items=rendered(lambda line: _failure(line, has_traceback=traceback), page.lines),
+            items=render_all(lambda line: _failure(line, has_traceback=traceback), page.lines),
             next=page.after,
             missing=[MissingSource(gap.source, gap.why) for gap in page.gaps],
         )

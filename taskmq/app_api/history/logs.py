@@ -1,8 +1,8 @@
-"""Log lines of the runs of jobs."""
+"""Log lines of job runs."""
 
 from taskmq.api.history.logs import LineList, LineView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -22,11 +22,11 @@ class AppLogs(AppCalls):
         limit: int = 50,
         cursor: str | None = None,
     ) -> LineList:
-        """Lines of one job, the earliest first; go on with `cursor=page.next`, also after the last one.
+        """Return log lines of a job, oldest first; continue with `cursor=page.next`, even after the last one.
 
         Raises:
-            JobNotFound: there is none of that id, or it is another tenant's.
-            InvalidOption: there is no such level.
+            JobNotFound: no job has the id, or it belongs to another tenant.
+            InvalidOption: the level is unknown.
         """
         which = LogFilter(level=read_level(level), text=text, attempt=attempt)
         jobs = TenantJobs(self._app, self._caller.tenant, by=self._caller.name)
@@ -34,9 +34,9 @@ class AppLogs(AppCalls):
 
 
 def line_list(page: LogPage) -> LineList:
-    """A page of lines as the API shows it."""
+    """Build the API's view of a page of lines."""
     after = None if page.after is None else str(page.after)
-    return LineList(items=rendered(_view, page.lines), next=after, is_bounded=page.is_bounded)
+    return LineList(items=render_all(_view, page.lines), next=after, is_bounded=page.is_bounded)
 
 
 def _view(line: StoredLine) -> LineView:

@@ -1,1 +1,1 @@
-"""Jobs of the store, alone and many at once, and the tasks and definitions that they are made from."""
+"""Jobs of the store, bulk operations, tasks and definitions."""

@@ -1,4 +1,4 @@
-"""The same done to many jobs, by schedulers and servers."""
+"""Bulk operations, run by schedulers and servers."""
 
 import asyncio
 import uuid
@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView, RepeatedView
 from taskmq.api.problems import PROBLEMS
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.durable.service import ServiceGroup
 from taskmq.errors import RequestRefused
 from taskmq.model.jobs.bulks import Bulk, BulkAction
@@ -19,11 +19,11 @@ from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 __all__ = ["AppBulks"]
 
 _CODES: Final = {kind.__name__: code for kind, _, code, _ in PROBLEMS}
-_LOOK: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 
 class AppBulks(AppCalls):
-    """Bulk operations, by their ids: schedulers and servers carry them out, whatever becomes of the caller."""
+    """Bulk operations by id. Schedulers and servers run them, independent of the caller."""
 
     async def begin(
         self,
@@ -41,21 +41,21 @@ class AppBulks(AppCalls):
         key: str | None = None,
         tasks: tuple[tuple[str, ...], ...] = (),
     ) -> BulkOperationView:
-        """Have the same be done to all jobs that a filter finds; `jobs.act` with `dry_run` says how many there are.
+        """Start an action on all jobs that match a filter; `jobs.act` with `dry_run` counts them first.
 
         Args:
-            everything: all of them are meant, where there is no filter; the server and the command line see to that.
-            at, delay, priority: what `change` makes different.
-            mode: of a retry.
-            again: `retry` is of jobs that were retried before, too.
-            rate: to so many jobs a second.
-            key: the same again under it is the same operation.
+            everything: match all jobs, instead of a filter; the server and the command line require it.
+            at, delay, priority: the new values, for `change`.
+            mode: how to retry.
+            again: also `retry` jobs that were already retried.
+            rate: the maximum number of jobs per second.
+            key: an idempotency key; repeating it returns the same operation.
             tasks: see `Bulk`.
 
         Raises:
-            InvalidFilter: the filter cannot be read.
-            JobConflict: another operation was begun under the key.
-            InvalidOption: see `check_change`; or a rate that is none.
+            InvalidFilter: the filter is malformed.
+            JobConflict: another operation has the key.
+            InvalidOption: see `check_change`; or the rate is invalid.
         """
         del everything
         order = BulkOrder(
@@ -73,44 +73,44 @@ class AppBulks(AppCalls):
         return _view(await self._bulks.begin(order, key=key or ""))
 
     async def get(self, bulk_id: str) -> BulkOperationView:
-        """Show the progress of a bulk operation.
+        """Return a bulk operation with its progress.
 
         Raises:
-            RequestRefused: `bulk_not_found`: there is none of that id.
+            RequestRefused: `bulk_not_found`: no operation has the id.
         """
-        return _existing(bulk_id, await self._bulks.get(bulk_id))
+        return _require_bulk(bulk_id, await self._bulks.get(bulk_id))
 
     async def wait(self, bulk_id: str) -> BulkOperationView:
-        """Take part in the operation until it is done, or aborted: also where no scheduler and no server runs."""
+        """Run the operation in this process as well, until it is done or aborted, and return it."""
         async with ServiceGroup() as group:
-            # Only its own: in a store that was restored, operations may be open that no operator wants any more.
+            # Only this one: a restored store may have open operations that are no longer wanted.
             runner = BulkRunner(self._app, me=f"command {uuid.uuid4()}", only=bulk_id)
-            await group.start(runner, "carries out what is done to many jobs")
+            await group.start(runner, "bulk operations")
             while (found := await self.get(bulk_id)).state == "running":
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(_POLL_SECONDS)
         return found
 
     async def abort(self, bulk_id: str) -> BulkOperationView:
-        """Have it be done to no more jobs; up to 20 may be under way.
+        """Stop an operation. Up to 20 jobs may still be in progress.
 
         Raises:
-            RequestRefused: `bulk_not_found`: there is none of that id.
+            RequestRefused: `bulk_not_found`: no operation has the id.
         """
-        return _existing(bulk_id, await self._bulks.abort(bulk_id))
+        return _require_bulk(bulk_id, await self._bulks.abort(bulk_id))
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> BulkOperationList:
-        """A page of them, the last one first; they are kept for a month after their end."""
+        """Return a page of operations, newest first. They are kept for a month after they end."""
         page = await self._bulks.page(after=cursor or None, limit=limit)
-        return BulkOperationList(rendered(_view, page.bulks), page.after)
+        return BulkOperationList(render_all(_view, page.bulks), page.after)
 
     @property
     def _bulks(self) -> TenantBulks:
         return TenantBulks(self._app, self._caller.tenant, by=self._caller.actor())
 
 
-def _existing(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
+def _require_bulk(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
     if bulk is None:
-        raise RequestRefused(f"there is no bulk operation {bulk_id[:64]!r}", status=404, code="bulk_not_found")
+        raise RequestRefused(f"bulk operation {bulk_id[:64]!r} not found", status=404, code="bulk_not_found")
     return _view(bulk)
 
 

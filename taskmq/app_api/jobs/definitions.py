@@ -1,4 +1,4 @@
-"""Definitions of jobs, and the tasks that they may call."""
+"""Definitions of jobs, and the tasks they may call."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ import msgspec
 from taskmq.api.definitions import DefinitionList, DefinitionView
 from taskmq.api.workers import TaskList, TaskView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import DefinitionNotFound, InvalidOption, NotPermitted, UnknownTask
 from taskmq.model.identity import Permission
@@ -22,10 +22,10 @@ __all__ = ["AppDefinitions", "AppTasks"]
 
 
 class AppDefinitions(AppCalls):
-    """Definitions: named, versioned templates that jobs are made from.
+    """Definitions: named, versioned templates of jobs.
 
-    Methods raise `DefinitionNotFound`, and `DefinitionConflict` where another version is there; changes raise
-    `NotPermitted` where the caller may not call the task.
+    Methods raise `DefinitionNotFound`, and `DefinitionConflict` if the version differs. Changes raise `NotPermitted`
+    if the caller may not call the task.
     """
 
     async def put(
@@ -43,17 +43,17 @@ class AppDefinitions(AppCalls):
         labels: Mapping[str, str] | None = None,
         version: int | None = None,
     ) -> DefinitionView:
-        """Make a version with this content, unless the last one says the same.
+        """Create a version with this content, unless the latest one is identical.
 
         Args:
-            version: that the last one has to have.
+            version: the version that the latest one must have.
         """
         self._check_task(task)
         if not self._caller.is_at_app:
             if owner not in ("", self._caller.name):
-                raise InvalidOption(f"owner {owner!r} is another user: leave it out, or name yourself")
+                raise InvalidOption(f"owner {owner!r} is another user: omit it, or use your own name")
             if queue and queue != (await self._app.jobs.named(task, tenant=self._tenant)).queue:
-                raise InvalidOption(f"task {task!r} has its own queue: leave the queue out")
+                raise InvalidOption(f"task {task!r} has its own queue: omit the queue")
         with suppress(DefinitionNotFound):
             self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
         await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})
@@ -75,25 +75,25 @@ class AppDefinitions(AppCalls):
         return _view(made)
 
     async def get(self, name: str, *, version: int | None = None) -> DefinitionView:
-        """The last version, or this one, also of a definition that was deleted."""
+        """Return the latest version, or the given one, even of a deleted definition."""
         return _view(await self._app.definitions.aget(name, tenant=self._tenant, version=version))
 
     async def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> Sequence[DefinitionView]:
-        """Its versions below `before`, the last one first."""
+        """Return the versions below `before`, newest first."""
         found = await self._app.definitions.aversions(name, tenant=self._tenant, before=before, limit=limit)
-        return rendered(_view, found)
+        return render_all(_view, found)
 
     async def delete(self, name: str, *, version: int | None = None) -> None:
-        """Make no more jobs from it; its versions are kept."""
+        """Delete a definition. Its versions are kept."""
         task = (await self._app.definitions.aget(name, tenant=self._tenant)).content.task
         self._check_task(task)
         await self._caller.note_action(self._app, "definition.delete", subject=name, after={"task": task})
         await self._app.definitions.adelete(name, tenant=self._tenant, version=version)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> DefinitionList:
-        """A page of the definitions whose names begin so."""
+        """Return a page of the definitions whose names have this prefix."""
         page = await self._app.definitions.alist(prefix, tenant=self._tenant, after=cursor or None, limit=limit)
-        return DefinitionList(rendered(_view, page.definitions), page.after)
+        return DefinitionList(render_all(_view, page.definitions), page.after)
 
     @property
     def _tenant(self) -> str:
@@ -105,18 +105,18 @@ class AppDefinitions(AppCalls):
 
 
 class AppTasks(AppCalls):
-    """Tasks that can be called: those of the app, and those that workers and schedulers have registered."""
+    """Tasks that can be called: the app's, and those registered by workers and schedulers."""
 
     async def get(self, name: str) -> TaskView:
-        """Show a task with the JSON Schema of its arguments; raise `UnknownTask` where there is none."""
+        """Return a task with the JSON Schema of its arguments; raises `UnknownTask` if there is none."""
         own = self._app.tasks.get(name)
         found = await self._app.jobs.catalogue.afind(name) if self._is_catalogued else None
         if own is None and found is None:
-            raise UnknownTask(f"there is no task {name[:128]!r}")
+            raise UnknownTask(f"task {name[:128]!r} not found")
         return self._view(None if own is None else registration_of_task(own), found)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> TaskList:
-        """A page of the tasks whose names begin so."""
+        """Return a page of the tasks whose names have this prefix."""
         after = cursor or ""
         own = {
             one.task: one
@@ -138,10 +138,10 @@ class AppTasks(AppCalls):
         return isinstance(self._app.sessions.current().store, Catalogued)
 
     def _view(self, own: TaskRegistration | None, found: RegisteredTask | None) -> TaskView:
-        """A task as the API shows it: as the app has it, else as it was registered."""
+        """Build the API's view of a task, from the app or its registration."""
         shown = own or (None if found is None else found.registration)
         assert shown is not None
-        # They may name another tenant, and the parts of the installation.
+        # They may name other tenants and parts of the installation.
         tells_all = self._caller.may(Permission.JOBS_READ, None)
         return TaskView(
             name=shown.task,

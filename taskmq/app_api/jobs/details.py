@@ -1,4 +1,4 @@
-"""Further facts of one job, which are read where they are asked for: arguments, result, course, progress."""
+"""Parts of a job that are only read on request: arguments, result, timeline, progress."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -16,16 +16,16 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
 
-__all__ = ["expanded", "progress_of_job"]
+__all__ = ["expand_job", "progress_of_job"]
 
 
-async def expanded(
+async def expand_job(
     jobs: TenantJobs, record: JobRecord, wanted: Collection[str], *, can_say: bool = True
 ) -> dict[str, Any]:
-    """Read what is wanted beside the job: logs, retries, payload, result, progress.
+    """Read the requested parts of a job: logs, retries, payload, result, progress.
 
     Args:
-        can_say: the answer has room for what is wrong with the result; else that is raised.
+        can_say: whether the response can contain a problem with the result; otherwise it is raised.
     """
     found: dict[str, Any] = {}
     if {"logs", "retries"} & {*wanted}:
@@ -50,7 +50,7 @@ def progress_of_job(record: JobRecord, progress: Mapping[str, JobProgress]) -> P
 
 
 async def _result_of(jobs: TenantJobs, record: JobRecord, *, can_say: bool) -> dict[str, Any]:
-    """The value that a job's task has returned, or why there is none: the job can be shown all the same."""
+    """Return the task's return value, or why it is unavailable, so that the job can still be shown."""
     if record.state is not JobState.SUCCEEDED:
         return {"result": None, "result_problem": None}
     try:
@@ -63,9 +63,9 @@ async def _result_of(jobs: TenantJobs, record: JobRecord, *, can_say: bool) -> d
 
 
 def _payload_of(record: JobRecord) -> dict[str, Any]:
-    """The arguments of a job's call: `payload` those by name, `args` those by place.
+    """Return the arguments of a job: `payload` has the keyword, `args` the positional ones.
 
-    Arguments that are kept elsewhere because they are large are not fetched: then both are None.
+    Large arguments that are stored separately are not loaded; then both are None.
     """
     try:
         envelope = decode_envelope(record.body)
@@ -77,7 +77,7 @@ def _payload_of(record: JobRecord) -> dict[str, Any]:
 
 
 def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """Return the events of a job in the order of time: `log_time`, `log_level`, `log_message`."""
+    """Return the timeline of a job, oldest first: `log_time`, `log_level`, `log_message`."""
     lines = [(record.submitted, "INFO", "submitted")]
     lines += [(one.at, "INFO", ": ".join(filter(None, (one.kind, one.note)))) for one in history]
     lines += [
@@ -86,7 +86,7 @@ def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attem
         if one.error is not None
     ]
     starts = {one.attempt: (one.started, one.worker) for one in attempts}
-    # One that waits for its next attempt, or has ended meanwhile, shows the start of the last one.
+    # A job that waits for its next attempt, or ended meanwhile, shows the start of the last one.
     if starts.get(record.attempt - 1, (None, ""))[0] != record.started:
         starts[record.attempt] = (record.started, record.worker)
     lines += [
@@ -103,7 +103,8 @@ def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attem
 
 
 def _retries_of(record: JobRecord, attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """List the attempts after the first, by the API's original names: `retry_time` (its begin, or due), and `status`.
+    """List the attempts after the first, with the API's original names: `retry_time` (the start or due time) and
+    `status`.
 
     The status is queued, in_progress, completed, failed or cancelled.
     """

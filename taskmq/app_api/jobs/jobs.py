@@ -22,10 +22,10 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.problems import problem_of
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.jobs.details import expanded
+from taskmq.app_api.jobs.details import expand_job
 from taskmq.app_api.jobs.orders import order_of, submitted_job
 from taskmq.app_api.jobs.views import attempt_view, history_view, job_view, progress_view
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import TaskMQError
 from taskmq.model.jobs.bulks import BulkAction, wanted
@@ -43,33 +43,33 @@ _MOST_REFUSALS: Final = 100
 
 
 class AppJobs(AppCalls):
-    """The jobs that the caller may see, and what is done to them.
+    """The jobs that the caller may see, and actions on them.
 
-    Methods raise `JobNotFound` for a job that is not there or is another tenant's, `JobConflict` where the job's
-    state or version does not allow it, and `NotPermitted` where the caller may not call its task.
+    Methods raise `JobNotFound` for a job that does not exist or belongs to another tenant, `JobConflict` if its state
+    or version does not allow the action, and `NotPermitted` if the caller may not call its task.
     """
 
-    async def keep(self, body: SubmitBody) -> SubmittedJob:
+    async def submit_body(self, body: SubmitBody) -> SubmittedJob:
         """Submit the job that a body describes."""
         return submitted_job(await self._jobs.submit(order_of(body)))
 
     async def get(self, job_id: str, *, expand: Sequence[str] = ()) -> JobDetails:
-        """A job, by the id that its submitter chose, or by the store's.
+        """Return a job by its submitter's id or the store's id.
 
         Args:
-            expand: what is fetched, too: of payload, result, logs, progress.
+            expand: parts to include: payload, result, logs, progress.
         """
         record = await self._jobs.get(job_id)
         view = msgspec.structs.asdict(job_view(record, self._jobs.name_of(record)))
-        return msgspec.convert(view | await expanded(self._jobs, record, expand), JobDetails, from_attributes=True)
+        return msgspec.convert(view | await expand_job(self._jobs, record, expand), JobDetails, from_attributes=True)
 
     async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Cancel a job: `status` is `cancelled`, or `cancel_requested` where a worker has it."""
+        """Cancel a job. `status` is `cancelled`, or `cancel_requested` if a worker has it."""
         after = await self._jobs.cancel(job_id, version=version, note=note)
-        return self._changed("cancelled" if after.state.is_final else "cancel_requested", after)
+        return self._change_view("cancelled" if after.state.is_final else "cancel_requested", after)
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
-        """Count the jobs that a filter selects, exactly up to 10,000."""
+        """Count the jobs that match a filter, exactly up to 10,000."""
         count = await self._jobs.count(await self._jobs.filter(filter), cap=_COUNTED)
         return JobCount(min(count, _COUNTED), count <= _COUNTED)
 
@@ -81,11 +81,11 @@ class AppJobs(AppCalls):
         cursor: str | None = None,
         expand: Sequence[str] = (),
     ) -> JobList:
-        """A page of the jobs that fit, the newest first; `next` is the cursor of the next one.
+        """Return a page of matching jobs, newest first; `next` is the cursor of the next page.
 
         Args:
             filter: such as `status:failed task:billing.*`.
-            expand: what is fetched, too: `progress`.
+            expand: parts to include: `progress`.
         """
         page = await self._jobs.list(await self._jobs.filter(filter), after=cursor or None, limit=limit)
         progress = await self._jobs.progress(page.jobs) if "progress" in expand else {}
@@ -94,7 +94,7 @@ class AppJobs(AppCalls):
             shown, found = job_view(record, self._jobs.name_of(record)), progress.get(record.id)
             return shown if found is None else replace(shown, progress=progress_view(found))
 
-        return JobList(items=rendered(view, page.jobs), next=page.after, is_bounded=page.is_bounded)
+        return JobList(items=render_all(view, page.jobs), next=page.after, is_bounded=page.is_bounded)
 
     async def change(
         self,
@@ -110,10 +110,10 @@ class AppJobs(AppCalls):
         kwargs: Mapping[str, Any] | None = None,
         note: str = "",
     ) -> ChangedJob:
-        """Change a job that no worker has yet; what is not given stays.
+        """Change a job that no worker has received. Omitted fields stay unchanged.
 
         Args:
-            version: that it has to have.
+            version: the version it must have.
         """
         after = await self._jobs.change(
             job_id,
@@ -127,15 +127,15 @@ class AppJobs(AppCalls):
             kwargs=kwargs,
             note=note,
         )
-        return self._changed("updated", after)
+        return self._change_view("updated", after)
 
     async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Have a job that waits not run until it is released."""
-        return self._changed("held", await self._jobs.hold(job_id, version=version, note=note))
+        """Hold a waiting job until it is released."""
+        return self._change_view("held", await self._jobs.hold(job_id, version=version, note=note))
 
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Let a held job run, at its time."""
-        return self._changed("released", await self._jobs.release(job_id, version=version, note=note))
+        """Release a held job. It runs at its scheduled time."""
+        return self._change_view("released", await self._jobs.release(job_id, version=version, note=note))
 
     async def retry(
         self,
@@ -146,16 +146,16 @@ class AppJobs(AppCalls):
         again: bool = False,
         note: str = "",
     ) -> ChangedJob:
-        """Run a job now: one that waits at once; one that has ended again.
+        """Run a waiting job now, or run an ended job again.
 
         Args:
-            mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
-                repeats it. Default: it goes on where its submitter chose its id and it neither has succeeded nor was
-                cancelled while it ran.
-            again: also one that another job repeats already.
+            mode: for an ended job: `resume` continues with the next attempt under the same id; `new` creates a new
+                job. Default: `resume` if the submitter chose the id and the job neither succeeded nor was cancelled
+                while running.
+            again: retry even if another job already repeats it.
         """
         after = await self._jobs.retry(job_id, version=version, mode=mode, again=again, note=note)
-        return self._changed("retried", after)
+        return self._change_view("retried", after)
 
     async def clone(
         self,
@@ -167,25 +167,25 @@ class AppJobs(AppCalls):
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> ChangedJob:
-        """Submit another job of the same task, which is linked to this one.
+        """Submit a copy of a job, linked to the original.
 
         Args:
-            args, kwargs: in place of all its arguments; default: the same call.
-            priority: default: the same.
+            args, kwargs: new arguments, which replace all old ones. Default: the job's.
+            priority: the copy's priority. Default: the job's.
         """
         made = await self._jobs.clone(job_id, new_id=new_id, at=at, args=args, kwargs=kwargs, priority=priority)
-        return self._changed("cloned", made)
+        return self._change_view("cloned", made)
 
     async def history(self, job_id: str) -> Sequence[HistoryView]:
-        """List the events of a job beside its ordinary steps, the oldest first."""
-        return rendered(history_view, await self._jobs.history(job_id))
+        """List the unusual events of a job, oldest first."""
+        return render_all(history_view, await self._jobs.history(job_id))
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
-        """The attempts of a job that did not end it, the earliest first."""
-        return rendered(attempt_view, await self._jobs.attempts(job_id))
+        """List the attempts that did not finish a job, oldest first."""
+        return render_all(attempt_view, await self._jobs.attempts(job_id))
 
     async def explain(self, job_id: str) -> Explanation:
-        """List the reasons why a job waits, the most important first; none for a job that has ended."""
+        """List the reasons why a job waits, most important first; none for an ended job."""
         return await self._jobs.explain(job_id)
 
     async def act(
@@ -204,17 +204,17 @@ class AppJobs(AppCalls):
         again: bool = False,
         note: str = "",
     ) -> BulkView:
-        """Do the same to many jobs that a filter finds, up to `limit` of them; go on with `next` as the `cursor`.
+        """Apply an action to up to `limit` jobs that match a filter; continue with `next` as the `cursor`.
 
         Args:
-            everything: all of them are meant, where there is no filter; the server and the command line see to that.
-            dry_run: only say how many there are, up to 100,000.
-            at, delay, priority: what `change` makes different.
-            mode: of a retry.
-            again: `retry` is of jobs that were retried before, too.
+            everything: match all jobs, instead of a filter; the server and the command line require it.
+            dry_run: only count the matching jobs, up to 100,000.
+            at, delay, priority: the new values, for `change`.
+            mode: how to retry.
+            again: also `retry` jobs that were already retried.
 
         Raises:
-            InvalidFilter: the filter cannot be read.
+            InvalidFilter: the filter is malformed.
             InvalidOption: see `check_change`.
         """
         del everything
@@ -227,7 +227,7 @@ class AppJobs(AppCalls):
         said = {"filter": filter, "cursor": cursor}
         await self._caller.note_action(self._app, f"jobs.{action}", subject="", after=said, note=note)
         page = await act_on_page(
-            # The request is in the audit; each of its jobs has it in its history.
+            # The audit log has the request; each job's history has the action.
             TenantJobs(self._app, self._caller.tenant, by=self._caller.name, allows=self._caller.allows),
             action,
             which,
@@ -245,7 +245,7 @@ class AppJobs(AppCalls):
             next=page.after,
         )
 
-    def _changed(self, status: str, record: JobRecord) -> ChangedJob:
+    def _change_view(self, status: str, record: JobRecord) -> ChangedJob:
         return ChangedJob(
             status=status,
             job_id=self._jobs.name_of(record),

@@ -1,4 +1,4 @@
-"""Jobs that are to be submitted: from a body of the API to an order, and from what became of that to an answer."""
+"""Conversion of submission bodies to orders, and of their outcomes to responses."""
 
 from typing import Any, Final, cast
 
@@ -14,15 +14,15 @@ _SAME_NAMES: Final = tuple(name for name in SubmitBody.__struct_fields__ if name
 
 
 def priority_number(level: str | int | None) -> int | None:
-    """The number of a priority that is said as a word or as a number."""
+    """Return the number of a priority given as a word or number."""
     return _PRIORITIES[level] if isinstance(level, str) else level
 
 
 def order_of(body: SubmitBody, *, job_id: str | None = None) -> JobOrder:
-    """The order of a body whose fields do not exclude each other.
+    """Build the order from a body whose fields do not exclude each other.
 
     Args:
-        job_id: where the body has none.
+        job_id: the id to use if the body has none.
     """
     given: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAMES} | {
         "job_id": job_id if body.job_id is None else body.job_id,
@@ -40,5 +40,5 @@ def order_of(body: SubmitBody, *, job_id: str | None = None) -> JobOrder:
 
 
 def submitted_job(outcome: SubmitOutcome) -> SubmittedJob:
-    """The answer about a job that was kept."""
+    """Build the response about a submitted job."""
     return SubmittedJob(status="submitted", **outcome._asdict())

@@ -1,4 +1,4 @@
-"""Jobs as the API shows them: the one place that renders a job.
+"""Views of jobs: the only place that renders a job.
 
 `status` has the API's original words (`queued`, `running`, `completed`, `failed`), `state` the exact ones.
 """
@@ -50,11 +50,11 @@ _CLAIMED: Final[Mapping[JobState, str]] = {
 
 
 def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobView:
-    """A job as the API shows it.
+    """Build the API's view of a job.
 
     Args:
-        name: what the caller calls it.
-        words: `claimed` for the words of that kind.
+        name: the job's id for the caller.
+        words: `claimed` for that vocabulary of statuses.
     """
     detail = record.detail
     return JobView(
@@ -91,12 +91,12 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
 
 
 def status_of(state: JobState) -> str:
-    """The API's original word for a state."""
+    """Return the API's original word for a state."""
     return _STATUSES[state]
 
 
 def states_of(word: str) -> frozenset[JobState] | None:
-    """Return the states that a status means, which may be an exact state; None where there is no such word."""
+    """Return the states of a status, which may be an exact state; None for an unknown word."""
     meant = frozenset(
         state for state, status in _STATUSES.items() if status == word and state is not JobState.UNKNOWN
     )
@@ -104,17 +104,17 @@ def states_of(word: str) -> frozenset[JobState] | None:
 
 
 def state_named(word: str) -> frozenset[JobState] | None:
-    """Return the one state of that name; None where there is none."""
+    """Return the single state of that name; None if it is unknown."""
     return next((frozenset({state}) for state in _STATUSES if state == word and state is not JobState.UNKNOWN), None)
 
 
 def status_words() -> list[str]:
-    """What can be said as a status."""
+    """List the words accepted as a status."""
     return [word for word in dict.fromkeys([*_STATUSES.values(), *_STATUSES]) if word != "unknown"]
 
 
 def history_view(entry: HistoryEntry) -> HistoryView:
-    """An entry of a job's history as the API shows it."""
+    """Build the API's view of an entry of a job's history."""
     return HistoryView(
         version=entry.version,
         at=instant_text(entry.at),
@@ -127,7 +127,7 @@ def history_view(entry: HistoryEntry) -> HistoryView:
 
 
 def progress_view(progress: JobProgress) -> ProgressView:
-    """How far a job is, as the API shows it."""
+    """Build the API's view of a job's progress."""
     return ProgressView(
         done=progress.done,
         total=progress.total,
@@ -139,7 +139,7 @@ def progress_view(progress: JobProgress) -> ProgressView:
 
 
 def attempt_view(attempt: AttemptRecord) -> AttemptView:
-    """An attempt as the API shows it."""
+    """Build the API's view of an attempt."""
     return AttemptView(
         attempt=attempt.attempt,
         started=instant_text(attempt.started),

@@ -127,7 +127,7 @@ def submit(
         held=held,
         depends_on=[UpstreamJob(job_id=name, condition=how) for name, how in map(upstream_from, depends_on)],
     )
-    made = ask(lambda api: api.jobs.keep(body), tenant=tenant)
+    made = ask(lambda api: api.jobs.submit_body(body), tenant=tenant)
 
     def record() -> dict[str, Any]:
         # By this name the other commands find it without --tenant.

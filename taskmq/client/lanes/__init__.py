@@ -1,12 +1,13 @@
-"""To which lane of a queue a job goes that is sent with a tenant: `WorkQueue(..., lanes=16)`.
+"""Choice of the lane of a queue for a job with a tenant: `WorkQueue(..., lanes=16)`.
 
-    tenant -> two lanes, by the hash of its name -> the emptier of them
-           -> the slow lane, while too much of what waits is this tenant's
+    tenant -> two lanes, by the hash of its name -> the shorter one
+           -> the slow lane, while too many of the waiting jobs are this tenant's
 
-Nothing is kept anywhere: from the broker a process knows how much waits in each lane, and it knows what it has sent
-itself. Workers take turns over the lanes.
+Nothing is shared between processes: each reads the lanes' lengths from the broker and knows what it sent itself.
+Workers take turns over the lanes.
 
-- `choice`: the rules, over one queue. Pure.
+- `choice`: the rules for one queue. Pure.
+- `lanes`: the queues of an app, and the polls of the broker.
 - `lanes`: the queues of an app, and the looks at the broker.
 """
 

@@ -1,9 +1,9 @@
-"""Which lane a job goes to, as one process decides it. Pure: instants are of a monotonic clock, in seconds.
+"""The choice of a job's lane in one process. Pure: times are seconds of a monotonic clock.
 
-A tenant is noisy while at least 30 jobs that this process has sent for it wait, and those are a tenth or more of all
-that waits in the lanes. Its jobs go to the slow lane until that was seen empty, or until it has sent nothing for five
-minutes. How much waits is known from the last look at the broker and from what was sent since; on a look older than
-five seconds no tenant counts as noisy.
+A tenant is noisy while at least 30 of its jobs sent by this process wait, and they are at least a tenth of all
+waiting jobs in the lanes. Its jobs then go to the slow lane until that was empty, or until the tenant sent nothing
+for five minutes. The number of waiting jobs is the last poll of the broker plus what was sent since. If that poll is
+older than five seconds, no tenant counts as noisy.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ _NOISY_SHARE: Final = 0.1
 _NOISY_BURST: Final = 500
 _QUIET: Final = 300.0
 _FRESH: Final = 5.0
-_LOOK: Final = 1.0
-# What was sent counts half as much after this time: it runs meanwhile, in lanes where others keep something waiting.
+_POLL_SECONDS: Final = 1.0
+# The count of sent jobs halves in this time, because jobs run even while others keep the lanes filled.
 _HALF_LIFE: Final = 10.0
 _MOST_TENANTS: Final = 10_000
 _NEVER: Final = float("-inf")
 
 
 def lane_pair(tenant: str, count: int) -> tuple[int, int]:
-    """The two of `count` lanes, at least 2, that carry a tenant's jobs; the same in every version and language.
+    """Return the two of `count` lanes (at least 2) for a tenant's jobs; the same in every version and language.
 
-    Of the SHA-256 of the tenant in UTF-8: the first four bytes as an unsigned number with the highest byte first,
-    modulo `count`; and the next four, modulo `count - 1`, plus 1 if that is not below the first.
+    From the SHA-256 of the tenant in UTF-8: the first four bytes as an unsigned big-endian number modulo `count`; and
+    the next four modulo `count - 1`, plus 1 if that is not below the first.
     """
     digest = hashlib.sha256(tenant.encode(errors="replace"), usedforsecurity=False).digest()
     first, second = int.from_bytes(digest[:4]) % count, int.from_bytes(digest[4:8]) % (count - 1)
@@ -40,14 +40,14 @@ def lane_pair(tenant: str, count: int) -> tuple[int, int]:
 
 
 class _Tenant(msgspec.Struct):
-    """What this process has sent for a tenant lately.
+    """Recent sends of this process for a tenant.
 
     Attributes:
-        lanes: its two.
-        waiting: how many of its jobs, sent by this process, may still wait in them.
-        last: when it sent one.
-        burst: how many it has sent since `burst_began`, within a second.
-        noisy_since: when its jobs began to go to the slow lane; None: they do not.
+        lanes: its two lanes.
+        waiting: an estimate of its jobs sent by this process that still wait.
+        last: when it last sent a job.
+        burst: jobs sent since `burst_began`, within a second.
+        noisy_since: when its jobs started to go to the slow lane; None if they do not.
     """
 
     lanes: tuple[str, str]
@@ -59,10 +59,10 @@ class _Tenant(msgspec.Struct):
 
 
 class LaneChoice:
-    """The lanes of one queue, for one process.
+    """The lanes of one queue, as one process chooses them.
 
     Args:
-        queue: one that has lanes.
+        queue: a queue with lanes.
     """
 
     def __init__(self, queue: WorkQueue) -> None:
@@ -77,47 +77,47 @@ class LaneChoice:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The physical queues whose depths matter."""
+        """The RabbitMQ queues whose lengths are needed."""
         return (*self._lanes, self._slow)
 
-    def place(self, tenant: str | None, *, now: float, is_delayed: bool = False) -> str:
-        """The physical queue for a job.
+    def choose_lane(self, tenant: str | None, *, now: float, is_delayed: bool = False) -> str:
+        """Return the RabbitMQ queue for a job.
 
         Args:
-            tenant: whose job it is; None: no tenant.
-            is_delayed: it comes to its lane later, so it does not count for what waits.
+            tenant: the job's tenant; None for none.
+            is_delayed: whether the job reaches its lane later and does not count as waiting.
         """
         if tenant is None:
             return self._main
         known = self._tenants.get(tenant) or self._new(tenant)
         if known.noisy_since is not None and now - known.last < _QUIET:
             known.last = now
-            return self._counted(self._slow, is_delayed=is_delayed)
+            return self._count_job(self._slow, is_delayed=is_delayed)
         known.noisy_since = None
         known.last = now
         if not is_delayed:
             known.waiting += 1
-            if now - known.burst_began >= _LOOK:
+            if now - known.burst_began >= _POLL_SECONDS:
                 known.burst_began, known.burst = now, 0
             known.burst += 1
             if self._is_noisy(known, now):
                 known.noisy_since = now
-                return self._counted(self._slow, is_delayed=False)
+                return self._count_job(self._slow, is_delayed=False)
         first, second = known.lanes
-        return self._counted(first if self._depth[first] <= self._depth[second] else second, is_delayed=is_delayed)
+        return self._count_job(first if self._depth[first] <= self._depth[second] else second, is_delayed=is_delayed)
 
-    def wants_look(self, *, now: float) -> bool:
-        """Whether the caller should look how much waits, and call `learn`; True once a second at most."""
-        if now - self._asked < _LOOK:
+    def wants_poll(self, *, now: float) -> bool:
+        """Whether the caller should read the lengths and call `learn`; at most once a second."""
+        if now - self._asked < _POLL_SECONDS:
             return False
         self._asked = now
         return True
 
     def learn(self, depths: Mapping[str, int], *, asked: float, now: float) -> None:
-        """So much waits in each of `watched`: what is missing is empty.
+        """Record the lengths of the `watched` queues; missing ones are empty.
 
         Args:
-            asked: when the look began.
+            asked: when the poll started.
         """
         fade = 1.0 if self._learned == _NEVER else 0.5 ** ((now - self._learned) / _HALF_LIFE)
         self._learned = now
@@ -134,7 +134,7 @@ class LaneChoice:
 
     def _new(self, tenant: str) -> _Tenant:
         if len(self._tenants) >= _MOST_TENANTS:
-            # No caller looks, or very many send at once: the next look finds the noisy tenants again.
+            # Many tenants send at once or there was no poll; the next poll finds noisy tenants again.
             self._tenants.clear()
         first, second = lane_pair(tenant, len(self._lanes))
         known = self._tenants[tenant] = _Tenant((self._lanes[first], self._lanes[second]))
@@ -149,7 +149,7 @@ class LaneChoice:
     def _in_lanes(self, tenant: _Tenant) -> float:
         return self._depth[tenant.lanes[0]] + self._depth[tenant.lanes[1]]
 
-    def _counted(self, lane: str, *, is_delayed: bool) -> str:
+    def _count_job(self, lane: str, *, is_delayed: bool) -> str:
         if not is_delayed:
             self._depth[lane] += 1
             self._total += 1

@@ -1,7 +1,7 @@
-"""The lanes of an app's queues: jobs are placed from any thread, and depths are looked up beside the sends.
+"""The lanes of an app's queues, chosen from any thread; lengths are polled in the background.
 
-Threads share the counts without a lock, which a send from a finalizer or a signal handler could wait for in vain. A
-count that two of them change at the same time may be off by one; lanes are chosen by estimates.
+Threads share the counts without a lock, because a send from a finalizer or signal handler could deadlock on it.
+Concurrent changes may make a count off by one, which does not matter for estimates.
 """
 
 import asyncio
@@ -20,32 +20,32 @@ _PATIENCE: Final = 5.0
 
 
 class Lanes:
-    """What one process knows of the lanes of the queues that have some.
+    """The lanes of all queues of an app, as one process knows them.
 
     Args:
-        monotonic: seconds.
+        monotonic: a monotonic clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._choices: dict[str, LaneChoice] = {}
 
-    def place(self, queue: WorkQueue, tenant: str | None, *, is_delayed: bool = False) -> str:
-        """Return the physical queue for a job of this tenant."""
-        return self._choice(queue).place(tenant, now=self._monotonic(), is_delayed=is_delayed)
+    def queue_for(self, queue: WorkQueue, tenant: str | None, *, is_delayed: bool = False) -> str:
+        """Return the RabbitMQ queue for a job of this tenant."""
+        return self._choice(queue).choose_lane(tenant, now=self._monotonic(), is_delayed=is_delayed)
 
-    def look(self, queue: WorkQueue, session: Session) -> None:
-        """Find out how much waits in each lane, unless that is known well enough; no sender waits for it.
+    def poll(self, queue: WorkQueue, session: Session) -> None:
+        """Poll the lengths of the lanes in the background, unless they are recent enough.
 
-        A queue that the session has not declared is not looked at: it may not be there yet.
+        Queues that the session has not declared are not polled, because they may not exist.
         """
         choice = self._choice(queue)
         now = self._monotonic()
-        if session.is_declared(queue) and choice.wants_look(now=now):
+        if session.is_declared(queue) and choice.wants_poll(now=now):
             session.start(self._learn(choice, session, now))
 
     async def _learn(self, choice: LaneChoice, session: Session, asked: float) -> None:
-        # A broker that does not tell leaves the choice with what was sent from here.
+        # Without an answer, the choice relies on what this process sent.
         with contextlib.suppress(TaskMQError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 found = await session.broker.stats(choice.watched)

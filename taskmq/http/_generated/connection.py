@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/connection.py by `python -m tests.house.blocking_client`: change that one.
-"""The connection to a server: requests are sent and repeated where that is safe, their answers and pages are read."""
+"""The connection to a server: sends requests, retries them if that is safe, and reads responses and pages."""
 
 import copy
 import time
@@ -14,12 +14,12 @@ from taskmq.http.exchange import (
     Prepared,
     address_of,
     check_secrecy,
-    decoded,
+    decode,
     error_of,
     headers_of,
-    prepared,
+    prepare,
     retry_after_of,
-    trust_in,
+    tls_verification,
 )
 from taskmq.http.retries import Retries
 
@@ -28,27 +28,27 @@ __all__ = ["HttpConnection", "every"]
 T = TypeVar("T")
 CursorT = TypeVar("CursorT")
 
-# Nothing has left this machine.
+# The request was never sent.
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BUSY: Final = frozenset({502, 503, 504})
 _TOO_MANY: Final = 429
-# A stream says every fifteen seconds that it lives.
+# A stream sends a heartbeat every fifteen seconds.
 _STREAM_SECONDS: Final = 60.0
 
 
 class HttpConnection:
-    """Asks a server in the name of one caller, for one tenant.
+    """Sends requests to a server for one caller and tenant.
 
     Args:
-        url: the server's; default `$TASKMQ_SERVER`.
-        token: of the caller; default `$TASKMQ_TOKEN`.
-        tenant: whose things are meant.
-        timeout: seconds that a server has for an answer.
-        http: a client of one's own, for proxies and certificates; it is not closed.
-        insecure: secrets may go to another machine without TLS; default: whether `$TASKMQ_INSECURE` says so.
+        url: the server's URL. Default: `$TASKMQ_SERVER`.
+        token: the caller's token. Default: `$TASKMQ_TOKEN`.
+        tenant: the tenant of all requests.
+        timeout: the time limit of a response, in seconds.
+        http: a custom httpx client, for proxies and certificates; it is not closed.
+        insecure: allow secrets without TLS to another machine. Default: the value of `$TASKMQ_INSECURE`.
 
     Raises:
-        InvalidSetting: the URL or the token cannot be, or others could read the token on the way.
+        InvalidSetting: the URL or token is invalid, or the token could be read on the way.
     """
 
     def __init__(
@@ -69,32 +69,32 @@ class HttpConnection:
         self._timeout = timeout
         self._retries = retries
         self._is_own = http is None
-        self._http = httpx.Client(verify=trust_in(self.address)) if http is None else http
+        self._http = httpx.Client(verify=tls_verification(self.address)) if http is None else http
 
     def for_tenant(self, tenant: str | None) -> "HttpConnection":
-        """The same connection, for another tenant."""
+        """Return the same connection for another tenant."""
         other = copy.copy(self)
         other._tenant, other._is_own = tenant, False  # noqa: SLF001 - one of the same class
         return other
 
     def present(self, token: str | None) -> None:
-        """Present another token from now on; None: none.
+        """Use another token from now on; None for none.
 
         Raises:
-            InvalidSetting: others could read it on the way.
+            InvalidSetting: the token could be read on the way.
         """
         self._headers = headers_of(token or "", address=self.address, insecure=self._insecure)
 
     def check_secrecy(self, what: str) -> None:
-        """Return if a secret may be sent to this server.
+        """Check that a secret may be sent to this server.
 
         Raises:
-            InvalidSetting: others could read it on the way.
+            InvalidSetting: the secret could be read on the way.
         """
         check_secrecy(self.address, what=what, insecure=self._insecure)
 
     def close(self) -> None:
-        """Close what is open; a client that was given stays."""
+        """Close the connections, except those of a custom httpx client."""
         if self._is_own:
             self._http.close()
 
@@ -110,19 +110,19 @@ class HttpConnection:
         key: str | None = None,
         repeats: bool = False,
     ) -> T:
-        """Make one call and return its answer, decoded.
+        """Send one request and return the decoded response.
 
         Args:
-            operation: its id.
-            version: that the thing has to have; 0: it must not be there.
-            key: makes the call safe to repeat.
-            repeats: it is safe to repeat without one.
+            operation: the operation's id.
+            version: the version the object must have; 0 if it must not exist.
+            key: an idempotency key, which makes the request safe to repeat.
+            repeats: whether it is safe to repeat without a key.
 
         Raises:
-            ServerUnavailable: the server was not reached, or has not answered.
-            TaskMQError: what the server refused it for.
+            ServerUnavailable: the server was unreachable, or did not answer.
+            TaskMQError: the server refused the request.
         """
-        request = prepared(
+        request = prepare(
             operation,
             path=path or {},
             query=query or {},
@@ -134,17 +134,17 @@ class HttpConnection:
         )
         if repeats:
             request = request._replace(repeats=True)
-        response = self._answered(request)
-        return decoded(response.content, answer, server=self.address)
+        response = self._send(request)
+        return decode(response.content, answer, server=self.address)
 
     def lines(self, operation: str, *, query: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[str]:
-        """The lines of a stream, until the server ends it.
+        """Iterate over the lines of a stream until the server ends it.
 
         Raises:
-            ServerUnavailable: the server was not reached, or the stream has broken off.
-            TaskMQError: what the server refused it for.
+            ServerUnavailable: the server was unreachable, or the stream was interrupted.
+            TaskMQError: the server refused the request.
         """
-        request = prepared(
+        request = prepare(
             operation,
             path={},
             query=query,
@@ -164,10 +164,10 @@ class HttpConnection:
                 for line in response.iter_lines():
                     yield line
         except httpx.TransportError as error:
-            raise self._unreached(error, is_certain=True) from error
+            raise self._unavailable(error, is_certain=True) from error
 
-    def _answered(self, request: Prepared) -> httpx.Response:
-        """The answer of a request that has succeeded, after as many attempts as it takes."""
+    def _send(self, request: Prepared) -> httpx.Response:
+        """Send a request with retries and return the successful response."""
         attempt = 0
         while True:
             attempt += 1
@@ -182,7 +182,7 @@ class HttpConnection:
                 )
             except httpx.TransportError as failure:
                 is_certain = isinstance(failure, _NOT_SENT)
-                error: TaskMQError = self._unreached(failure, is_certain=is_certain)
+                error: TaskMQError = self._unavailable(failure, is_certain=is_certain)
                 error.__cause__ = failure
                 may_repeat = is_certain or request.repeats
             else:
@@ -197,23 +197,22 @@ class HttpConnection:
                 raise error
             time.sleep(wait)
 
-    def _unreached(self, failure: httpx.TransportError, *, is_certain: bool) -> ServerUnavailable:
+    def _unavailable(self, failure: httpx.TransportError, *, is_certain: bool) -> ServerUnavailable:
         what = str(failure) or type(failure).__name__
         if is_certain:
             remedy = "is `taskmq server` running there?"
             return ServerUnavailable(f"no server answers at {self.address} ({what}): {remedy}", is_certain=True)
         return ServerUnavailable(
-            f"the server at {self.address} has not answered ({what}): whether it has done what it was asked is not "
-            "known",
+            f"the server at {self.address} did not answer ({what}); the request may have been applied",
             is_certain=False,
         )
 
 
 def every(page: Callable[[CursorT | None], ListedPage[T, CursorT]]) -> Iterator[T]:
-    """What is on all pages of a list; each page is asked for when the one before has been read.
+    """Iterate over all pages of a list; each page is requested after the previous one was read.
 
     Args:
-        page: asks for the page of a cursor; None: the first one.
+        page: requests the page of a cursor; None for the first page.
     """
     cursor: CursorT | None = None
     while True:

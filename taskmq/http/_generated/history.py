@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/history.py by `python -m tests.house.blocking_client`: change that one.
-"""What happened and what is wrong: logs of jobs, figures, failures, alerts."""
+"""History: logs of jobs, metrics, failures and alerts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +28,7 @@ _Answer = dict[str, Any]
 
 
 class LogCalls:
-    """What the runs of jobs have logged."""
+    """Logs of job runs."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -43,7 +43,7 @@ class LogCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> LineList:
-        """Lines of one job, the earliest first; go on with `cursor=page.next`, also after the last one."""
+        """Return log lines of a job, oldest first; continue with `cursor=page.next`, even after the last one."""
         query = {"level": level, "text": text, "attempt": attempt, "limit": limit, "cursor": cursor}
         return self._connection.ask("getJobLogs", LineList, path={"job_id": job_id}, query=query)
 
@@ -59,7 +59,7 @@ class LogCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> LineList:
-        """Lines of jobs, the last ones first."""
+        """Return log lines of jobs, newest first."""
         query = {
             "text": text,
             "level": level,
@@ -74,7 +74,7 @@ class LogCalls:
 
 
 class FigureCalls:
-    """What was counted of runs, and what has failed."""
+    """Statistics and failures of runs."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class FigureCalls:
         queue: str | None = None,
         by: Sequence[str] = ("task", "queue"),
     ) -> RollupList:
-        """Counts, waits and run times of a time, by default of the last hour."""
+        """Return counts, waiting times and run times of a period, by default the last hour."""
         query = {"since": since, "until": until, "task": task, "queue": queue, "by": ",".join(by)}
         return self._connection.ask("listRollups", RollupList, query=query)
 
@@ -102,7 +102,7 @@ class FigureCalls:
         queue: str | None = None,
         by: Sequence[str] = (),
     ) -> Sequence[SeriesView]:
-        """Figures over time, by default of the last hour; `step` in seconds."""
+        """Return time series, by default of the last hour; `step` in seconds."""
         query = {
             "metric": ",".join(metrics),
             "since": since,
@@ -128,12 +128,12 @@ class FigureCalls:
         cursor: str | None = None,
         traceback: bool = False,
     ) -> FailureList:
-        """What has failed, the last one first: jobs of the store, jobs that were sent, dead letters, workflows.
+        """Return failures, newest first: stored jobs, sent jobs, dead letters, workflows.
 
         Args:
-            lane: those of one lane alone: `store`, `broker` or `workflow`.
-            job_id: of one job that was sent.
-            traceback: with the ends of their tracebacks.
+            lane: only this lane: `store`, `broker` or `workflow`.
+            job_id: only this sent job.
+            traceback: include the ends of tracebacks.
         """
         query = {
             "lane": lane,
@@ -151,26 +151,26 @@ class FigureCalls:
 
 
 class AlertCalls:
-    """What is wrong now, the rules that say so, and their channels."""
+    """Alerts, alert rules and their channels."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def list(self, *states: str) -> AlertList:
-        """Alerts, those that go on first; by default in all states."""
+        """Return alerts, active ones first; by default in all states."""
         query = {"states": ",".join(states) or None}
         return self._connection.ask("listAlerts", AlertList, query=query)
 
     def metrics(self) -> dict[str, str]:
-        """What a rule can look at, and what each of it is."""
+        """Return the metrics available to rules, with descriptions."""
         return (self._connection.ask("listAlertMetrics", MetricsView)).items
 
     def rules(self) -> Sequence[RuleView]:
-        """The rules, by name."""
+        """List the rules, ordered by name."""
         return (self._connection.ask("listAlertRules", RuleList)).items
 
     def put_rule(self, name: str, body: RuleBody, *, version: int | None = None) -> RuleView:
-        """Make the rule, or replace the one of its name."""
+        """Create the rule, or replace the one with this name."""
         return self._connection.ask("putAlertRule", RuleView, path={"name": name}, body=body, version=version)
 
     def delete_rule(self, name: str) -> None:
@@ -178,22 +178,22 @@ class AlertCalls:
         self._connection.ask("deleteAlertRule", _Answer, path={"name": name})
 
     def test_rule(self, name: str) -> Sequence[str]:
-        """Send a test to the channels of a rule; returns the channels."""
+        """Send a test notice to the channels of a rule. Returns the channels."""
         return (self._connection.ask("testAlertRule", TestedView, path={"name": name})).channels
 
     def silences(self) -> Sequence[SilenceView]:
-        """The silences that have not ended."""
+        """List the silences that have not expired."""
         return (self._connection.ask("listSilences", SilenceList)).items
 
     def silence(self, seconds: float, *, rule: str = "", subject: str = "", note: str = "") -> SilenceView:
-        """Send no notices of the alerts that fit, for so many seconds."""
+        """Suppress the notices of matching alerts for this many seconds."""
         body = SilenceBody(seconds=seconds, rule=rule, subject=subject, note=note)
         return self._connection.ask("addSilence", SilenceView, body=body)
 
     def end_silence(self, silence_id: str) -> None:
-        """End a silence before its time."""
+        """End a silence early."""
         self._connection.ask("deleteSilence", _Answer, path={"silence_id": silence_id})
 
     def notices(self, *, limit: int = 50) -> Sequence[NoticeView]:
-        """Notices, the last one first."""
+        """List notices, newest first."""
         return (self._connection.ask("listAlertNotices", NoticeList, query={"limit": limit})).items

@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/nodes.py by `python -m tests.house.blocking_client`: change that one.
-"""Host nodes, and what is allocated of them."""
+"""Host nodes and resource allocations."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,55 +22,55 @@ __all__ = ["NodeCalls", "ResourceCalls"]
 
 
 class NodeCalls:
-    """Host nodes, by their names or ids."""
+    """Host nodes, by name or id."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def list(self) -> Sequence[HostNodeView]:
-        """All nodes, by name."""
+        """List all nodes, ordered by name."""
         return (self._connection.ask("listNodes", NodeList)).items
 
     def get(self, name: str) -> HostNodeView:
-        """Return one host node by its name."""
+        """Return a host node by its name."""
         return self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     def drain(self, name: str) -> HostNodeView:
-        """Place nothing more there; what runs goes on."""
+        """Stop placing jobs on a node. Running jobs continue."""
         return self._connection.ask("drainNode", HostNodeView, path={"name": name})
 
     def resume(self, name: str) -> HostNodeView:
-        """Place jobs there again."""
+        """Resume placing jobs on a node."""
         return self._connection.ask("resumeNode", HostNodeView, path={"name": name})
 
     def remove(self, name: str) -> HostNodeView:
-        """Forget a node; the node as it was."""
+        """Remove a node. Returns its last state."""
         return self._connection.ask("removeNode", HostNodeView, path={"name": name})
 
     def register(self, body: RegisterBody) -> RegisteredView:
-        """Make a node known that no worker reports."""
-        return self._connection.ask("registerNodeOfDocument", RegisteredView, body=body)
+        """Register a node that no worker reports."""
+        return self._connection.ask("registerNodeCompat", RegisteredView, body=body)
 
-    def tell(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
-        """Say how a node is: its heartbeat."""
+    def update_status(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
+        """Set a node's status; each call is a heartbeat."""
         body = StatusBody(node_id=node_id, status=status)
-        return self._connection.ask("updateNodeStatusOfDocument", RegisteredView, body=body)
+        return self._connection.ask("updateNodeStatusCompat", RegisteredView, body=body)
 
 
 class ResourceCalls:
-    """Parts of nodes that were reserved by hand, beside the jobs that the scheduler places."""
+    """Allocations of node resources made by callers, in addition to placed jobs."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def allocate(self, body: AllocateBody) -> AllocationView:
-        """Take a part of a node, until it is released or its time is over."""
-        return self._connection.ask("allocateResourcesOfDocument", AllocationView, body=body)
+        """Allocate resources of a node until they are released or expire."""
+        return self._connection.ask("allocateResourcesCompat", AllocationView, body=body)
 
     def release(self, allocation_id: str) -> AllocationView:
-        """End an allocation: what it held is free for others once this returns."""
+        """Release an allocation. Its resources are available to others once this returns."""
         body = ReleaseBody(allocation_id=allocation_id)
-        return self._connection.ask("releaseResourcesOfDocument", AllocationView, body=body)
+        return self._connection.ask("releaseResourcesCompat", AllocationView, body=body)
 
     def usage(
         self,
@@ -83,7 +83,7 @@ class ResourceCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> UsageView:
-        """What was allocated, and what is."""
+        """Return past and current allocations, with totals."""
         query = {
             "node_id": node_id,
             "job_id": job_id,
@@ -93,4 +93,4 @@ class ResourceCalls:
             "limit": limit,
             "cursor": cursor,
         }
-        return self._connection.ask("getResourceUsageOfDocument", UsageView, query=query)
+        return self._connection.ask("getResourceUsageCompat", UsageView, query=query)

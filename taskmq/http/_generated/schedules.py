@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/schedules.py by `python -m tests.house.blocking_client`: change that one.
-"""Schedules, by the server."""
+"""Schedules, through the server."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -30,73 +30,73 @@ class ScheduleCalls:
         self._connection = connection
 
     def get(self, name: str) -> ScheduleView:
-        """A schedule, and what has become of its occurrences."""
+        """Return a schedule with the history of its occurrences."""
         return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
     def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """Add a schedule as `put` does, if there is none of that name; the same one again changes nothing.
+        """Add a schedule like `put`, unless one with the name exists. Repeating the same one changes nothing.
 
         Raises:
-            InvalidOption: another one has the name.
+            InvalidOption: another schedule has the name.
         """
         path = {"name": name}
         return self._connection.ask("putSchedule", ScheduleView, path=path, body=body, version=0, repeats=True)
 
     def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """Start a task whenever the schedule says, from now on; what the body does not say has its default."""
+        """Create or replace a schedule. Omitted fields take their defaults."""
         return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
 
     def change(self, name: str, body: ChangeScheduleBody) -> ScheduleView:
-        """Change what the body says of a schedule that was made at run time; all else stays, its counts too.
+        """Change the given fields of a schedule created at run time. All others stay unchanged, including its counts.
 
         Raises:
-            ScheduleNotFound: there is none of that name.
-            InvalidOption: it is defined in the code, or cannot be so.
+            ScheduleNotFound: no schedule has the name.
+            InvalidOption: it is defined in code, or the change is invalid.
         """
         return self._connection.ask("changeSchedule", ScheduleView, path={"name": name}, body=body)
 
     def remove(self, name: str) -> None:
-        """Let a schedule that was made at run time not be due any more."""
+        """Remove a schedule created at run time."""
         self._connection.ask("removeSchedule", dict[str, str], path={"name": name})
 
     def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
-        """The instants at which it is due next, whether or not it is paused."""
+        """Return the next occurrences, even while it is paused."""
         query = {"count": count, "after": after}
         return (self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
 
     def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
-        """Explain a schedule in words, with its next occurrences by the clocks of its zone."""
+        """Explain a schedule in words, with its next occurrences in its time zone."""
         query = {"count": count}
         return self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
     def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
-        """Explain a rule in words, with its next occurrences, before a schedule has it."""
+        """Explain a rule in words, with its next occurrences. Nothing is stored."""
         query = {"count": count}
         return self._connection.ask("explainRule", RuleExplanation, query=query, body=body)
 
     def pause(self, name: str, *, note: str = "") -> ScheduleView:
-        """Have nothing emitted until it is resumed."""
+        """Pause a schedule: no occurrences are emitted until it is resumed."""
         body = PauseScheduleBody(note=note)
         return self._connection.ask("pauseSchedule", ScheduleView, path={"name": name}, body=body)
 
     def resume(self, name: str) -> ScheduleView:
-        """Have a paused schedule go on."""
+        """Resume a paused schedule."""
         return self._connection.ask("resumeSchedule", ScheduleView, path={"name": name})
 
     def run(self, name: str) -> str:
-        """Send a call of its task now; the job's id."""
+        """Start the schedule's task now. Returns the job's id."""
         return (self._connection.ask("runSchedule", dict[str, str], path={"name": name}))["job_id"]
 
     def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> BackfillView:
-        """Emit the occurrences of a range of the past, at low priority and a few a second."""
+        """Emit the occurrences of a past period, at low priority and a limited rate."""
         body = BackfillBody(start=start, end=end, dry_run=dry_run)
         return self._connection.ask("backfillSchedule", BackfillView, path={"name": name}, body=body)
 
     def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
-        """A page of the schedules whose names begin so."""
+        """Return a page of the schedules whose names have this prefix."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return self._connection.ask("listSchedules", ScheduleList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ScheduleLine]:
-        """Iterate over the schedules with this prefix by name."""
+        """Iterate over the schedules with this prefix, ordered by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

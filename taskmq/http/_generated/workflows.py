@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/workflows.py by `python -m tests.house.blocking_client`: change that one.
-"""Workflows, by the server."""
+"""Workflows, through the server."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -18,30 +18,30 @@ __all__ = ["WorkflowCalls"]
 
 
 class WorkflowCalls:
-    """Workflows, by their ids."""
+    """Workflows by their ids."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def get(self, workflow_id: str) -> WorkflowView:
-        """Show the progress of a workflow, step by step."""
+        """Return a workflow with the state of each step."""
         return self._connection.ask("getWorkflow", WorkflowView, path={"workflow_id": workflow_id})
 
     def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
-        """End a workflow: what has not started never will, what runs is stopped."""
+        """Cancel a workflow: steps that have not started never will, and running ones are stopped."""
         body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
         self._connection.ask("cancelWorkflow", dict[str, str], path={"workflow_id": workflow_id}, body=body)
 
     def close(self, workflow_id: str) -> None:
-        """Have no more jobs come to a batch: it ends when those that it has have ended.
+        """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it was cancelled, or is no batch.
+            FlowClosed: it is cancelled, or not a batch.
         """
         self._connection.ask("closeWorkflow", dict[str, str], path={"workflow_id": workflow_id})
 
     def redrive(self, workflow_id: str) -> Redriven:
-        """Run again what has not succeeded."""
+        """Run failed steps again."""
         return self._connection.ask("redriveWorkflow", Redriven, path={"workflow_id": workflow_id})
 
     def page(
@@ -54,13 +54,13 @@ class WorkflowCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> WorkflowList:
-        """A page of the workflows, the newest first.
+        """Return a page of workflows, newest first.
 
         Args:
-            name: that they have, with `*` and `?`.
-            states: one of these; none: all.
-            since: sent from this instant on.
-            until: sent before this instant.
+            name: the workflow's name, with `*` and `?`.
+            states: only these states; none for all.
+            since: sent at or after this time.
+            until: sent before this time.
         """
         query = {
             "name": name,
@@ -81,7 +81,7 @@ class WorkflowCalls:
         until: datetime | None = None,
         page_size: int = 200,
     ) -> Iterator[WorkflowLineView]:
-        """Iterate over the workflows of the kind, the newest first; see `page`."""
+        """Iterate over matching workflows, newest first; see `page`."""
         return every(
             lambda cursor: self.page(
                 name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor

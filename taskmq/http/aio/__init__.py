@@ -1,1 +1,1 @@
-"""The client for coroutines; `taskmq.http.blocking` is made of it."""
+"""The asynchronous client, from which `taskmq.http.blocking` is generated."""

@@ -1,4 +1,4 @@
-"""One's own account, and administration: users, tenants, roles, tokens, the audit."""
+"""The caller's account, and administration: users, tenants, roles, tokens, the audit log."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -56,16 +56,16 @@ _Answer = dict[str, str]
 
 
 class AsyncAccountCalls:
-    """The caller. Methods raise `NotAuthenticated` without one."""
+    """The current caller. Methods raise `NotAuthenticated` without one."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def login(self, username: str, password: str) -> LoginView:
-        """Begin a session, which this client presents from now on.
+        """Start a session, which this client uses from now on.
 
         Raises:
-            InvalidSetting: others could read the password on the way; nothing was sent.
+            InvalidSetting: the password could be read on the way; nothing was sent.
         """
         self._connection.check_secrecy("the password")
         begun = await self._connection.ask("logIn", LoginView, body=LoginBody(username=username, password=password))
@@ -73,27 +73,27 @@ class AsyncAccountCalls:
         return begun
 
     async def logout(self) -> None:
-        """End the session that this client presents."""
+        """End the session that this client uses."""
         await self._connection.ask("logOut", _Answer)
         self._connection.present(None)
 
     async def me(self) -> CallerView:
-        """Who calls, and what they may do."""
+        """Return the caller with their roles and permissions."""
         return await self._connection.ask("getCaller", CallerView)
 
     async def change_password(self, before: str, after: str, *, revoke_tokens: bool = False) -> PasswordView:
-        """Change one's own password; all other sessions end, and on demand all API tokens."""
+        """Change the caller's password. All their other sessions end; API tokens are revoked on request."""
         body = PasswordBody(before=before, after=after, revoke_tokens=revoke_tokens)
         return await self._connection.ask("changePassword", PasswordView, body=body)
 
     async def authorize(self, token: str, action: str, resource: str | None = None) -> bool:
-        """Whether the bearer of a token may do something to a tenant, or to the instance."""
+        """Return whether a token's bearer may perform an action on a tenant or the instance."""
         body = AuthorizeBody(token=token, action=action, resource=resource)
         return (await self._connection.ask("authorize", AuthorizeView, body=body)).allowed
 
 
 class AsyncTokenCalls:
-    """One's own API tokens."""
+    """The caller's own API tokens."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
@@ -108,14 +108,14 @@ class AsyncTokenCalls:
         expires_at: datetime | None = None,
         password: str | None = None,
     ) -> NewTokenView:
-        """Make a token; its secret is in this answer, and nowhere else.
+        """Create a token. Its secret is only in the returned value.
 
         Args:
-            password: one's own, where the last sign-in is more than five minutes ago.
+            password: the caller's own, required if the last sign-in was more than five minutes ago.
 
         Raises:
-            ConfirmationNeeded: it is, and there is no password.
-            LimitReached: one has as many tokens as a user may have.
+            ConfirmationNeeded: the password is required and missing.
+            LimitReached: the caller has the maximum number of tokens.
         """
         body = TokenBody(
             name=name,
@@ -128,26 +128,26 @@ class AsyncTokenCalls:
         return await self._connection.ask("addToken", NewTokenView, body=body)
 
     async def revoke(self, token_id: str) -> None:
-        """Revoke a token: nothing it is presented with is answered any more."""
+        """Revoke a token. Requests with it are rejected from now on."""
         await self._connection.ask("revokeToken", _Answer, path={"token_id": token_id})
 
     async def list(self) -> Sequence[TokenView]:
-        """Those that were not revoked, without their secrets."""
+        """List the active tokens, without their secrets."""
         return (await self._connection.ask("listTokens", TokenList)).items
 
 
 class AsyncSessionCalls:
-    """One's own sign-ins. Methods raise `IdentityNotFound`."""
+    """The caller's own sessions. Methods raise `IdentityNotFound`."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def end(self, session_id: str) -> None:
-        """Sign oneself out elsewhere."""
+        """End another session of the caller."""
         await self._connection.ask("endSession", _Answer, path={"session_id": session_id})
 
     async def list(self) -> Sequence[SessionView]:
-        """Those that have not ended, the last one first."""
+        """List the active sessions, newest first."""
         return (await self._connection.ask("listSessions", SessionList)).items
 
 
@@ -158,16 +158,16 @@ class AsyncUserCalls:
         self._connection = connection
 
     async def sessions(self, user_id: str) -> Sequence[SessionView]:
-        """Where a user is signed in."""
+        """List a user's active sessions."""
         return (await self._connection.ask("listUserSessions", SessionList, path={"user_id": user_id})).items
 
     async def end_session(self, user_id: str, session_id: str) -> None:
-        """Sign a user out somewhere."""
+        """End a session of a user."""
         path = {"user_id": user_id, "session_id": session_id}
         await self._connection.ask("endUserSession", _Answer, path=path)
 
     async def tokens(self, user_id: str) -> Sequence[TokenView]:
-        """A user's tokens that were not revoked, without their secrets."""
+        """List a user's active tokens, without their secrets."""
         return (await self._connection.ask("listUserTokens", TokenList, path={"user_id": user_id})).items
 
     async def revoke_token(self, user_id: str, token_id: str) -> None:
@@ -178,12 +178,12 @@ class AsyncUserCalls:
     async def add(
         self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
     ) -> UserView:
-        """Add a user with their roles; without a password they have tokens only."""
+        """Add a user with roles. A user without a password can only use API tokens."""
         body = UserBody(name=name, password=password, email=email, memberships=[*memberships])
         return await self._connection.ask("addUser", UserView, body=body)
 
     async def get(self, user_id: str) -> UserView:
-        """A user with their roles."""
+        """Return a user with their roles."""
         return await self._connection.ask("getUser", UserView, path={"user_id": user_id})
 
     async def change(
@@ -197,11 +197,11 @@ class AsyncUserCalls:
         keep_tokens: bool = False,
         version: int | None = None,
     ) -> ChangedUserView:
-        """Change a user; what is not given stays.
+        """Change a user. Omitted fields stay unchanged.
 
         Args:
-            password: another one ends their sessions, and revokes their API tokens.
-            keep_tokens: their API tokens stay good.
+            password: a new password, which ends their sessions and revokes their API tokens.
+            keep_tokens: keep their API tokens valid.
         """
         body = UserChangeBody(
             name=msgspec.UNSET if name is None else name,
@@ -214,35 +214,35 @@ class AsyncUserCalls:
         return await self._connection.ask("changeUser", ChangedUserView, path=path, body=body, version=version)
 
     async def erase(self, user_id: str) -> None:
-        """Remove a user for good, with what the audit says about the person."""
+        """Remove a user permanently, with their personal data in the audit log."""
         await self._connection.ask("eraseUser", _Answer, path={"user_id": user_id})
 
     async def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+        """Give a user a role on a tenant, or on the instance (`*`), replacing their current one."""
         path = {"user_id": user_id, "role_tenant": tenant}
         await self._connection.ask("setRole", _Answer, path=path, body=RoleBody(role=role, tasks=tuple(tasks)))
 
     async def remove_role(self, user_id: str, tenant: str) -> None:
-        """Take a user's role on a tenant away."""
+        """Remove a user's role on a tenant."""
         await self._connection.ask("removeRole", _Answer, path={"user_id": user_id, "role_tenant": tenant})
 
     async def page(self, *, after: str = "", limit: int = 50) -> UserList:
-        """A page of the users; `next` is the `after` of the next one."""
+        """Return a page of users; `next` is the `after` of the next page."""
         return await self._connection.ask("listUsers", UserList, query={"after": after, "limit": limit})
 
     def list(self, *, page_size: int = 200) -> AsyncIterator[UserView]:
-        """All users, by name."""
+        """Iterate over all users, ordered by name."""
         return every(lambda cursor: self.page(after=cursor or "", limit=page_size))
 
 
 class AsyncTenantCalls:
-    """Tenants, and who has which role there."""
+    """Tenants and their members."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def add(self, name: str, *, description: str = "") -> TenantView:
-        """Add a tenant; jobs that name it already are its own."""
+        """Add a tenant. Existing jobs with this tenant's name belong to it."""
         return await self._connection.ask(
             "addTenant", TenantView, body=TenantBody(name=name, description=description)
         )
@@ -250,60 +250,60 @@ class AsyncTenantCalls:
     async def change(
         self, name: str, *, description: str | None = None, is_disabled: bool | None = None
     ) -> TenantView:
-        """Describe a tenant otherwise, or disable it."""
+        """Change a tenant's description, or disable it."""
         body = TenantChangeBody(description=description, is_disabled=is_disabled)
         return await self._connection.ask("changeTenant", TenantView, path={"name": name}, body=body)
 
     async def remove(self, name: str) -> None:
-        """Remove a tenant and its roles; its jobs stay."""
+        """Remove a tenant and its roles. Its jobs remain."""
         await self._connection.ask("removeTenant", _Answer, path={"name": name})
 
     async def members(self) -> Sequence[MemberView]:
-        """Who has which role."""
+        """List members and their roles."""
         return (await self._connection.ask("listMembers", MemberList)).items
 
     async def set_member(self, user: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
-        """Give the user of that name a role in the client's tenant, in place of the one that they have there.
+        """Give a user a role in the client's tenant, replacing their current one.
 
         Raises:
-            IdentityNotFound: no user of that name has a role in a tenant of the caller's; an admin of the instance
-                gives the first one.
+            IdentityNotFound: no user of that name has a role in one of the caller's tenants. An instance admin must
+                give them their first role.
         """
         body = RoleBody(role=role, tasks=tuple(tasks))
         await self._connection.ask("setMember", _Answer, path={"user": user}, body=body)
 
     async def remove_member(self, user: str) -> None:
-        """Take the role in the client's tenant away from the user of that name."""
+        """Remove a user's role in the client's tenant."""
         await self._connection.ask("removeMember", _Answer, path={"user": user})
 
     async def list(self) -> Sequence[TenantView]:
-        """The tenants in which one has a role."""
+        """List the tenants in which the caller has a role."""
         return (await self._connection.ask("listTenants", TenantList)).items
 
 
 class AsyncAuditCalls:
-    """What administrators and operators have done."""
+    """The audit log of administrators and operators."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def verify(self, *, head: str = "") -> ChainView:
-        """Whether the chain of all entries is whole.
+        """Verify the hash chain of all entries.
 
         Args:
-            head: POSITION:HASH that was written down: the chain has to have it.
+            head: a POSITION:HASH recorded earlier, which the chain must contain.
         """
         return await self._connection.ask("verifyAudit", ChainView, query={"head": head or None})
 
     async def chain(self, *, after: int = 0, limit: int = 200) -> ChainLinks:
-        """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
+        """Return sealed entries in chain order; `next` is the `after` of the next page."""
         return await self._connection.ask("exportAudit", ChainLinks, query={"after": after, "limit": limit})
 
     async def page(self, *, after: int | None = None, limit: int = 50, **which: Any) -> AuditEntries:
-        """A page of the entries; `next` is the `after` of the next one.
+        """Return a page of entries; `next` is the `after` of the next page.
 
         Args:
-            which: as for `list`.
+            which: filters, as for `list`.
         """
         query = {**which, "after": after, "limit": limit}
         return await self._connection.ask("listAuditEntries", AuditEntries, query=query)
@@ -319,10 +319,10 @@ class AsyncAuditCalls:
         until: datetime | None = None,
         page_size: int = 200,
     ) -> AsyncIterator[AuditEntryView]:
-        """All entries that fit, the last one first.
+        """Iterate over matching entries, newest first.
 
         Args:
-            action: its beginning, such as `user.`.
+            action: a prefix, such as `user.`.
         """
         which = {"action": action, "user_id": user_id, "kind": kind, "subject": subject}
         return every(lambda cursor: self.page(after=cursor, limit=page_size, since=since, until=until, **which))

@@ -1,4 +1,4 @@
-"""The same done to many jobs, by the server."""
+"""Bulk operations, run by the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,11 +17,11 @@ from taskmq.operations.bulks import BulkAction
 
 __all__ = ["AsyncBulkCalls"]
 
-_LOOK: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 
 
 class AsyncBulkCalls:
-    """Bulk operations, by their ids: servers and schedulers carry them out, whatever becomes of the caller."""
+    """Bulk operations by id. Servers and schedulers run them, independent of the caller."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
@@ -41,19 +41,19 @@ class AsyncBulkCalls:
         note: str = "",
         key: str | None = None,
     ) -> BulkOperationView:
-        """Have the same be done to all jobs that a filter finds; `jobs.act` with `dry_run` says how many there are.
+        """Start an action on all jobs that match a filter; `jobs.act` with `dry_run` counts them first.
 
         Args:
-            everything: all of them are meant, where there is no filter.
-            at, delay, priority: what `change` makes different.
-            mode: of a retry, see `jobs.retry`.
-            again: `retry` is of jobs that were retried before, too.
-            rate: to so many jobs a second.
-            key: the same again under it is the same operation. Default: one of this call, which is sent again where
-                its outcome is unknown.
+            everything: match all jobs, instead of a filter.
+            at, delay, priority: the new values, for `change`.
+            mode: how to retry, see `jobs.retry`.
+            again: also `retry` jobs that were already retried.
+            rate: the maximum number of jobs per second.
+            key: an idempotency key; repeating it returns the same operation. Default: a new one, used for retries of
+                this request.
 
         Raises:
-            JobConflict: another operation was begun under the key.
+            JobConflict: another operation has the key.
         """
         body = BeginBulkBody(
             action=action,
@@ -70,23 +70,23 @@ class AsyncBulkCalls:
         return await self._connection.ask("beginBulk", BulkOperationView, body=body, key=key or new_key())
 
     async def get(self, bulk_id: str) -> BulkOperationView:
-        """How far it is."""
+        """Return an operation with its progress."""
         return await self._connection.ask("getBulk", BulkOperationView, path={"bulk_id": bulk_id})
 
-    async def wait(self, bulk_id: str, *, every: float = _LOOK) -> BulkOperationView:
-        """The operation once it is done, or aborted; it is asked for each `every` seconds."""
+    async def wait(self, bulk_id: str, *, every: float = _POLL_SECONDS) -> BulkOperationView:
+        """Wait until the operation is done or aborted, polling every `every` seconds, and return it."""
         while (found := await self.get(bulk_id)).state == "running":
             await asyncio.sleep(every)
         return found
 
     async def abort(self, bulk_id: str) -> BulkOperationView:
-        """Have it be done to no more jobs; up to 20 may be under way."""
+        """Stop an operation. Up to 20 jobs may still be in progress."""
         return await self._connection.ask("abortBulk", BulkOperationView, path={"bulk_id": bulk_id})
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> BulkOperationList:
-        """A page of them, the last one first."""
+        """Return a page of operations, newest first."""
         return await self._connection.ask("listBulks", BulkOperationList, query={"limit": limit, "cursor": cursor})
 
     def list(self, *, page_size: int = 200) -> AsyncIterator[BulkOperationView]:
-        """All of them, the last one first."""
+        """Iterate over all operations, newest first."""
         return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

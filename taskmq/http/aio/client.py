@@ -1,4 +1,4 @@
-"""The client of one server."""
+"""The asynchronous client of one server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -41,24 +41,24 @@ _RECONNECT_SECONDS = 3.0
 
 
 class AsyncClient:
-    """A taskmq server, as a program sees it. Connects on first use; close it, or use it as a context.
+    """A client of a taskmq server. It connects on first use; close it, or use it as a context manager.
 
-    What goes wrong is an error of `taskmq.errors`, the same as in a program that has the app: `JobNotFound`,
-    `JobConflict`, `UnknownTask`, `NotPermitted`; `ServerUnavailable` where there was no answer, and `RequestRefused`
-    for what has no error class.
+    Failures raise the errors of `taskmq.errors`, as in a program with the app: `JobNotFound`, `JobConflict`,
+    `UnknownTask`, `NotPermitted`. `ServerUnavailable` means that there was no response, and `RequestRefused` covers
+    errors without their own class.
 
     Args:
-        url: the server's, with its root path. Default: `$TASKMQ_SERVER`.
-        token: an API token, or a session's. Default: `$TASKMQ_TOKEN`; "": none.
-        tenant: whose things are meant. Default: that of the caller, who has one.
-        timeout: seconds that the server has for an answer.
-        retries: how often a call is made again.
-        http: a client of httpx of one's own, for proxies and certificates; it is not closed.
-        insecure: tokens and passwords may go to another machine over `http://`, where every machine on the way can
-            read them. Default: no, unless `$TASKMQ_INSECURE` is 1.
+        url: the server's URL with its root path. Default: `$TASKMQ_SERVER`.
+        token: an API token, or a session's token. Default: `$TASKMQ_TOKEN`; "" for none.
+        tenant: the tenant of all calls. Default: the caller's only tenant.
+        timeout: the time limit of a response, in seconds.
+        retries: the retry policy.
+        http: a custom httpx client, for proxies and certificates; it is not closed.
+        insecure: allow tokens and passwords over `http://` to another machine, where others can read them. Default:
+            False, unless `$TASKMQ_INSECURE` is 1.
 
     Raises:
-        InvalidSetting: the URL or the token cannot be, or others could read the token on the way.
+        InvalidSetting: the URL or token is invalid, or the token could be read on the way.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; calls after that open new ones."""
+        """Close the connections. Later calls open new ones."""
         await self._connection.aclose()
 
     def for_tenant(self, tenant: str | None) -> "AsyncClient":
@@ -99,116 +99,116 @@ class AsyncClient:
 
     @property
     def jobs(self) -> AsyncJobCalls:
-        """Submits, lists, changes and cancels jobs of the store, and waits for their results."""
+        """Jobs of the store: submit, list, change, cancel, and wait for results."""
         return AsyncJobCalls(self._connection)
 
     @property
     def logs(self) -> AsyncLogCalls:
-        """Reads what the runs of jobs have logged, of one job or by a search."""
+        """Logs of jobs: read one job's log, or search all."""
         return AsyncLogCalls(self._connection)
 
     @property
     def figures(self) -> AsyncFigureCalls:
-        """Reads counts, times and failures of runs, by the minute."""
+        """Metrics and failures of runs, per minute."""
         return AsyncFigureCalls(self._connection)
 
     @property
     def alerts(self) -> AsyncAlertCalls:
-        """Lists alerts and notices, and keeps their rules and silences."""
+        """Alerts, notices, alert rules and silences."""
         return AsyncAlertCalls(self._connection)
 
     @property
     def nodes(self) -> AsyncNodeCalls:
-        """Lists host nodes, registers, drains, resumes and removes them."""
+        """Host nodes: list, register, drain, resume and remove."""
         return AsyncNodeCalls(self._connection)
 
     @property
     def resources(self) -> AsyncResourceCalls:
-        """Allocates resources of host nodes and releases them, and reads their use."""
+        """Resources of host nodes: allocate, release, and read usage."""
         return AsyncResourceCalls(self._connection)
 
     @property
     def pools(self) -> AsyncPoolCalls:
-        """Keeps the pools and policies by which it is decided whose turn it is."""
+        """Pools and scheduling policies of queues."""
         return AsyncPoolCalls(self._connection)
 
     @property
     def quotas(self) -> AsyncQuotaCalls:
-        """Keeps how much tenants and their users may submit and run."""
+        """Quotas of tenants and users."""
         return AsyncQuotaCalls(self._connection)
 
     @property
     def bulks(self) -> AsyncBulkCalls:
-        """Begins operations on all jobs of a filter, and waits for or ends them."""
+        """Bulk operations: start, wait for, and abort."""
         return AsyncBulkCalls(self._connection)
 
     @property
     def definitions(self) -> AsyncDefinitionCalls:
-        """Keeps the templates that jobs are made from, version by version."""
+        """Definitions: versioned templates of jobs."""
         return AsyncDefinitionCalls(self._connection)
 
     @property
     def schedules(self) -> AsyncScheduleCalls:
-        """Lists, keeps, pauses, runs and backfills the schedules of the app."""
+        """Schedules: list, change, pause, run and backfill."""
         return AsyncScheduleCalls(self._connection)
 
     @property
     def workflows(self) -> AsyncWorkflowCalls:
-        """Lists, cancels and redrives workflows."""
+        """Workflows: list, cancel and redrive."""
         return AsyncWorkflowCalls(self._connection)
 
     @property
     def queues(self) -> AsyncQueueCalls:
-        """Lists, pauses, moves and purges queues at the broker."""
+        """Queues of the broker: list, pause, move and purge."""
         return AsyncQueueCalls(self._connection)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterCalls:
-        """Groups, lists, replays and purges dead letters at the broker."""
+        """Dead letters: group, list, replay and purge."""
         return AsyncDeadLetterCalls(self._connection)
 
     @property
     def tasks(self) -> AsyncTaskCalls:
-        """Lists the tasks that can be called."""
+        """Tasks that can be called."""
         return AsyncTaskCalls(self._connection)
 
     @property
     def workers(self) -> AsyncWorkerCalls:
-        """Lists, shows and commands the workers."""
+        """Workers: list and control."""
         return AsyncWorkerCalls(self._connection)
 
     @property
     def account(self) -> AsyncAccountCalls:
-        """Signs the caller in and out, and changes the caller's password."""
+        """The caller's account: sign in, sign out, change the password."""
         return AsyncAccountCalls(self._connection)
 
     @property
     def tokens(self) -> AsyncTokenCalls:
-        """Adds, lists and revokes the caller's own API tokens."""
+        """The caller's own API tokens: add, list and revoke."""
         return AsyncTokenCalls(self._connection)
 
     @property
     def sessions(self) -> AsyncSessionCalls:
-        """Lists and ends the caller's own sign-ins."""
+        """The caller's own sessions: list and end."""
         return AsyncSessionCalls(self._connection)
 
     @property
     def users(self) -> AsyncUserCalls:
-        """Adds, lists, changes and erases users, and sets their roles."""
+        """Users: add, list, change, erase, and set roles."""
         return AsyncUserCalls(self._connection)
 
     @property
     def tenants(self) -> AsyncTenantCalls:
-        """Adds, lists, changes and removes tenants, and sets their members."""
+        """Tenants: add, list, change, remove, and set members."""
         return AsyncTenantCalls(self._connection)
 
     @property
     def audit(self) -> AsyncAuditCalls:
-        """Lists what administrators and operators have done."""
+        """The audit log of administrators and operators."""
         return AsyncAuditCalls(self._connection)
 
     async def is_ready(self) -> bool:
-        """Return whether the server can do its work: False where its store does not answer, or the server itself."""
+        """Return whether the server is ready: False if its store or the server itself does not answer."""
         try:
             await self._connection.ask("getReadiness", dict[str, Any])
         except ServerUnavailable:
@@ -216,7 +216,7 @@ class AsyncClient:
         return True
 
     async def is_live(self) -> bool:
-        """Return whether the server answers at all."""
+        """Return whether the server answers."""
         try:
             await self._connection.ask("getLiveness", dict[str, Any])
         except ServerUnavailable:
@@ -224,22 +224,22 @@ class AsyncClient:
         return True
 
     async def health(self) -> HealthReport:
-        """Return which parts of the installation work, since when, and what does not work without each."""
+        """Return the health of the installation's parts."""
         return await self._connection.ask("getHealth", HealthReport)
 
     async def server(self) -> ServerView:
-        """Return what the server is: the app, the version, what it is for."""
+        """Return the server's app, version and environment."""
         return await self._connection.ask("getServer", ServerView)
 
     async def openapi(self) -> dict[str, Any]:
-        """Return the description of the API, as OpenAPI 3.1."""
+        """Return the OpenAPI 3.1 document of the API."""
         return await self._connection.ask("getOpenApi", dict[str, Any])
 
     async def send_event(self, source: str, data: Mapping[str, Any], *, key: str | None = None) -> SubmittedJob:
-        """Start the job that events of the source start, with this event.
+        """Send an external event, which starts the job of its source.
 
         Args:
-            key: the event's id; the same again under it is the same job. Default: a new one.
+            key: the event's id; repeating it returns the same job. Default: a new one.
 
         Raises:
             JobConflict: another event has the id.
@@ -259,13 +259,13 @@ class AsyncClient:
         last_id: str | None = None,
         reconnect: bool = True,
     ) -> AsyncIterator[LiveEvent]:
-        """What happens to jobs and workers, as it happens.
+        """Iterate over events of jobs and workers as they happen.
 
         Args:
-            kinds: of these, with commas between: `dead,retried`.
-            last_id: of the last event that one has; those after it come first.
-            reconnect: go on where a stream breaks off or the server ends it, without leaving anything out that the
-                server still has; else end with it.
+            kinds: comma-separated kinds, such as `dead,retried`.
+            last_id: the id of the last received event; later ones are returned first.
+            reconnect: reconnect if the stream ends, without losing events that the server still has. Otherwise the
+                iteration ends.
         """
         query = {"queue": queue, "task": task, "job_id": job_id, "event": kinds}
         while True:

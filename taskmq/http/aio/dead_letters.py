@@ -1,4 +1,4 @@
-"""Dead letters, by the server."""
+"""Dead letters, through the server."""
 
 from collections.abc import Sequence
 from typing import Unpack
@@ -23,33 +23,33 @@ __all__ = ["AsyncDeadLetterCalls"]
 
 
 class AsyncDeadLetterCalls:
-    """Dead letters at the broker."""
+    """Dead letters of the broker."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def queues(self) -> Sequence[str]:
-        """The queues that have dead letters."""
+        """List the queues that have dead letters."""
         return (await self._connection.ask("listDeadLetterQueues", LetterQueues)).items
 
     async def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
-        """The failures behind the letters of a queue that are meant, the most frequent first."""
+        """Return the failures behind matching letters of a queue, most frequent first."""
         path = {"queue": queue}
         return (await self._connection.ask("groupDeadLetters", LetterGroups, path=path, query={**which})).items
 
     async def replay(self, queue: str, which: ReplayBody | None = None) -> ReplayedView:
-        """Send the jobs of letters again: those of `which`, and as it says."""
+        """Replay the letters selected by `which`."""
         body = which or ReplayBody()
         return await self._connection.ask("replayDeadLetters", ReplayedView, path={"queue": queue}, body=body)
 
     async def purge(
         self, queue: str, *, limit: int | None = None, dry_run: bool = False, **which: Unpack[LetterFilters]
     ) -> int:
-        """Delete the letters that match, all of them without a filter, and return their number.
+        """Delete matching letters, or all of them without a filter, and return their number.
 
         Args:
-            limit: at most so many, the oldest.
-            dry_run: only count them.
+            limit: delete at most this number, oldest first.
+            dry_run: only count the letters.
         """
         body = PurgeLettersBody(name=queue, limit=limit, dry_run=dry_run, **which)
         return (await self._connection.ask("purgeDeadLetters", PurgedView, path={"queue": queue}, body=body)).purged
@@ -57,10 +57,10 @@ class AsyncDeadLetterCalls:
     async def list(
         self, queue: str, *, limit: int = 50, expand: Sequence[str] = (), **which: Unpack[LetterFilters]
     ) -> Sequence[LetterView]:
-        """The oldest letters of a queue that are meant; they stay where they are.
+        """List the oldest matching letters of a queue. They stay in the queue.
 
         Args:
-            expand: what is shown, too: `body`, to those who may read jobs.
+            expand: parts to include: `body`, for callers who may read jobs.
         """
         query = {**which, "limit": limit, "expand": ",".join(expand) or None}
         return (await self._connection.ask("listDeadLetters", LetterList, path={"queue": queue}, query=query)).items

@@ -1,4 +1,4 @@
-"""Definitions of jobs that the server keeps, and the tasks that they may call."""
+"""Definitions of jobs, and the tasks they may call."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -17,9 +17,9 @@ __all__ = ["AsyncDefinitionCalls", "AsyncTaskCalls"]
 
 
 class AsyncDefinitionCalls:
-    """Definitions: named, versioned templates that jobs are made from.
+    """Definitions: named, versioned templates of jobs.
 
-    Methods raise `DefinitionNotFound`, and `DefinitionConflict` where another version is there.
+    Methods raise `DefinitionNotFound`, and `DefinitionConflict` if the version differs.
     """
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
@@ -40,10 +40,10 @@ class AsyncDefinitionCalls:
         labels: Mapping[str, str] | None = None,
         version: int | None = None,
     ) -> DefinitionView:
-        """Make a version with this content, unless the last one says the same.
+        """Create a version with this content, unless the latest one is identical.
 
         Args:
-            version: that the last one has to have.
+            version: the version that the latest one must have.
         """
         body = DefinitionBody(
             task=task,
@@ -56,19 +56,19 @@ class AsyncDefinitionCalls:
             owner=owner,
             labels=dict(labels or {}),
         )
-        # The same content again makes no version; of another one the server says that it is there.
+        # Repeating the same content creates no version, so it is safe unless a version is required.
         is_free = version is None
         return await self._connection.ask(
             "putDefinition", DefinitionView, path={"name": name}, body=body, version=version, repeats=is_free
         )
 
     async def get(self, name: str, *, version: int | None = None) -> DefinitionView:
-        """The last version, or this one, also of a definition that was deleted."""
+        """Return the latest version, or the given one, even of a deleted definition."""
         query = {"version": version}
         return await self._connection.ask("getDefinition", DefinitionView, path={"name": name}, query=query)
 
     async def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> Sequence[DefinitionView]:
-        """Its versions below `before`, the last one first."""
+        """Return the versions below `before`, newest first."""
         query = {"before": before, "limit": limit}
         path = {"name": name}
         return (
@@ -76,16 +76,16 @@ class AsyncDefinitionCalls:
         ).items
 
     async def delete(self, name: str, *, version: int | None = None) -> None:
-        """Make no more jobs from it; its versions are kept."""
+        """Delete a definition. Its versions are kept."""
         await self._connection.ask("deleteDefinition", dict[str, str], path={"name": name}, version=version)
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> DefinitionList:
-        """A page of the definitions whose names begin so."""
+        """Return a page of the definitions whose names have this prefix."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return await self._connection.ask("listDefinitions", DefinitionList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[DefinitionView]:
-        """Iterate over the definitions with this prefix by name, each in its last version."""
+        """Iterate over the latest version of each definition with this prefix, ordered by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
@@ -96,14 +96,14 @@ class AsyncTaskCalls:
         self._connection = connection
 
     async def get(self, name: str) -> TaskView:
-        """Show a task with the JSON Schema of its arguments; raise `UnknownTask` where there is none."""
+        """Return a task with the JSON Schema of its arguments; raises `UnknownTask` if there is none."""
         return await self._connection.ask("getTask", TaskView, path={"name": name})
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> TaskList:
-        """A page of the tasks whose names begin so."""
+        """Return a page of the tasks whose names have this prefix."""
         query = {"prefix": prefix, "limit": limit, "cursor": cursor}
         return await self._connection.ask("listTasks", TaskList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[TaskView]:
-        """Iterate over the tasks with this prefix, of the app and registered ones, by name."""
+        """Iterate over the app's and registered tasks with this prefix, ordered by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

@@ -1,4 +1,4 @@
-"""Jobs: submitted, looked for, changed, and waited for."""
+"""Jobs: submit, search, change, and wait for results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -38,8 +38,8 @@ __all__ = ["AsyncJobCalls"]
 class AsyncJobCalls:
     """Jobs of the server's store.
 
-    Methods raise `JobNotFound` for a job that is not there or is another tenant's, and `JobConflict` where its state
-    or version does not allow it.
+    Methods raise `JobNotFound` for a job that does not exist or belongs to another tenant, and `JobConflict` if its
+    state or version does not allow the action.
     """
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
@@ -65,26 +65,25 @@ class AsyncJobCalls:
         depends_on: Sequence[str | UpstreamJob] = (),
         **kwargs: Any,
     ) -> SubmittedJob:
-        """Submit a job; it is durable when this returns, and one job however often the request had to be sent.
+        """Submit a job. It is durable when this returns, and created once even if the request is repeated.
 
         Args:
-            task: the name of a task, or of a definition.
-            at: when it is to run, with a time zone; or `delay` from now.
+            task: the name of a task or definition.
+            at: when to run, with a time zone; or `delay` from now.
             priority: 0 (lowest) to 9, or high, medium or low.
-            job_id: an id of one's own: the same again with the same content is the same job.
-            expires: it does not start later than this.
-            resources: what the job takes of the node that it is placed on, such as `{"cpu": 2, "memory": "16G"}`.
-                Default: the task's.
-            node_labels: labels that the node must have.
-            preemptible: whether a run may be stopped for a pool that is owed its share. Default: the task's.
-            held: it does not run until it is released.
-            depends_on: ids of jobs that have to succeed before it runs; `UpstreamJob` for those that have to end so.
+            job_id: a chosen id. Submitting the same id and content again returns the existing job.
+            expires: the time after which the job no longer starts.
+            resources: the amounts it uses on its node, such as `{"cpu": 2, "memory": "16G"}`. Default: the task's.
+            node_labels: labels the node must have.
+            preemptible: whether a run may be stopped in favour of a pool below its share. Default: the task's.
+            held: hold the job until it is released.
+            depends_on: ids of jobs that must succeed first, or `UpstreamJob` for other conditions.
 
         Raises:
-            UnknownTask: there is no task and no definition of that name.
-            InvalidArguments, InvalidOption: nothing was kept.
+            UnknownTask: no task or definition has the name.
+            InvalidArguments, InvalidOption: nothing was stored.
             NotPermitted: the caller may not call the task.
-            JobConflict: the id is that of a job with other content.
+            JobConflict: a job with other content has the id.
         """
         body = SubmitBody(
             job_type=task,
@@ -105,38 +104,38 @@ class AsyncJobCalls:
             held=held,
             depends_on=list(depends_on),
         )
-        return await self.keep(body)
+        return await self.submit_body(body)
 
-    async def keep(self, body: SubmitBody) -> SubmittedJob:
-        """Submit the job that a body describes: `submit` for arguments that are called like its options."""
-        # An id does what a key does, and may be longer than one.
+    async def submit_body(self, body: SubmitBody) -> SubmittedJob:
+        """Submit a job described by a body, for tasks with arguments named like the options of `submit`."""
+        # An id has the same effect as a key, and may be longer.
         key = new_key() if body.job_id is None else None
         return await self._connection.ask("submitJobs", SubmittedJob, body=body, key=key, repeats=True)
 
     async def submit_many(self, jobs: Sequence[SubmitBody]) -> Sequence[SubmittedJob | RefusedJob]:
-        """Submit up to 1,000 jobs, each of which is kept or refused for itself; the outcomes in their order."""
+        """Submit up to 1,000 jobs, each accepted or refused separately. Returns the outcomes in order."""
         connection = self._connection
         found = await connection.ask("submitJobs", SubmittedJobs, body=named_bodies(jobs), repeats=True)
         return items_of(found, server=connection.address)
 
     async def get(self, job_id: str, *, expand: Sequence[str] = ()) -> JobDetails:
-        """A job, by the id that its submitter chose, or by the store's.
+        """Return a job by its submitter's id or the store's id.
 
         Args:
-            expand: what is fetched, too: of payload, result, logs, progress.
+            expand: parts to include: payload, result, logs, progress.
         """
         query = {"expand": ",".join(expand) or None}
         return await self._connection.ask("getJob", JobDetails, path={"job_id": job_id}, query=query)
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
-        """How many jobs fit a filter, exactly up to 10,000."""
+        """Count the jobs that match a filter, exactly up to 10,000."""
         return await self._connection.ask("countJobs", JobCount, query={"filter": filter})
 
     async def counts(self, filters: Sequence[str], *, max_age: float = 0) -> Sequence[JobCountOf]:
-        """How many jobs fit each of up to 20 filters, in their order.
+        """Count the jobs of each of up to 20 filters, in order.
 
         Args:
-            max_age: so many seconds old the answer may be; then callers share one.
+            max_age: the maximum age of the result in seconds. Callers share a cached result.
         """
         query = {"filter": list(filters), "max_age": max_age}
         return (await self._connection.ask("countJobsOfFilters", JobCounts, query=query)).items
@@ -155,10 +154,10 @@ class AsyncJobCalls:
         kwargs: Mapping[str, Any] | None = None,
         note: str = "",
     ) -> ChangedJob:
-        """Change a job that no worker has yet; what is not given stays.
+        """Change a job that no worker has received. Omitted fields stay unchanged.
 
         Args:
-            version: that it has to have.
+            version: the version it must have.
         """
         body = change_body(
             at=at,
@@ -174,17 +173,17 @@ class AsyncJobCalls:
         return await self._connection.ask("patchJob", ChangedJob, path=path, body=body, version=version)
 
     async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Cancel a job: `status` is `cancelled`, or `cancel_requested` where a worker has it."""
+        """Cancel a job. `status` is `cancelled`, or `cancel_requested` if a worker has it."""
         path = {"job_id": job_id}
         query = {"note": note or None}
         return await self._connection.ask("cancelJob", ChangedJob, path=path, query=query, version=version)
 
     async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Have a job that waits not run until it is released."""
+        """Hold a waiting job until it is released."""
         return await self._act("holdJob", job_id, version, note)
 
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
-        """Let a held job run, at its time."""
+        """Release a held job. It runs at its scheduled time."""
         return await self._act("releaseJob", job_id, version, note)
 
     async def retry(
@@ -197,17 +196,17 @@ class AsyncJobCalls:
         note: str = "",
         new_id: str | None = None,
     ) -> ChangedJob:
-        """Run a job now: one that waits at once; one that has ended again.
+        """Run a waiting job now, or run an ended job again.
 
         Args:
-            mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
-                repeats it. Default: `new` with a `new_id`; else it goes on where its submitter chose its id and it
-                neither has succeeded nor was cancelled while it ran.
-            again: also one that another job repeats already.
-            new_id: of that other job.
+            mode: for an ended job: `resume` continues with the next attempt under the same id; `new` creates a new
+                job. Default: `new` with a `new_id`; otherwise `resume` if the submitter chose the id and the job
+                neither succeeded nor was cancelled while running.
+            again: retry even if another job already repeats it.
+            new_id: the id of the new job.
 
         Raises:
-            JobConflict: another job repeats it already; names that one.
+            JobConflict: another job, named in the error, already repeats it.
         """
         path = {"job_id": job_id}
         body = RetryBody(mode=mode or (None if new_id is None else "new"), again=again, note=note)
@@ -224,11 +223,11 @@ class AsyncJobCalls:
         kwargs: Mapping[str, Any] | None = None,
         priority: PriorityLevel | None = None,
     ) -> ChangedJob:
-        """Submit another job of the same task, which is linked to this one.
+        """Submit a copy of a job, linked to the original.
 
         Args:
-            args, kwargs: in place of all its arguments; default: the same call.
-            priority: default: the same.
+            args, kwargs: new arguments, which replace all old ones. Default: the job's.
+            priority: the copy's priority. Default: the job's.
         """
         body = CloneBody(
             job_id=new_id,
@@ -242,39 +241,39 @@ class AsyncJobCalls:
         return await self._connection.ask("cloneJob", ChangedJob, path=path, body=body, key=key)
 
     async def history(self, job_id: str) -> Sequence[HistoryView]:
-        """What happened to a job beside the ordinary steps, the earliest first."""
+        """Return the unusual events of a job, oldest first."""
         return (await self._connection.ask("getJobHistory", HistoryList, path={"job_id": job_id})).items
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
-        """The attempts of a job that did not end it, the earliest first."""
+        """Return the attempts that did not finish a job, oldest first."""
         return (await self._connection.ask("getJobAttempts", AttemptList, path={"job_id": job_id})).items
 
     async def explain(self, job_id: str) -> Explanation:
-        """What a job waits for."""
+        """Return what a job waits for."""
         return await self._connection.ask("explainJob", Explanation, path={"job_id": job_id})
 
     async def wait(self, job_id: str, *, timeout: Duration | None = None) -> JobDetails:
-        """Wait until a job has ended, however it ends.
+        """Wait until a job has ended in any state, and return it.
 
         Raises:
-            ResultTimeout: it has not within `timeout`; it goes on.
+            ResultTimeout: it has not ended within `timeout`; it continues.
         """
         waits = JobWaits(job_id, timeout)
         while True:
             found = await self.get(job_id)
             if found.state.is_final:
                 return found
-            await asyncio.sleep(waits.following())
+            await asyncio.sleep(waits.next_wait())
 
     async def result(self, job_id: str, *, timeout: Duration | None = None) -> Any:
-        """Wait for what a job's task returns.
+        """Wait for the return value of a job's task.
 
         Raises:
-            TaskFailed: it has failed.
-            JobCancelled: it was cancelled, has expired, or was not to run.
-            ResultTimeout: it has not ended within `timeout`; it goes on.
-            ResultExpired, ResultDamaged: its result is not kept any more, or is not what was stored.
-            UnsupportedFeature: its result is kept where the server does not reach it.
+            TaskFailed: the job failed.
+            JobCancelled: the job was cancelled, expired, or skipped.
+            ResultTimeout: it has not ended within `timeout`; it continues.
+            ResultExpired, ResultDamaged: the result is no longer stored, or is damaged.
+            UnsupportedFeature: the result is stored where the server cannot read it.
         """
         ended = await self.wait(job_id, timeout=timeout)
         return result_of(await self.get(ended.id, expand=["result"]))
@@ -295,14 +294,14 @@ class AsyncJobCalls:
         again: bool = False,
         note: str = "",
     ) -> BulkView:
-        """Do the same to many jobs that a filter finds, up to `limit` of them; go on with `next` as the `cursor`.
+        """Apply an action to up to `limit` jobs that match a filter; continue with `next` as the `cursor`.
 
         Args:
-            everything: all of them are meant, where there is no filter.
-            dry_run: only say how many there are.
-            at, delay, priority: what `change` makes different.
-            mode: of a retry, see there.
-            again: `retry` is of jobs that were retried before, too.
+            everything: match all jobs, instead of a filter.
+            dry_run: only count the matching jobs.
+            at, delay, priority: the new values, for `change`.
+            mode: how to retry, see `retry`.
+            again: also `retry` jobs that were already retried.
         """
         body = BulkBody(
             action=action,
@@ -332,13 +331,13 @@ class AsyncJobCalls:
         cursor: str | None = None,
         expand: Sequence[str] = (),
     ) -> JobList:
-        """A page of the jobs that fit, the newest first; `next` is the cursor of the next one.
+        """Return a page of matching jobs, newest first; `next` is the cursor of the next page.
 
         Args:
             filter: such as `status:failed task:billing.*`.
-            since, until: between which instants they are scheduled.
+            since, until: only jobs scheduled in this period.
             limit: at most 200.
-            expand: what is fetched, too: `progress`.
+            expand: parts to include: `progress`.
         """
         which = query_of_jobs(filter, status=status, job_type=job_type, since=since, until=until)
         query = {**which, "limit": limit, "cursor": cursor or "", "expand": ",".join(expand) or None}
@@ -355,7 +354,7 @@ class AsyncJobCalls:
         page_size: int = 200,
         expand: Sequence[str] = (),
     ) -> AsyncIterator[JobView]:
-        """All jobs that fit, the newest first; pages are fetched as they are needed. See `page`."""
+        """Iterate over matching jobs, newest first; pages are loaded when needed. See `page`."""
         return every(
             lambda cursor: self.page(
                 filter,

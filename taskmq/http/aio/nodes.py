@@ -1,4 +1,4 @@
-"""Host nodes, and what is allocated of them."""
+"""Host nodes and resource allocations."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,55 +21,55 @@ __all__ = ["AsyncNodeCalls", "AsyncResourceCalls"]
 
 
 class AsyncNodeCalls:
-    """Host nodes, by their names or ids."""
+    """Host nodes, by name or id."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def list(self) -> Sequence[HostNodeView]:
-        """All nodes, by name."""
+        """List all nodes, ordered by name."""
         return (await self._connection.ask("listNodes", NodeList)).items
 
     async def get(self, name: str) -> HostNodeView:
-        """Return one host node by its name."""
+        """Return a host node by its name."""
         return await self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     async def drain(self, name: str) -> HostNodeView:
-        """Place nothing more there; what runs goes on."""
+        """Stop placing jobs on a node. Running jobs continue."""
         return await self._connection.ask("drainNode", HostNodeView, path={"name": name})
 
     async def resume(self, name: str) -> HostNodeView:
-        """Place jobs there again."""
+        """Resume placing jobs on a node."""
         return await self._connection.ask("resumeNode", HostNodeView, path={"name": name})
 
     async def remove(self, name: str) -> HostNodeView:
-        """Forget a node; the node as it was."""
+        """Remove a node. Returns its last state."""
         return await self._connection.ask("removeNode", HostNodeView, path={"name": name})
 
     async def register(self, body: RegisterBody) -> RegisteredView:
-        """Make a node known that no worker reports."""
-        return await self._connection.ask("registerNodeOfDocument", RegisteredView, body=body)
+        """Register a node that no worker reports."""
+        return await self._connection.ask("registerNodeCompat", RegisteredView, body=body)
 
-    async def tell(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
-        """Say how a node is: its heartbeat."""
+    async def update_status(self, node_id: str, status: Literal["available", "busy", "draining"]) -> RegisteredView:
+        """Set a node's status; each call is a heartbeat."""
         body = StatusBody(node_id=node_id, status=status)
-        return await self._connection.ask("updateNodeStatusOfDocument", RegisteredView, body=body)
+        return await self._connection.ask("updateNodeStatusCompat", RegisteredView, body=body)
 
 
 class AsyncResourceCalls:
-    """Parts of nodes that were reserved by hand, beside the jobs that the scheduler places."""
+    """Allocations of node resources made by callers, in addition to placed jobs."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def allocate(self, body: AllocateBody) -> AllocationView:
-        """Take a part of a node, until it is released or its time is over."""
-        return await self._connection.ask("allocateResourcesOfDocument", AllocationView, body=body)
+        """Allocate resources of a node until they are released or expire."""
+        return await self._connection.ask("allocateResourcesCompat", AllocationView, body=body)
 
     async def release(self, allocation_id: str) -> AllocationView:
-        """End an allocation: what it held is free for others once this returns."""
+        """Release an allocation. Its resources are available to others once this returns."""
         body = ReleaseBody(allocation_id=allocation_id)
-        return await self._connection.ask("releaseResourcesOfDocument", AllocationView, body=body)
+        return await self._connection.ask("releaseResourcesCompat", AllocationView, body=body)
 
     async def usage(
         self,
@@ -82,7 +82,7 @@ class AsyncResourceCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> UsageView:
-        """What was allocated, and what is."""
+        """Return past and current allocations, with totals."""
         query = {
             "node_id": node_id,
             "job_id": job_id,
@@ -92,4 +92,4 @@ class AsyncResourceCalls:
             "limit": limit,
             "cursor": cursor,
         }
-        return await self._connection.ask("getResourceUsageOfDocument", UsageView, query=query)
+        return await self._connection.ask("getResourceUsageCompat", UsageView, query=query)

@@ -1,4 +1,4 @@
-"""Running workers, by the server."""
+"""Running workers, through the server."""
 
 from collections.abc import Sequence
 
@@ -9,20 +9,20 @@ __all__ = ["AsyncWorkerCalls"]
 
 
 class AsyncWorkerCalls:
-    """The workers at the broker of the server's app."""
+    """The workers of the server's broker."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def list(self, *, within: float = 1.0, max_age: float = 0) -> Sequence[WorkerView]:
-        """The workers that answer within so many seconds.
+        """List the workers that answer within this many seconds.
 
         Args:
-            max_age: so many seconds old the answer may be.
+            max_age: the maximum age of the result in seconds.
         """
         query = {"within": within, "max_age": max_age}
         return (await self._connection.ask("listWorkers", WorkerList, query=query)).items
 
     async def control(self, what: ControlBody, *, within: float = 1.0) -> ControlledWorkers:
-        """Have workers do it, and what they answer within so many seconds."""
+        """Send a command to workers. Returns the answers that arrive within this many seconds."""
         return await self._connection.ask("controlWorkers", ControlledWorkers, body=what, query={"within": within})

@@ -1,4 +1,4 @@
-"""Workflows, by the server."""
+"""Workflows, through the server."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -17,30 +17,30 @@ __all__ = ["AsyncWorkflowCalls"]
 
 
 class AsyncWorkflowCalls:
-    """Workflows, by their ids."""
+    """Workflows by their ids."""
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
     async def get(self, workflow_id: str) -> WorkflowView:
-        """Show the progress of a workflow, step by step."""
+        """Return a workflow with the state of each step."""
         return await self._connection.ask("getWorkflow", WorkflowView, path={"workflow_id": workflow_id})
 
     async def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
-        """End a workflow: what has not started never will, what runs is stopped."""
+        """Cancel a workflow: steps that have not started never will, and running ones are stopped."""
         body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
         await self._connection.ask("cancelWorkflow", dict[str, str], path={"workflow_id": workflow_id}, body=body)
 
     async def close(self, workflow_id: str) -> None:
-        """Have no more jobs come to a batch: it ends when those that it has have ended.
+        """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it was cancelled, or is no batch.
+            FlowClosed: it is cancelled, or not a batch.
         """
         await self._connection.ask("closeWorkflow", dict[str, str], path={"workflow_id": workflow_id})
 
     async def redrive(self, workflow_id: str) -> Redriven:
-        """Run again what has not succeeded."""
+        """Run failed steps again."""
         return await self._connection.ask("redriveWorkflow", Redriven, path={"workflow_id": workflow_id})
 
     async def page(
@@ -53,13 +53,13 @@ class AsyncWorkflowCalls:
         limit: int = 50,
         cursor: str | None = None,
     ) -> WorkflowList:
-        """A page of the workflows, the newest first.
+        """Return a page of workflows, newest first.
 
         Args:
-            name: that they have, with `*` and `?`.
-            states: one of these; none: all.
-            since: sent from this instant on.
-            until: sent before this instant.
+            name: the workflow's name, with `*` and `?`.
+            states: only these states; none for all.
+            since: sent at or after this time.
+            until: sent before this time.
         """
         query = {
             "name": name,
@@ -80,7 +80,7 @@ class AsyncWorkflowCalls:
         until: datetime | None = None,
         page_size: int = 200,
     ) -> AsyncIterator[WorkflowLineView]:
-        """Iterate over the workflows of the kind, the newest first; see `page`."""
+        """Iterate over matching workflows, newest first; see `page`."""
         return every(
             lambda cursor: self.page(
                 name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor

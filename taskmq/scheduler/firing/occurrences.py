@@ -33,7 +33,7 @@ def job_of(
         call, rule, claim, job_id=tenant_key(call.tenant, occurrence), now=now, key=occurrence if keyed else None
     )
     sending = Sending(envelope, rule.queue, JSON, submission=Submission(job_id=occurrence, detail=rule.detail))
-    with app.producer.opened(sending):
+    with app.producer.send_context(sending):
         task = app.tasks.get(envelope.task)
         job = new_job(
             sending,

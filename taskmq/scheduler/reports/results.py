@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.large_values import REFERENCE, referred
+from taskmq.client.large_values import REFERENCE, read_reference
 from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import ResultRecord, ResultStore
 from taskmq.errors import StateUnavailable
@@ -83,7 +83,7 @@ class AcceptedResults:
     def _record(self, end: AcceptedEnd, name: str, task: str) -> ResultRecord:
         report = end.report
         content_type, value, blob = report.content_type, report.result, None
-        if content_type == REFERENCE and (found := referred(value)) is not None:
+        if content_type == REFERENCE and (found := read_reference(value)) is not None:
             value, (content_type, blob) = b"", found
         finished = self._app.sessions.clock.now_ms() if report.started is None else report.started + report.ran
         error = report.error

@@ -1,4 +1,4 @@
-"""Sign-in, and the administration of tenants, users, roles, sessions and tokens over HTTP."""
+"""Sign-in and the administration of tenants, users, roles, sessions and tokens over HTTP."""
 
 from taskmq.server.accounts.audit_entries import AUDIT_HANDLERS
 from taskmq.server.accounts.login import LOGIN_HANDLERS

@@ -1,4 +1,4 @@
-"""`/audit`: what administrators and operators have done."""
+"""`/audit`: the log of administrators' and operators' actions."""
 
 from typing import Annotated, Any, Final
 
@@ -23,16 +23,16 @@ __all__ = ["AUDIT_HANDLERS"]
 )
 async def list_entries(
     api: ApiGiven,
-    action: Annotated[str, QueryParameter(max_length=64, description="Its beginning, such as `user.`")] = "",
+    action: Annotated[str, QueryParameter(max_length=64, description="Prefix of the action, such as `user.`")] = "",
     user_id: Annotated[str, QueryParameter(max_length=64)] = "",
     kind: Annotated[str, QueryParameter(max_length=64)] = "",
-    subject: Annotated[str, QueryParameter(max_length=255, description="An id or a name, also a job's own.")] = "",
+    subject: Annotated[str, QueryParameter(max_length=255, description="Id or name of the affected object.")] = "",
     since: FromQuery[Instant | None] = None,
     until: FromQuery[Instant | None] = None,
     after: Annotated[int | None, QueryParameter(ge=0, le=1 << 62)] = None,
     limit: Limit = 50,
 ) -> AuditEntries:
-    """What administrators and operators have done, the last first; a tenant's admin sees what is the tenant's."""
+    """Return audit entries, newest first. A tenant's admin sees only the tenant's entries."""
     return await api.audit.page(
         action=action,
         user_id=user_id,
@@ -49,16 +49,16 @@ async def list_entries(
     f"{API}/audit/verify",
     permission=Permission.AUDIT_VERIFY,
     operation_id="verifyAudit",
-    summary="Verify the audit",
+    summary="Verify the audit log",
     tags=["audit"],
 )
 async def verify_audit(
     api: ApiGiven,
     head: Annotated[
-        str, QueryParameter(max_length=100, description="POSITION:HASH as it was written down; empty for none.")
+        str, QueryParameter(max_length=100, description="POSITION:HASH recorded earlier, to compare.")
     ] = "",
 ) -> ChainView:
-    """See whether an entry was changed or taken away since it was sealed; the whole chain is looked through."""
+    """Check the whole hash chain for entries that were changed or removed after they were sealed."""
     return await api.audit.verify(head=head)
 
 
@@ -66,7 +66,7 @@ async def verify_audit(
     f"{API}/audit/chain",
     permission=Permission.AUDIT_VERIFY,
     operation_id="exportAudit",
-    summary="Export the audit",
+    summary="Export the audit log",
     tags=["audit"],
 )
 async def export_audit(
@@ -74,7 +74,7 @@ async def export_audit(
     after: Annotated[int, QueryParameter(ge=0, le=1 << 62)] = 0,
     limit: Limit = MOST_PER_PAGE,
 ) -> ChainLinks:
-    """The sealed entries in the order of the chain: a reader can verify them without the database."""
+    """Return sealed entries in chain order, so that they can be verified without the database."""
     return await api.audit.chain(after=after, limit=limit)
 
 

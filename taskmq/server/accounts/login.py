@@ -1,4 +1,4 @@
-"""`/auth`: signing in and out, and what one may do."""
+"""`/auth`: sign-in, sign-out and permission checks."""
 
 from typing import Any, Final
 
@@ -26,15 +26,17 @@ from taskmq.server.inputs import CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import API
-from taskmq.server.sign_in import accounts_of, cookie_name, is_from_own_pages, presented
+from taskmq.server.sign_in import accounts_of, cookie_name, credential_in, is_from_own_pages
 
 __all__ = ["LOGIN_HANDLERS"]
 
 
 async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
-    """Begin a session. What is wrong with a login is never said; too many that fail have to wait (429)."""
+    """Start a session. A rejected sign-in gives no reason, and repeated failures are throttled (429)."""
     if not is_from_own_pages(request):
-        raise Problem(403, "foreign_site", "a page of another site has sent this: sign in on the page of this server")
+        raise Problem(
+            403, "foreign_site", "the request came from another site's page: sign in on this server's own page"
+        )
     limits: RequestLimits = request.app.state["limits"]
     attempt = limits.take_login(request, data.username)
     access = accounts_of(request.app.state).access
@@ -64,10 +66,10 @@ async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> 
 
 
 async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Response[dict[str, str]]:
-    """End the session that calls; a token stays, and is revoked where tokens are."""
-    given = presented(request)
+    """End the session of this request. A token cannot sign out; revoke it instead."""
+    given = credential_in(request)
     if given.session is None:
-        raise Problem(409, "no_session", "a token does not log out: revoke it")
+        raise Problem(409, "no_session", "a token cannot sign out: revoke it")
     actor = caller.actor()
     await accounts_of(request.app.state).access.logout(given.session, by=actor)
     gone = Cookie(key=cookie_name(request), value="", path="/", max_age=0, httponly=True, samesite="strict")
@@ -75,9 +77,9 @@ async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Respo
 
 
 async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, Any]) -> AuthorizeView:
-    """Whether the bearer of a token may do something to a tenant, or to the instance."""
+    """Check whether a token's bearer may perform an action on a tenant or the instance."""
     if data.action not in set(Permission):
-        raise Problem.about("action", f"there is no permission {data.action!r}", "such as jobs.read")
+        raise Problem.about("action", f"unknown permission {data.action!r}", "a permission such as jobs.read")
     access = accounts_of(request.app.state).access
     given = {"token" if is_token(data.token) else "session": data.token}
     limits: RequestLimits = request.app.state["limits"]
@@ -103,7 +105,7 @@ _AUTHORIZE: Final[dict[str, Any]] = {
     "status_code": 200,
     "permission": PUBLIC,
     "changes_nothing": True,
-    "summary": "Whether a token may do something",
+    "summary": "Check a token's permission",
     "tags": ["sign-in"],
 }
 
@@ -112,14 +114,14 @@ _AUTHORIZE: Final[dict[str, Any]] = {
     f"{API}/auth/me",
     permission=Permission.ACCOUNT_READ,
     operation_id="getCaller",
-    summary="Who calls",
+    summary="Get the current caller",
     tags=["sign-in"],
 )
 async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> CallerView:
-    """Who calls, and what they may do."""
+    """Return the caller with their roles and permissions."""
     identity = caller.identity
-    given = presented(request) if identity.via == "session" else None
-    # Other sites cannot read an answer, so a reader of it here is the page that the session is of.
+    given = credential_in(request) if identity.via == "session" else None
+    # Other sites cannot read the response, so only the session's own page receives the CSRF token.
     csrf = (
         accounts_of(request.app.state).access.csrf_token(given.session)
         if given and given.is_cookie and given.session
@@ -143,15 +145,15 @@ async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> Ca
     status_code=200,
     permission=Permission.ACCOUNT_CHANGE,
     operation_id="changePassword",
-    summary="Change one's own password",
+    summary="Change your password",
     tags=["sign-in"],
 )
 async def change_password(
     data: JSONBody[PasswordBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> PasswordView:
-    """Change one's own password; all other sessions end, and on demand all API tokens.
+    """Change the caller's password. All their other sessions end; API tokens are revoked on request.
 
-    Five wrong present passwords within a quarter of an hour end the session, or revoke the token, that calls.
+    Five wrong current passwords within 15 minutes end the session or revoke the token of this request.
     """
     actor = caller.actor()
     administration = accounts_of(request.app.state).administration
@@ -170,11 +172,11 @@ async def change_password(
 
 LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
     post(f"{API}/auth/login", operation_id="logIn", **_LOGIN)(log_in),
-    post("/auth/login", operation_id="logInOfDocument", **_LOGIN)(log_in),
+    post("/auth/login", operation_id="logInCompat", **_LOGIN)(log_in),
     post(f"{API}/auth/logout", operation_id="logOut", **_LOGOUT)(log_out),
-    post("/auth/logout", operation_id="logOutOfDocument", **_LOGOUT)(log_out),
+    post("/auth/logout", operation_id="logOutCompat", **_LOGOUT)(log_out),
     post(f"{API}/auth/authorize", operation_id="authorize", **_AUTHORIZE)(authorize),
-    post("/auth/authorize", operation_id="authorizeOfDocument", **_AUTHORIZE)(authorize),
+    post("/auth/authorize", operation_id="authorizeCompat", **_AUTHORIZE)(authorize),
     get_caller,
     change_password,
 )

@@ -1,4 +1,4 @@
-"""`/sessions`: one's own, and for administrators the sessions and tokens of every user."""
+"""`/sessions`: the caller's sessions, and for administrators the sessions and tokens of all users."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from litestar.params import FromPath
 
 from taskmq.api.sign_in import SessionList, TokenList
 from taskmq.app_api.accounts.users import session_view
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.model.identity import Permission
 from taskmq.server.accounts.users import check_user
 from taskmq.server.inputs import ApiGiven, CallerGiven
@@ -22,11 +22,11 @@ __all__ = ["SESSION_HANDLERS"]
     f"{API}/sessions",
     permission=Permission.ACCOUNT_READ,
     operation_id="listSessions",
-    summary="List one's own sessions",
+    summary="List your sessions",
     tags=["sessions"],
 )
 async def list_sessions(request: Request[Any, Any, Any], caller: CallerGiven) -> SessionList:
-    """Where one is signed in."""
+    """Return the caller's active sessions."""
     return await _sessions(request, caller.identity.user_id, caller.identity.credential)
 
 
@@ -35,13 +35,13 @@ async def list_sessions(request: Request[Any, Any, Any], caller: CallerGiven) ->
     status_code=200,
     permission=Permission.ACCOUNT_CHANGE,
     operation_id="endSession",
-    summary="End one's own session",
+    summary="End one of your sessions",
     tags=["sessions"],
 )
 async def end_session(
     session_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
-    """Sign oneself out elsewhere."""
+    """End another session of the caller."""
     administration = accounts_of(request.app.state).administration
     await administration.end_session(session_id, user_id=caller.identity.user_id, by=caller.actor())
     return {"status": "ended"}
@@ -57,7 +57,7 @@ async def end_session(
 async def list_user_sessions(
     user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> SessionList:
-    """Where a user is signed in."""
+    """Return a user's active sessions."""
     return await _sessions(request, user_id, caller.identity.credential)
 
 
@@ -72,7 +72,7 @@ async def list_user_sessions(
 async def end_user_session(
     user_id: FromPath[str], session_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
-    """Sign a user out somewhere."""
+    """End a session of a user."""
     administration = accounts_of(request.app.state).administration
     await check_user(request, caller, user_id)
     await administration.end_session(session_id, user_id=user_id, by=caller.actor())
@@ -87,7 +87,7 @@ async def end_user_session(
     tags=["tokens"],
 )
 async def list_user_tokens(api: ApiGiven, user_id: FromPath[str]) -> TokenList:
-    """A user's tokens that were not revoked, without their secrets."""
+    """Return a user's active tokens, without their secrets."""
     return TokenList([*await api.users.tokens(user_id)])
 
 
@@ -102,7 +102,7 @@ async def list_user_tokens(api: ApiGiven, user_id: FromPath[str]) -> TokenList:
 async def revoke_user_token(
     user_id: FromPath[str], token_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
-    """Revoke a token of a user: nothing it is presented with is answered any more."""
+    """Revoke a token of a user. Requests with it are rejected from now on."""
     administration = accounts_of(request.app.state).administration
     await check_user(request, caller, user_id)
     await administration.revoke_token(token_id, user_id=user_id, by=caller.actor())
@@ -121,4 +121,4 @@ SESSION_HANDLERS: Final[tuple[Any, ...]] = (
 
 async def _sessions(request: Request[Any, Any, Any], user_id: str, own: str) -> SessionList:
     found = await accounts_of(request.app.state).store.credentials.sessions(user_id)
-    return SessionList(rendered(lambda session: session_view(session, own), found))
+    return SessionList(render_all(lambda session: session_view(session, own), found))

@@ -1,4 +1,4 @@
-"""`/tenants`: those that there are, and who has which role there."""
+"""`/tenants`: tenants and their members."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody
 
 from taskmq.api.accounts import MemberList, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
 from taskmq.app_api.accounts.tenants import tenant_view
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, may_give, may_take, scope_for
 from taskmq.server.access import Caller
@@ -28,10 +28,10 @@ __all__ = ["TENANT_HANDLERS"]
     tags=["tenants"],
 )
 async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> TenantList:
-    """The tenants in which one has a role; a role on the instance sees all."""
+    """Return the tenants in which the caller has a role; for an instance role, all of them."""
     scope = scope_for(caller.identity, Permission.JOBS_READ)
     found = await accounts_of(request.app.state).store.accounts.tenants(scope)
-    return TenantList(rendered(tenant_view, found))
+    return TenantList(render_all(tenant_view, found))
 
 
 @post(
@@ -43,7 +43,7 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     tags=["tenants"],
 )
 async def add_tenant(data: JSONBody[TenantBody], api: ApiGiven) -> TenantView:
-    """Add a tenant; jobs that name it already are its own."""
+    """Add a tenant. Existing jobs with this tenant's name belong to it."""
     return await api.tenants.add(data.name, description=data.description)
 
 
@@ -55,7 +55,7 @@ async def add_tenant(data: JSONBody[TenantBody], api: ApiGiven) -> TenantView:
     tags=["tenants"],
 )
 async def change_tenant(name: FromPath[str], data: JSONBody[TenantChangeBody], api: ApiGiven) -> TenantView:
-    """Describe a tenant otherwise, or disable it."""
+    """Change a tenant's description, or disable it."""
     return await api.tenants.change(name, description=data.description, is_disabled=data.is_disabled)
 
 
@@ -68,7 +68,7 @@ async def change_tenant(name: FromPath[str], data: JSONBody[TenantChangeBody], a
     tags=["tenants"],
 )
 async def remove_tenant(name: FromPath[str], api: ApiGiven) -> dict[str, str]:
-    """Remove a tenant and its roles; its jobs stay, for the instance's roles only."""
+    """Remove a tenant and its roles. Its jobs remain, visible only to instance roles."""
     await api.tenants.remove(name)
     return {"status": "removed"}
 
@@ -77,11 +77,11 @@ async def remove_tenant(name: FromPath[str], api: ApiGiven) -> dict[str, str]:
     f"{API}/members",
     permission=Permission.MEMBERS_READ,
     operation_id="listMembers",
-    summary="Who has which role",
+    summary="List members",
     tags=["tenants"],
 )
 async def list_members(api: ApiGiven) -> MemberList:
-    """Who has which role on a tenant; for a role on the instance, everywhere."""
+    """Return the members and roles of a tenant; for an instance role, of all tenants."""
     return MemberList(list(await api.tenants.members()))
 
 
@@ -95,15 +95,15 @@ async def list_members(api: ApiGiven) -> MemberList:
 async def set_member(
     user: FromPath[str], data: JSONBody[RoleBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
-    """Give the user of that name a role in the tenant, in place of the one that they have there.
+    """Give a user a role in the tenant, replacing their current one.
 
-    A tenant's admin knows the users that have a role in a tenant of theirs: any other one is as unknown, and gets the
-    first role from an admin of the instance. A caller cannot give more than they have: patterns of tasks are among
-    those of the caller's own role, and so are those of the role that is replaced.
+    A tenant's admin can only name users with a role in one of the admin's tenants. Other users are reported as not
+    found; an instance admin must give them their first role. Callers cannot give or replace roles with task patterns
+    beyond their own.
     """
     tenant = _named_tenant(caller)
     if not may_give(caller.identity, tenant, data.tasks):
-        raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
+        raise NotPermitted("you can only grant task patterns that you have yourself")
     await _check_member(request, caller, user, tenant)
     await accounts_of(request.app.state).administration.set_member(
         user,
@@ -121,11 +121,11 @@ async def set_member(
     status_code=200,
     permission=Permission.MEMBERS_CHANGE,
     operation_id="removeMember",
-    summary="Take a user's role in a tenant away",
+    summary="Remove a user's role in a tenant",
     tags=["tenants"],
 )
 async def remove_member(user: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
-    """Take the role in the tenant away from the user of that name, who may call no more tasks than the caller."""
+    """Remove a user's role in the tenant. The user's task patterns must not exceed the caller's."""
     tenant = _named_tenant(caller)
     await _check_member(request, caller, user, tenant)
     await accounts_of(request.app.state).administration.remove_member(user, tenant, by=caller.actor())
@@ -148,12 +148,10 @@ async def _check_member(request: Request[Any, Any, Any], caller: Caller, user: s
     found = await accounts_of(request.app.state).store.accounts.account_named(user)
     present = [] if found is None else [one for one in found[0].memberships if one.tenant == tenant]
     if not may_take(caller.identity, present):
-        raise NotPermitted(
-            f"{user[:80]!r} may call tasks there that you may not call: ask an admin who may call them"
-        )
+        raise NotPermitted(f"{user[:80]!r} may call tasks of the tenant that you may not: ask an admin who may")
 
 
 def _named_tenant(caller: Caller) -> str:
     if not caller.tenant:
-        raise Problem(400, "tenant_missing", "which tenant? Say ?tenant=; roles on the instance are given at /users")
+        raise Problem(400, "tenant_missing", "select a tenant with ?tenant=; use /users for instance roles")
     return caller.tenant

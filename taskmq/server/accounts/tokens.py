@@ -1,4 +1,4 @@
-"""`/tokens`: one's own API tokens."""
+"""`/tokens`: the caller's own API tokens."""
 
 from typing import Any, Final
 
@@ -24,11 +24,11 @@ __all__ = ["TOKEN_HANDLERS"]
     f"{API}/tokens",
     permission=Permission.ACCOUNT_READ,
     operation_id="listTokens",
-    summary="List one's own tokens",
+    summary="List your tokens",
     tags=["tokens"],
 )
 async def list_tokens(api: ApiGiven, caller: CallerGiven) -> TokenList:
-    """One's own tokens that were not revoked, without their secrets."""
+    """Return the caller's active tokens, without their secrets."""
     return TokenList([*await _own(api, caller).list()])
 
 
@@ -37,19 +37,19 @@ async def list_tokens(api: ApiGiven, caller: CallerGiven) -> TokenList:
     status_code=201,
     permission=Permission.ACCOUNT_CHANGE,
     operation_id="addToken",
-    summary="Make a token",
+    summary="Create a token",
     tags=["tokens"],
 )
 async def add_token(
     api: ApiGiven, data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> NewTokenView:
-    """Make a token of one's own; its secret is in this answer, and nowhere else.
+    """Create a token for the caller. Its secret is only in this response.
 
-    403 `confirmation_needed`: the last sign-in is more than five minutes ago; say `password`, or sign in again.
+    403 `confirmation_needed`: the last sign-in was more than five minutes ago; send `password`, or sign in again.
     """
     if caller.identity.via == "token":
-        # It would outlive what it was made by, and could say more.
-        raise Problem(403, "not_allowed", "a token makes no tokens: sign in")
+        # It would outlive the token that created it, and could have more scopes.
+        raise Problem(403, "not_allowed", "a token cannot create tokens: sign in")
     if caller.identity.via == "session":
         access = accounts_of(request.app.state).access
         try:
@@ -68,11 +68,11 @@ async def add_token(
     status_code=200,
     permission=Permission.ACCOUNT_CHANGE,
     operation_id="revokeToken",
-    summary="Revoke one's own token",
+    summary="Revoke one of your tokens",
     tags=["tokens"],
 )
 async def revoke_token(api: ApiGiven, token_id: FromPath[str], caller: CallerGiven) -> dict[str, str]:
-    """Revoke one of one's own tokens: nothing it is presented with is answered any more."""
+    """Revoke one of the caller's tokens. Requests with it are rejected from now on."""
     await _own(api, caller).revoke(token_id)
     return {"status": "revoked"}
 

@@ -1,4 +1,4 @@
-"""`/users`: who they are and which roles they have."""
+"""`/users`: users and their roles."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from taskmq.access import PasswordSet
 from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
 from taskmq.app_api.accounts.users import user_view
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.contracts.identity import UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
 from taskmq.model.identity import Membership, Permission, may_give, may_take
@@ -29,9 +29,9 @@ async def list_users(
     after: FromQuery[str] = "",
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE)] = 50,
 ) -> UserList:
-    """Users by name."""
+    """Return users, ordered by name."""
     found = await accounts_of(request.app.state).store.accounts.users(after=after, limit=limit)
-    return UserList(rendered(user_view, found), found[-1].name if len(found) == limit else None)
+    return UserList(render_all(user_view, found), found[-1].name if len(found) == limit else None)
 
 
 @post(
@@ -45,7 +45,7 @@ async def list_users(
 async def add_user(
     data: JSONBody[UserBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> Response[UserView]:
-    """Add a user with their roles."""
+    """Add a user with roles."""
     roles = [Membership(one.tenant, one.role, tuple(one.tasks)) for one in data.memberships]
     _check_roles(caller, roles)
     user = await accounts_of(request.app.state).administration.add_user(
@@ -62,7 +62,7 @@ async def add_user(
     tags=["users"],
 )
 async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> Response[UserView]:
-    """A user with their roles."""
+    """Return a user with their roles."""
     account = await _account(request, user_id)
     return Response(user_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
 
@@ -77,9 +77,9 @@ async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> R
 async def change_user(
     user_id: FromPath[str], data: JSONBody[UserChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> Response[ChangedUserView]:
-    """Change a user: another name or password, or disable them.
+    """Change a user's name, email or password, or disable them.
 
-    A new password ends their sessions and revokes their API tokens, unless `keep_tokens` is said.
+    A new password ends the user's sessions and revokes their API tokens, unless `keep_tokens` is true.
     """
     administration = accounts_of(request.app.state).administration
     await check_user(request, caller, user_id)
@@ -107,7 +107,7 @@ async def change_user(
     tags=["users"],
 )
 async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
-    """Remove a user for good, with what the audit says about the person; its hashes stay."""
+    """Remove a user permanently, including personal data in the audit log. The log's hashes remain valid."""
     await check_user(request, caller, user_id)
     await accounts_of(request.app.state).administration.erase_user(user_id, by=caller.actor())
     return {"status": "erased"}
@@ -127,7 +127,7 @@ async def set_role(
     request: Request[Any, Any, Any],
     caller: CallerGiven,
 ) -> dict[str, str]:
-    """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+    """Give a user a role on a tenant, or on the instance (`*`), replacing their current one."""
     administration = accounts_of(request.app.state).administration
     _check_roles(caller, [Membership(role_tenant, data.role, data.tasks)])
     await check_user(request, caller, user_id)
@@ -140,13 +140,13 @@ async def set_role(
     status_code=200,
     permission=Permission.USERS_CHANGE,
     operation_id="removeRole",
-    summary="Take a role away",
+    summary="Remove a user's role",
     tags=["users"],
 )
 async def remove_role(
     user_id: FromPath[str], role_tenant: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
-    """Take a user's role on a tenant away."""
+    """Remove a user's role on a tenant."""
     administration = accounts_of(request.app.state).administration
     await check_user(request, caller, user_id)
     await administration.remove_role(user_id, role_tenant, by=caller.actor())
@@ -168,20 +168,20 @@ async def check_user(request: Request[Any, Any, Any], caller: Caller, user_id: s
     """Refuse to change a user who may call more tasks than the caller.
 
     Raises:
-        NotPermitted: they may.
+        NotPermitted: the user may call more.
     """
     account = await accounts_of(request.app.state).store.accounts.account(user_id)
     if account is not None and not may_take(caller.identity, account.memberships):
-        raise NotPermitted(f"user {account.user.name!r} may call tasks that you may not call: ask an admin who may")
+        raise NotPermitted(f"user {account.user.name!r} may call tasks that you may not: ask an admin who may")
 
 
 def _check_roles(caller: Caller, roles: Sequence[Membership]) -> None:
     if not all(may_give(caller.identity, one.tenant, one.tasks) for one in roles):
-        raise NotPermitted("you may let others call the tasks only that you may call yourself: say your own patterns")
+        raise NotPermitted("you can only grant task patterns that you have yourself")
 
 
 async def _account(request: Request[Any, Any, Any], user_id: str) -> UserAccount:
     account = await accounts_of(request.app.state).store.accounts.account(user_id)
     if account is None:
-        raise IdentityNotFound(f"there is no user {user_id[:80]!r}")
+        raise IdentityNotFound(f"user {user_id[:80]!r} not found")
     return account

@@ -1,4 +1,4 @@
-"""An example for every call of the API; the tests send those that can be sent as they are."""
+"""An example for every operation of the API. The tests send those that work unchanged."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Examples for the calls about the server, sign-in, users, tenants, the audit, and live events."""
+"""Examples for the server, sign-in, users, tenants, the audit log and live events."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -135,7 +135,7 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
     "beginOidcLogin": Example(answers={}, parameters={"next": "/"}),
     "endOidcLogin": Example(answers={}),
     **dict.fromkeys(
-        ("logIn", "logInOfDocument"),
+        ("logIn", "logInCompat"),
         Example(
             body={"username": "ann", "password": "correct horse battery"},
             answers={
@@ -149,9 +149,9 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
             },
         ),
     ),
-    **dict.fromkeys(("logOut", "logOutOfDocument"), Example(answers={200: {"status": "logged_out"}})),
+    **dict.fromkeys(("logOut", "logOutCompat"), Example(answers={200: {"status": "logged_out"}})),
     **dict.fromkeys(
-        ("authorize", "authorizeOfDocument"),
+        ("authorize", "authorizeCompat"),
         Example(
             body={"token": "tmq_...", "action": "jobs.read", "resource": "acme"}, answers={200: {"allowed": True}}
         ),

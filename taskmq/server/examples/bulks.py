@@ -1,4 +1,4 @@
-"""Examples for the calls that do the same to many jobs."""
+"""Examples for bulk operations."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Examples for the calls about definitions and tasks."""
+"""Examples for definitions and tasks."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""One call as it is sent and answered."""
+"""The example of one API operation."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,17 +8,17 @@ import msgspec
 __all__ = ["SOME_ID", "Example"]
 
 SOME_ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
-"""In the place of whatever the server makes ids for."""
+"""A sample id, in place of ids the server generates."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One call with its answers, shown in the description of the API.
+    """A request with its responses, shown in the API's description.
 
     Attributes:
-        body: that is sent.
-        parameters: of path and query, by name.
-        answers: by status.
-        media_type: of the answers.
+        body: the request body.
+        parameters: path and query parameters, by name.
+        answers: response bodies, by status.
+        media_type: the media type of the responses.
     """
 
     answers: Mapping[int, Any]

@@ -1,4 +1,4 @@
-"""Examples for the calls about what has happened."""
+"""Examples for logs, metrics, failures and alerts."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -54,7 +54,7 @@ _RULE_BODY: Final[dict[str, Any]] = {
     "severity": "critical",
     "channels": ["mailto:ops@example.com", "https://hooks.example.com/alerts"],
     "unless": [],
-    "note": "see the runbook of billing",
+    "note": "see the billing runbook",
     "is_enabled": True,
 }
 _RULE: Final = {**_RULE_BODY, "name": "charges-fail", "tenant": "acme", "version": 1}
@@ -67,7 +67,7 @@ _SILENCE: Final[dict[str, Any]] = {
     "begins": "2027-01-30T17:12:01.250Z",
     "ends": "2027-01-30T18:12:01.250Z",
     "by": "ann",
-    "note": "the bank has announced it",
+    "note": "planned maintenance of the bank",
 }
 
 HISTORY: Final[Mapping[str, Example]] = {
@@ -78,7 +78,7 @@ HISTORY: Final[Mapping[str, Example]] = {
         answers={200: "2027-01-30T17:12:01.250Z ERROR    shop.mail: the relay refuses ann@example.com\n"},
     ),
     "searchLogs": Example(parameters={"text": "relay refuses", "level": "warning", **_TIME}, answers=_LINES),
-    "queryLogsOfDocument": Example(
+    "queryLogsCompat": Example(
         parameters={"job_id": "order-17", "level": "ERROR", "start_time": _TIME["since"]}, answers=_LINES
     ),
     "listRollups": Example(
@@ -109,7 +109,7 @@ HISTORY: Final[Mapping[str, Example]] = {
         },
     ),
     "queryMetrics": Example(parameters={"metric": "failure_rate", "step": 60, **_TIME}, answers=_METRICS),
-    "getMetricsOfDocument": Example(parameters={"name": "failure_rate"}, answers=_METRICS),
+    "getMetricsCompat": Example(parameters={"name": "failure_rate"}, answers=_METRICS),
     "listFailures": Example(
         parameters={"task": "billing.charge"},
         answers={
@@ -173,7 +173,8 @@ HISTORY: Final[Mapping[str, Example]] = {
     "testAlertRule": Example(parameters=_OF_RULE, answers={202: {"channels": _RULE_BODY["channels"]}}),
     "listSilences": Example(answers={200: {"items": [_SILENCE]}}),
     "addSilence": Example(
-        body={"seconds": 3600, "rule": "charges-*", "note": "the bank has announced it"}, answers={201: _SILENCE}
+        body={"seconds": 3600, "rule": "charges-*", "note": "planned maintenance of the bank"},
+        answers={201: _SILENCE},
     ),
     "deleteSilence": Example(parameters={"silence_id": SOME_ID}, answers={200: {"status": "ended", "id": SOME_ID}}),
     "listAlertNotices": Example(
@@ -194,5 +195,5 @@ HISTORY: Final[Mapping[str, Example]] = {
             }
         }
     ),
-    "setUpAlertOfDocument": Example(body={"name": "charges-fail", **_RULE_BODY}, answers={200: _RULE}),
+    "setUpAlertCompat": Example(body={"name": "charges-fail", **_RULE_BODY}, answers={200: _RULE}),
 }

@@ -1,4 +1,4 @@
-"""Examples for the calls about jobs."""
+"""Examples for jobs."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -47,7 +47,7 @@ _RUNNING: Final[dict[str, Any]] = {
     "progress": {
         "done": 3,
         "total": 10,
-        "note": "pages are printed",
+        "note": "printing pages",
         "attempt": 1,
         "updated_at": "2027-01-30T17:12:09.500Z",
         "state": "running",
@@ -161,13 +161,13 @@ JOBS: Final[Mapping[str, Example]] = {
         body={"job_id": "order-17-again", "payload": {"key": "updated_value"}},
         answers={201: {**_CHANGED, "status": "cloned"}},
     ),
-    "createJobOfDocument": Example(
+    "createJobCompat": Example(
         body={"name": "data_processing", "description": "once a year", "parameters": {"key": "value"}},
         answers={201: {"job_id": SOME_ID, "name": "data_processing", "status": "created"}},
     ),
-    "scheduleJobOfDocument": Example(
+    "scheduleJobCompat": Example(
         body={"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00Z"},
         answers={200: {"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00.000Z", "status": "scheduled"}},
     ),
-    "getJobStatusOfDocument": Example(parameters=_OF_JOB, answers={200: _JOB}),
+    "getJobStatusCompat": Example(parameters=_OF_JOB, answers={200: _JOB}),
 }

@@ -1,4 +1,4 @@
-"""Examples for the calls about nodes and resources."""
+"""Examples for nodes and resources."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -41,24 +41,24 @@ NODES: Final[Mapping[str, Example]] = {
     "drainNode": Example(parameters=_OF_NODE, answers={200: {**_NODE, "status": "draining"}}),
     "resumeNode": Example(parameters=_OF_NODE, answers={200: _NODE}),
     "removeNode": Example(parameters=_OF_NODE, answers={200: _NODE}),
-    "registerNodeOfDocument": Example(
+    "registerNodeCompat": Example(
         body={"name": "render-1", "ip": "10.0.0.9", "capacity": {"cpu": 16, "memory": "64G", "storage": "1T"}},
         answers={201: {"node_id": SOME_ID, "name": "render-1", "status": "available"}},
     ),
-    "updateNodeStatusOfDocument": Example(
+    "updateNodeStatusCompat": Example(
         body={"node_id": SOME_ID, "status": "busy"},
         answers={200: {"node_id": SOME_ID, "name": "render-1", "status": "busy"}},
     ),
-    "listNodesOfDocument": Example(answers={200: [_NODE]}),
-    "allocateResourcesOfDocument": Example(
+    "listNodesCompat": Example(answers={200: [_NODE]}),
+    "allocateResourcesCompat": Example(
         body={"job_id": "order-17", "node_id": "any", "cpu": 2, "memory": "1G", "storage": 0},
         answers={201: _ALLOCATION},
     ),
-    "releaseResourcesOfDocument": Example(
+    "releaseResourcesCompat": Example(
         body={"allocation_id": SOME_ID},
         answers={200: {**_ALLOCATION, "status": "released", "end_time": "2027-01-31T10:00:00.000Z"}},
     ),
-    "getResourceUsageOfDocument": Example(
+    "getResourceUsageCompat": Example(
         parameters={"node_id": "gpu-1", "start_time": "2027-01-31T00:00:00Z"},
         answers={
             200: {"hours": {"cpu": 2.0}, "allocations": 1, "is_bounded": False, "items": [_ALLOCATION], "next": None}

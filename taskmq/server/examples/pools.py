@@ -1,4 +1,4 @@
-"""Examples for the calls about pools, policies and quotas."""
+"""Examples for pools, policies and quotas."""
 
 from collections.abc import Mapping
 from typing import Any, Final

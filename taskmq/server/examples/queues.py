@@ -1,4 +1,4 @@
-"""Examples for the calls about queues, dead letters and workers."""
+"""Examples for queues, dead letters and workers."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Examples for the calls about schedules."""
+"""Examples for schedules."""
 
 from collections.abc import Mapping
 from typing import Any, Final

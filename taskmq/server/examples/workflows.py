@@ -1,4 +1,4 @@
-"""Examples for the calls about workflows."""
+"""Examples for workflows."""
 
 from collections.abc import Mapping
 from typing import Final

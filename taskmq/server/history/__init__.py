@@ -1,4 +1,4 @@
-"""The history over HTTP: logs, figures, failures, alerts; by their names and by the API's original ones."""
+"""Logs, metrics, failures and alerts over HTTP, under their own and the API's original names."""
 
 from taskmq.server.history.alerts import ALERT_HANDLERS
 from taskmq.server.history.failures import FAILURE_HANDLERS

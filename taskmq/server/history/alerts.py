@@ -1,4 +1,4 @@
-"""`/alerts`: what is wrong now, when that is said, and to whom it is not."""
+"""`/alerts`: alerts, rules, silences and notices."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final
@@ -35,18 +35,18 @@ from taskmq.server.settings import API
 __all__ = ["ALERT_HANDLERS"]
 
 
-States = Annotated[str, QueryParameter(description="Of pending, firing and resolved, with commas between.")]
+States = Annotated[str, QueryParameter(description="Comma-separated states: pending, firing, resolved.")]
 
 
 @get(
     f"{API}/alerts",
     permission=Permission.ALERTS_READ,
     operation_id="listAlerts",
-    summary="What is wrong",
+    summary="List alerts",
     tags=["alerts"],
 )
 async def list_alerts(api: ApiGiven, states: States = "pending,firing,resolved") -> AlertList:
-    """Alerts, those that go on first."""
+    """Return alerts, active ones first."""
     return await api.alerts.list(*_states(states))
 
 
@@ -54,11 +54,11 @@ async def list_alerts(api: ApiGiven, states: States = "pending,firing,resolved")
     f"{API}/alerts/metrics",
     permission=Permission.ALERTS_READ,
     operation_id="listAlertMetrics",
-    summary="What a rule can look at",
+    summary="List metrics for rules",
     tags=["alerts"],
 )
 async def list_metrics() -> MetricsView:
-    """The figures that rules are about, and what each is."""
+    """Return the metrics available to rules, with descriptions."""
     return MetricsView(dict(METRICS))
 
 
@@ -66,11 +66,11 @@ async def list_metrics() -> MetricsView:
     f"{API}/alerts/rules",
     permission=Permission.ALERTS_READ,
     operation_id="listAlertRules",
-    summary="List rules",
+    summary="List alert rules",
     tags=["alerts"],
 )
 async def list_rules(api: ApiGiven) -> RuleList:
-    """The rules, by name; paths of webhooks are shown to those who may change rules."""
+    """Return rules, ordered by name. Webhook paths are only shown to callers who may change rules."""
     return RuleList(list(await api.alerts.rules()))
 
 
@@ -78,7 +78,7 @@ async def list_rules(api: ApiGiven) -> RuleList:
     f"{API}/alerts/rules/{{name:str}}",
     permission=Permission.ALERTS_CHANGE,
     operation_id="putAlertRule",
-    summary="Make or replace a rule",
+    summary="Create or replace an alert rule",
     tags=["alerts"],
 )
 async def put_rule(
@@ -89,9 +89,9 @@ async def put_rule(
     data: JSONBody[RuleBody],
     request: Request[Any, Any, Any],
 ) -> Response[RuleView]:
-    """Make the rule, or put it in the place of the one of its name; `If-Match` says which version that must have.
+    """Create the rule or replace the one with this name. `If-Match` names the version to replace.
 
-    A rule about tasks is replaced by callers who may call these.
+    Only callers who may call a rule's tasks can replace it.
     """
     _check_body(name, data)
     await _check_rules(app, caller, name)
@@ -105,11 +105,11 @@ async def put_rule(
     status_code=200,
     permission=Permission.ALERTS_CHANGE,
     operation_id="deleteAlertRule",
-    summary="Remove a rule",
+    summary="Remove an alert rule",
     tags=["alerts"],
 )
 async def delete_rule(api: ApiGiven, app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
-    """Remove a rule and its alerts, without a notice of their end; one about tasks, if the caller may call these."""
+    """Remove a rule and its alerts, without a final notice. The caller must be allowed to call the rule's tasks."""
     await _check_rules(app, caller, name)
     await api.alerts.delete_rule(name)
     return {"status": "deleted", "name": name}
@@ -120,11 +120,11 @@ async def delete_rule(api: ApiGiven, app: ServedApp, caller: CallerGiven, name: 
     status_code=202,
     permission=Permission.ALERTS_CHANGE,
     operation_id="testAlertRule",
-    summary="Send a test notice to the channels of a rule",
+    summary="Send a test notice",
     tags=["alerts"],
 )
 async def test_rule(api: ApiGiven, name: FromPath[str]) -> TestedView:
-    """A scheduler sends a test notice to each channel within seconds; `GET /alerts/notices` shows what came of it."""
+    """Ask a scheduler to send each channel a test notice within seconds. `GET /alerts/notices` shows the result."""
     return TestedView(list(await api.alerts.test_rule(name)))
 
 
@@ -136,7 +136,7 @@ async def test_rule(api: ApiGiven, name: FromPath[str]) -> TestedView:
     tags=["alerts"],
 )
 async def list_silences(api: ApiGiven) -> SilenceList:
-    """The silences that have not ended."""
+    """Return the silences that have not expired."""
     return SilenceList(list(await api.alerts.silences()))
 
 
@@ -144,13 +144,13 @@ async def list_silences(api: ApiGiven) -> SilenceList:
     f"{API}/alerts/silences",
     permission=Permission.ALERTS_CHANGE,
     operation_id="addSilence",
-    summary="Send no notices of some alerts for a while",
+    summary="Add a silence",
     tags=["alerts"],
 )
 async def add_silence(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: JSONBody[SilenceBody]) -> SilenceView:
-    """Alerts that fit are shown as before, and send no notices until the silence ends.
+    """Suppress the notices of matching alerts until the silence ends. The alerts are still shown.
 
-    Those of rules about tasks that the caller may not call cannot be silenced.
+    Rules for tasks that the caller may not call cannot be silenced.
     """
     await _check_rules(app, caller, data.rule or "*")
     return await api.alerts.silence(data.seconds, rule=data.rule, subject=data.subject, note=data.note)
@@ -165,7 +165,7 @@ async def add_silence(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: 
     tags=["alerts"],
 )
 async def delete_silence(api: ApiGiven, silence_id: FromPath[str]) -> dict[str, str]:
-    """End a silence before its time."""
+    """End a silence early."""
     await api.alerts.end_silence(silence_id)
     return {"status": "ended", "id": silence_id}
 
@@ -178,7 +178,7 @@ async def delete_silence(api: ApiGiven, silence_id: FromPath[str]) -> dict[str, 
     tags=["alerts"],
 )
 async def list_notices(api: ApiGiven, limit: Limit = 50) -> NoticeList:
-    """The last notices, the latest first."""
+    """Return notices, newest first."""
     return NoticeList(list(await api.alerts.notices(limit=limit)))
 
 
@@ -186,12 +186,12 @@ async def list_notices(api: ApiGiven, limit: Limit = 50) -> NoticeList:
     "/alerts/setup",
     status_code=200,
     permission=Permission.ALERTS_CHANGE,
-    operation_id="setUpAlertOfDocument",
-    summary="Make or replace a rule",
+    operation_id="setUpAlertCompat",
+    summary="Create or replace an alert rule",
     tags=["compatible names"],
 )
 async def set_up_alert(api: ApiGiven, app: ServedApp, caller: CallerGiven, data: JSONBody[SetupBody]) -> RuleView:
-    """A rule and its channels."""
+    """Create or replace a rule with its channels."""
     _check_body(data.name, data)
     await _check_rules(app, caller, data.name)
     return await api.alerts.put_rule(data.name, data)
@@ -213,7 +213,7 @@ ALERT_HANDLERS: Final[tuple[Any, ...]] = (
 
 
 async def _check_rules(app: TaskMQ, caller: Caller, names: str) -> None:
-    """Refuse to take away a rule about tasks that the caller may not call.
+    """Refuse to change rules about tasks that the caller may not call.
 
     Args:
         names: the rule's name, or a pattern.
@@ -231,7 +231,7 @@ async def _check_rules(app: TaskMQ, caller: Caller, names: str) -> None:
 def _states(text: str) -> set[str]:
     words = {word.lower() for word in parts(text)}
     if unknown := sorted(words - set(AlertState)):
-        raise Problem.about("states", f"there is no state {unknown[0][:40]!r}", "pending, firing, resolved")
+        raise Problem.about("states", f"unknown state {unknown[0][:40]!r}", "pending, firing, resolved")
     return words
 
 

@@ -1,4 +1,4 @@
-"""`/failures`: what has failed, in one list."""
+"""`/failures`: failed jobs and workflows in one list."""
 
 from typing import Annotated, Any, Final
 
@@ -13,7 +13,7 @@ from taskmq.operations.history import FailureSource, LettersView, read_letters
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until
 from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
-from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -31,7 +31,7 @@ _NEEDS: Final[dict[FailureSource, Permission]] = {
     f"{API}/failures",
     permission=Permission.JOBS_READ,
     operation_id="listFailures",
-    summary="What has failed",
+    summary="List failures",
     tags=["history"],
 )
 async def list_failures(
@@ -39,28 +39,28 @@ async def list_failures(
     api: ApiGiven,
     app: ServedApp,
     caller: CallerGiven,
-    lane: Annotated[FailureLane | None, QueryParameter(description="Of this lane alone.")] = None,
+    lane: Annotated[FailureLane | None, QueryParameter(description="Only failures of this lane.")] = None,
     task: OfTask = None,
     queue: OfQueue = None,
-    job_id: Annotated[str | None, QueryParameter(description="Of this job alone, which was sent.")] = None,
-    error: Annotated[str | None, QueryParameter(description="The type of the error.")] = None,
+    job_id: Annotated[str | None, QueryParameter(description="Only failures of this sent job.")] = None,
+    error: Annotated[str | None, QueryParameter(description="Only failures with this error type.")] = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     max_age: MaxAge = 0,
     *,
-    traceback: Annotated[bool, QueryParameter(description="With the ends of tracebacks.")] = False,
+    traceback: Annotated[bool, QueryParameter(description="Include the ends of tracebacks.")] = False,
 ) -> FailureList:
-    """Jobs of the store, jobs that were sent, dead letters and workflows that have failed, the last one first.
+    """Return failed stored jobs, sent jobs, dead letters and workflows, newest first.
 
-    A workflow counts at the time it was sent; it has no task, queue and error. Of each queue the oldest 1,000 dead
-    letters are looked at. What could not be asked is in `missing`, and the rest is shown. `max_age` is about dead
+    A workflow is listed at the time it was sent; it has no task, queue or error. Only the oldest 1,000 dead letters
+    of each queue are examined. Sources that could not be read are listed in `missing`. `max_age` applies to dead
     letters.
     """
 
     async def letters() -> LettersView:
-        return await shared_look(state, "letters", max_age, lambda: read_letters(app))
+        return await read_shared(state, "letters", max_age, lambda: read_letters(app))
 
     try:
         return await api.figures.failures(
@@ -79,7 +79,7 @@ async def list_failures(
         )
     except InvalidOption as refused:
         raise Problem.about(
-            "cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before"
+            "cursor", f"{(cursor or '')[:40]!r} is not a cursor", "`next` of the previous page"
         ) from refused
 
 
@@ -87,7 +87,7 @@ FAILURE_HANDLERS: Final[tuple[Any, ...]] = (list_failures,)
 
 
 def _sources(caller: Caller) -> set[FailureSource]:
-    """Return what the caller may read, of the tenant that the call is about."""
+    """Return the sources that the caller may read for the selected tenant."""
     scopes = {needs: scope_for(caller.identity, needs) for needs in set(_NEEDS.values())}
     return {
         source

@@ -1,4 +1,4 @@
-"""`/rollups` and `/metrics/query`: what was counted of runs."""
+"""`/rollups` and `/metrics/query`: statistics of job runs."""
 
 from typing import Annotated, Any, Final
 
@@ -18,19 +18,19 @@ from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantFigures
 from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
 from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
-from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.settings import API
 
 __all__ = ["FIGURE_HANDLERS"]
 
-Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds of one point, whole minutes.")]
+Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds between points, in whole minutes.")]
 
 
 @get(
     f"{API}/rollups",
     permission=Permission.METRICS_READ,
     operation_id="listRollups",
-    summary="What was counted, by task, queue and tenant",
+    summary="Get statistics by task, queue and tenant",
     tags=["history"],
 )
 async def list_rollups(
@@ -41,9 +41,10 @@ async def list_rollups(
     queue: OfQueue = None,
     by: By = "task,queue",
 ) -> RollupList:
-    """Counts, waits and run times of a time, the last hour unless said; of both lanes.
+    """Return counts, waiting times and run times of a period, by default the last hour, for both lanes.
 
-    They are there from when a scheduler first listened on. Events may be lost, so counts are not for accounting.
+    Data exists from the time a scheduler first recorded events. Events may be lost, so do not use counts for
+    accounting.
     """
     return await api.figures.rollups(since=since, until=until, task=task, queue=queue, by=parts(by))
 
@@ -52,14 +53,14 @@ async def list_rollups(
     f"{API}/metrics/query",
     permission=Permission.METRICS_READ,
     operation_id="queryMetrics",
-    summary="Figures over time",
+    summary="Query metrics",
     tags=["history"],
 )
 async def query_metrics(
     state: State,
     app: ServedApp,
     caller: CallerGiven,
-    metric: Annotated[str, QueryParameter(description=f"With commas between; of {', '.join(FIGURES)}.")],
+    metric: Annotated[str, QueryParameter(description=f"Comma-separated metrics: {', '.join(FIGURES)}.")],
     since: Since = None,
     until: Until = None,
     step: Step = 60,
@@ -68,39 +69,39 @@ async def query_metrics(
     by: By = "",
     max_age: MaxAge = 0,
 ) -> MetricList:
-    """Figures over time, the last hour in minutes unless said."""
+    """Return time series, by default for the last hour in steps of a minute."""
     asked = (metric, ms(since), ms(until), step, task, queue, by)
 
-    async def look() -> MetricList:
-        return await _queried(TenantFigures(app, caller.tenant), *asked)
+    async def read() -> MetricList:
+        return await _query(TenantFigures(app, caller.tenant), *asked)
 
-    return await shared_look(state, f"metrics:{caller.tenant!r}:{asked!r}", max_age, look)
+    return await read_shared(state, f"metrics:{caller.tenant!r}:{asked!r}", max_age, read)
 
 
 @get(
     "/metrics/get",
     permission=Permission.METRICS_READ,
-    operation_id="getMetricsOfDocument",
-    summary="Figures over time",
+    operation_id="getMetricsCompat",
+    summary="Query metrics",
     tags=["compatible names"],
 )
 async def get_metrics(
     app: ServedApp,
     caller: CallerGiven,
-    name: Annotated[str, QueryParameter(description="As `metric` of `/metrics/query`.")],
+    name: Annotated[str, QueryParameter(description="Like `metric` of `/metrics/query`.")],
     start_time: Since = None,
     end_time: Until = None,
     step: Step = 60,
 ) -> MetricList:
-    """Figures by name and range."""
+    """Return time series by name and period."""
     figures = TenantFigures(app, caller.tenant)
-    return await _queried(figures, name, ms(start_time), ms(end_time), step, None, None, "")
+    return await _query(figures, name, ms(start_time), ms(end_time), step, None, None, "")
 
 
 FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics)
 
 
-async def _queried(
+async def _query(
     figures: TenantFigures,
     names: str,
     since: int | None,

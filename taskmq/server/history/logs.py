@@ -19,23 +19,23 @@ from taskmq.server.settings import API
 
 __all__ = ["LOG_HANDLERS"]
 
-_DOWNLOADED: Final = 10_000
-_TOGETHER: Final = 1_000
+_MOST_LINES: Final = 10_000
+_PAGE: Final = 1_000
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
-FromLevel = Annotated[Level, QueryParameter(description="Lines of this level and of worse ones.")]
+FromLevel = Annotated[Level, QueryParameter(description="Minimum level.")]
 Text = Annotated[
-    str, QueryParameter(description="A part of the line; the case of ASCII letters does not matter.", max_length=500)
+    str, QueryParameter(description="Text in the line; ASCII letters match in either case.", max_length=500)
 ]
-Attempt = Annotated[int | None, QueryParameter(description="Lines of this attempt alone.", ge=1, le=2**31 - 1)]
-OfTask = Annotated[str | None, QueryParameter(description="Lines of jobs of this task alone.")]
+Attempt = Annotated[int | None, QueryParameter(description="Only lines of this attempt.", ge=1, le=2**31 - 1)]
+OfTask = Annotated[str | None, QueryParameter(description="Only lines of this task's jobs.")]
 
 
 @get(
     f"{API}/jobs/{{job_id:str}}/logs",
     permission=Permission.LOGS_READ,
     operation_id="getJobLogs",
-    summary="What the runs of a job have logged",
+    summary="Get a job's log",
     tags=["jobs"],
 )
 async def get_job_logs(
@@ -47,7 +47,9 @@ async def get_job_logs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> LineList:
-    """Lines of one job, the earliest first. Follow a job by asking again with `next`, also of an empty page."""
+    """Return log lines of a job, oldest first. To follow a job, repeat the request with `next`, even after an empty
+    page.
+    """
     number_of(cursor)
     return await api.logs.of_job(job_id, level=level, text=text, attempt=attempt, limit=limit, cursor=cursor)
 
@@ -56,17 +58,17 @@ async def get_job_logs(
     f"{API}/jobs/{{job_id:str}}/logs/text",
     permission=Permission.LOGS_READ,
     operation_id="downloadJobLogs",
-    summary="The log of a job as a text",
+    summary="Download a job's log as text",
     tags=["jobs"],
     media_type="text/plain",
 )
 async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLevel = "debug") -> Stream:
-    """Up to 10,000 lines of one job, to be kept as a file."""
+    """Return up to 10,000 log lines of a job as a file."""
     which = LogFilter(level=LEVELS[level])
-    # Before the answer begins: 404 where there is no such job.
-    first = await jobs.logs(job_id, which, limit=_TOGETHER)
+    # Read before the response begins, so that an unknown job is a 404.
+    first = await jobs.logs(job_id, which, limit=_PAGE)
     headers = {"Content-Disposition": 'attachment; filename="job.log"'}
-    return Stream(_downloaded(jobs, job_id, which, first), media_type="text/plain; charset=utf-8", headers=headers)
+    return Stream(_stream_log(jobs, job_id, which, first), media_type="text/plain; charset=utf-8", headers=headers)
 
 
 @get(f"{API}/logs", permission=Permission.LOGS_READ, operation_id="searchLogs", summary="Search logs", tags=["logs"])
@@ -74,14 +76,14 @@ async def search_logs(
     jobs: OwnJobs,
     level: FromLevel = "debug",
     text: Text = "",
-    job_id: Annotated[str | None, QueryParameter(description="Lines of this job alone.")] = None,
+    job_id: Annotated[str | None, QueryParameter(description="Only lines of this job.")] = None,
     task: OfTask = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> LineList:
-    """Lines of jobs, the last ones first. A search for a text looks at 20,000 lines at a time."""
+    """Return log lines of jobs, newest first. A text search examines 20,000 lines per page."""
     which = LogFilter(
         level=LEVELS[level],
         text=text,
@@ -96,39 +98,41 @@ async def search_logs(
 @get(
     "/logs/query",
     permission=Permission.LOGS_READ,
-    operation_id="queryLogsOfDocument",
+    operation_id="queryLogsCompat",
     summary="Search logs",
     tags=["compatible names"],
 )
 async def query_logs(
     jobs: OwnJobs,
-    job_id: Annotated[str | None, QueryParameter(description="Of this job alone.")] = None,
-    level: Annotated[str | None, QueryParameter(description="In either case, such as ERROR.")] = None,
+    job_id: Annotated[str | None, QueryParameter(description="Only lines of this job.")] = None,
+    level: Annotated[
+        str | None, QueryParameter(description="Minimum level in upper or lower case, such as ERROR.")
+    ] = None,
     text: Text = "",
     start_time: Since = None,
     end_time: Until = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> LineList:
-    """Lines by job, level, text and time, the last ones first."""
-    return await _queried(jobs, job_id, level, text, start_time, end_time, limit, cursor)
+    """Return log lines by job, level, text and time, newest first."""
+    return await _query(jobs, job_id, level, text, start_time, end_time, limit, cursor)
 
 
 LOG_HANDLERS: Final[tuple[Any, ...]] = (get_job_logs, download_job_logs, search_logs, query_logs)
 
 
-async def _downloaded(jobs: TenantJobs, job_id: str, which: LogFilter, page: LogPage) -> AsyncGenerator[str]:
-    """The text of a log, a page at a time."""
-    left = _DOWNLOADED
+async def _stream_log(jobs: TenantJobs, job_id: str, which: LogFilter, page: LogPage) -> AsyncGenerator[str]:
+    """Yield the text of a log, page by page."""
+    left = _MOST_LINES
     while page.lines:
-        yield "".join(map(_written, page.lines[:left]))
+        yield "".join(map(_format_line, page.lines[:left]))
         left -= len(page.lines)
         if left <= 0:
             return
-        page = await jobs.logs(job_id, which, after=page.after, limit=_TOGETHER)
+        page = await jobs.logs(job_id, which, after=page.after, limit=_PAGE)
 
 
-async def _queried(
+async def _query(
     jobs: TenantJobs,
     job_id: str | None,
     level: str | None,
@@ -148,5 +152,5 @@ async def _queried(
     return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
 
-def _written(line: StoredLine) -> str:
+def _format_line(line: StoredLine) -> str:
     return f"{instant_text(line.at)} {level_name(line.level).upper():<8} {line.logger}: {line.message}\n"

@@ -1,11 +1,11 @@
-"""Jobs over HTTP: submitted, looked for, changed; and the tasks and definitions that they are made from."""
+"""Jobs over HTTP: submission, search and changes; and their tasks and definitions."""
 
 from taskmq.server.jobs.actions import ACTIONS
 from taskmq.server.jobs.bulk import BULK
 from taskmq.server.jobs.bulk_operations import BULK_OPERATIONS
 from taskmq.server.jobs.changes import CHANGES
+from taskmq.server.jobs.compatible_calls import COMPATIBLE_CALLS
 from taskmq.server.jobs.definitions import DEFINITIONS
-from taskmq.server.jobs.document_calls import DOCUMENT_CALLS
 from taskmq.server.jobs.queries import QUERIES
 from taskmq.server.jobs.submissions import SUBMISSIONS
 from taskmq.server.jobs.tasks import TASKS
@@ -19,7 +19,7 @@ JOB_HANDLERS = (
     *ACTIONS,
     *BULK,
     *BULK_OPERATIONS,
-    *DOCUMENT_CALLS,
+    *COMPATIBLE_CALLS,
     *TASKS,
     *DEFINITIONS,
 )

@@ -1,4 +1,4 @@
-"""What else is done to a job: hold, release, retry, clone."""
+"""Actions on a job: hold, release, retry, clone."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -12,7 +12,7 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version, priority_number
-from taskmq.server.jobs.changes import changed
+from taskmq.server.jobs.changes import changed_response
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -30,7 +30,7 @@ __all__ = ["ACTIONS", "ActionBody", "CloneBody", "RetryBody"]
 async def hold_job(
     job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
 ) -> Response[ChangedJob]:
-    """Have a job that waits not run until it is released."""
+    """Hold a waiting job until it is released."""
     return await _act("held", jobs.hold, job_id, request, jobs, data)
 
 
@@ -45,7 +45,7 @@ async def hold_job(
 async def release_job(
     job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
 ) -> Response[ChangedJob]:
-    """Let a held job run, at its time."""
+    """Release a held job. It runs at its scheduled time."""
     return await _act("released", jobs.release, job_id, request, jobs, data)
 
 
@@ -54,7 +54,7 @@ async def release_job(
     status_code=200,
     permission=Permission.JOBS_CHANGE,
     operation_id="retryJob",
-    summary="Run a job now",
+    summary="Run or retry a job now",
     tags=["jobs"],
 )
 async def retry_job(
@@ -63,16 +63,16 @@ async def retry_job(
     jobs: OwnJobs,
     data: JSONBody[RetryBody | None] = None,
 ) -> Response[ChangedJob]:
-    """Run a job now: one that waits at once; one that has ended again: it goes on (200), or another repeats it (201).
+    """Run a waiting job now, or an ended job again: it continues (200), or a new job repeats it (201).
 
-    One that another job repeats already is 409, unless `again` is said: its `retried_as` names that one.
+    409: another job, named in `retried_as`, already repeats it, and `again` is not set.
     """
     before = await jobs.get(job_id)
     body = data or RetryBody()
     key = idempotency_key(request.headers)
     with matched_version(request.headers) as version:
         after = await jobs.retry(before, version=version, mode=body.mode, again=body.again, key=key, note=body.note)
-    return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
+    return changed_response("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 
 @post(
@@ -80,7 +80,7 @@ async def retry_job(
     status_code=201,
     permission=Permission.JOBS_SUBMIT,
     operation_id="cloneJob",
-    summary="Repeat a job",
+    summary="Clone a job",
     tags=["jobs"],
 )
 async def clone_job(
@@ -89,10 +89,10 @@ async def clone_job(
     jobs: OwnJobs,
     data: JSONBody[CloneBody | None] = None,
 ) -> Response[ChangedJob]:
-    """Submit another job of the same task, linked to this one: with the same call, or with other arguments."""
+    """Submit a copy of a job, linked to the original, with the same or other arguments."""
     body = data or CloneBody()
     if body.payload is not None and body.kwargs is not None:
-        raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
+        raise Problem.about("kwargs", "payload and kwargs are aliases: give only one")
     after = await jobs.clone(
         job_id,
         new_id=body.job_id or idempotency_key(request.headers),
@@ -101,7 +101,7 @@ async def clone_job(
         kwargs=body.kwargs if body.payload is None else body.payload,
         priority=priority_number(body.priority),
     )
-    return changed("cloned", after, jobs, code=201)
+    return changed_response("cloned", after, jobs, code=201)
 
 
 ACTIONS: Final = (hold_job, release_job, retry_job, clone_job)
@@ -117,4 +117,4 @@ async def _act(
 ) -> Response[ChangedJob]:
     with matched_version(request.headers) as version:
         after = await action(job_id, version=version, note="" if body is None else body.note)
-    return changed(status, after, jobs)
+    return changed_response(status, after, jobs)

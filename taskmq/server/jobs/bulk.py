@@ -1,4 +1,4 @@
-"""`POST /bulk`: the same done to many jobs, page by page."""
+"""`POST /bulk`: one action on many jobs, page by page."""
 
 from contextlib import nullcontext
 from typing import Any, Final
@@ -12,7 +12,7 @@ from taskmq.api.jobs import BulkView
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven, priority_number
 from taskmq.server.problems import Problem
-from taskmq.server.query_time import answered_in_time
+from taskmq.server.query_time import time_limit
 from taskmq.server.settings import API
 
 __all__ = ["BULK", "check_filter"]
@@ -23,17 +23,17 @@ __all__ = ["BULK", "check_filter"]
     status_code=200,
     permission=Permission.JOBS_BULK,
     operation_id="actOnJobs",
-    summary="Do the same to many jobs",
+    summary="Apply an action to many jobs",
     tags=["jobs"],
 )
 async def act_on_jobs(data: JSONBody[BulkBody], api: ApiGiven, state: State) -> BulkView:
-    """Cancel, hold, release, retry or change jobs that a filter finds, up to `limit` of them, the newest first.
+    """Cancels, holds, releases, retries or changes up to `limit` jobs that match a filter, newest first.
 
-    Go on with `next` until it is null: so the caller sees the progress, sets the pace, and aborts by stopping. What a
-    request was answered for is done, whatever becomes of this server.
+    Repeat the request with `next` until it is null. The caller sees the progress, sets the pace, and can stop at any
+    time. Changes in a response are durable even if this server dies.
     """
     check_filter(data.filter, everything=data.everything)
-    async with answered_in_time(state["settings"]) if data.dry_run else nullcontext():
+    async with time_limit(state["settings"]) if data.dry_run else nullcontext():
         return await api.jobs.act(
             data.action,
             data.filter,
@@ -51,15 +51,15 @@ async def act_on_jobs(data: JSONBody[BulkBody], api: ApiGiven, state: State) -> 
 
 
 def check_filter(text: str, *, everything: bool) -> None:
-    """See that a filter is said, or that everything is meant.
+    """Check that a filter is given, or that everything is selected.
 
     Raises:
-        Problem: neither, or the filter is none.
+        Problem: neither is given, or the filter is malformed.
     """
     if not text.strip() and not everything:
-        raise Problem.about("filter", "which jobs? Say a filter, or everything: true")
+        raise Problem.about("filter", "give a filter, or everything: true")
     if "\0" in text:
-        raise Problem.about("filter", "it has a NUL in it")
+        raise Problem.about("filter", "must not contain NUL characters")
 
 
 BULK: Final[tuple[Any, ...]] = (act_on_jobs,)

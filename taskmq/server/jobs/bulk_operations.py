@@ -1,4 +1,4 @@
-"""`/bulk/operations`: the same done to many jobs, by schedulers and servers, whatever becomes of the caller."""
+"""`/bulk/operations`: one action on many jobs, run in the background by schedulers and servers."""
 
 from typing import Any, Final
 
@@ -25,17 +25,17 @@ __all__ = ["BULK_OPERATIONS"]
     status_code=202,
     permission=Permission.JOBS_BULK,
     operation_id="beginBulk",
-    summary="Have the same done to many jobs",
+    summary="Start a bulk operation",
     tags=["jobs"],
 )
 async def begin_bulk(
     data: JSONBody[BeginBulkBody], request: Request[Any, Any, Any], api: ApiGiven, caller: CallerGiven, state: State
 ) -> BulkOperationView:
-    """Cancel, hold, release, retry or change all jobs that a filter finds, the newest first, in the background.
+    """Cancels, holds, releases, retries or changes all jobs that match a filter, newest first, in the background.
 
-    Whatever server or scheduler dies, another one goes on, and each job is done to at most once. `POST /bulk` with
-    `dry_run` says beforehand how many there are. The same again under the same `Idempotency-Key` is the same
-    operation, and is answered with how far it is; other content under it is 409.
+    If a server or scheduler dies, another one continues, and each job is changed at most once. `POST /bulk` with
+    `dry_run` counts the jobs first. Repeating the request with the same `Idempotency-Key` returns the existing
+    operation and its progress; with other content it is a 409.
     """
     check_filter(data.filter, everything=data.everything)
     bulk = await api.bulks.begin(
@@ -62,11 +62,11 @@ async def begin_bulk(
     f"{API}/bulk/operations",
     permission=Permission.JOBS_READ,
     operation_id="listBulks",
-    summary="List what was done to many jobs",
+    summary="List bulk operations",
     tags=["jobs"],
 )
 async def list_bulks(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> BulkOperationList:
-    """A tenant's bulk operations, the last one first; they are kept for a month after their end."""
+    """Return a tenant's bulk operations, newest first. They are kept for a month after they end."""
     return await api.bulks.page(limit=limit, cursor=cursor)
 
 
@@ -78,7 +78,7 @@ async def list_bulks(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) ->
     tags=["jobs"],
 )
 async def get_bulk(api: ApiGiven, bulk_id: FromPath[str]) -> BulkOperationView:
-    """How far a bulk operation is."""
+    """Return a bulk operation with its progress."""
     return await api.bulks.get(bulk_id)
 
 
@@ -91,13 +91,13 @@ async def get_bulk(api: ApiGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     tags=["jobs"],
 )
 async def abort_bulk(api: ApiGiven, app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
-    """Have it be done to no more jobs; up to 20 may be under way. One that has ended stays as it is.
+    """Stop a bulk operation. Up to 20 jobs may still be in progress. An ended operation stays unchanged.
 
-    One's own, or one for jobs of which one may call all tasks.
+    Callers can stop their own operations, and those whose tasks they may all call.
     """
     bulk = await TenantBulks(app, caller.tenant, by=caller.actor()).get(bulk_id)
     if bulk is not None and bulk.user_id != caller.identity.user_id and not _covers(caller, bulk):
-        raise NotPermitted("it was begun for tasks that you may not call: ask who has begun it, or an admin")
+        raise NotPermitted("it covers tasks that you may not call: ask the user who started it, or an admin")
     return await api.bulks.abort(bulk_id)
 
 
@@ -105,6 +105,6 @@ BULK_OPERATIONS: Final[tuple[Any, ...]] = (begin_bulk, list_bulks, get_bulk, abo
 
 
 def _covers(caller: Caller, bulk: Bulk) -> bool:
-    """Whether the caller may call all tasks to whose jobs the bulk does something."""
+    """Whether the caller may call all tasks of the operation's jobs."""
     tenant = caller.tenant or ""
     return any(all(allows_pattern(caller.identity, tenant, one) for one in each) for each in bulk.tasks)

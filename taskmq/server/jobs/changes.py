@@ -14,7 +14,7 @@ from taskmq.server.inputs import OwnJobs, ServedApp, matched_version, priority_n
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed"]
+__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed_response"]
 
 
 async def change_job(
@@ -24,13 +24,13 @@ async def change_job(
     app: ServedApp,
     jobs: OwnJobs,
 ) -> Response[ChangedJob]:
-    """Change a job that no worker has yet. 409: it runs or has ended; 412: `If-Match` names another version."""
+    """Change a job that no worker has received. 409: it runs or has ended; 412: `If-Match` names another version."""
     record = await jobs.get(job_id)
     if data.payload is not None and data.kwargs is not None:
-        raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
+        raise Problem.about("kwargs", "payload and kwargs are aliases: give only one")
     known = app.tasks.get(record.task)
     if data.queue is not None and (known is None or known.queue != data.queue):
-        raise Problem.about("queue", f"it is none of those of task {record.task!r}: leave it out")
+        raise Problem.about("queue", f"task {record.task!r} has another queue: omit this field")
     with matched_version(request.headers) as version:
         after = await jobs.change(
             record,
@@ -44,7 +44,7 @@ async def change_job(
             kwargs=data.kwargs if data.payload is None else data.payload,
             note=data.note,
         )
-    return changed("updated", after, jobs)
+    return changed_response("updated", after, jobs)
 
 
 put_job = put(
@@ -75,20 +75,20 @@ async def cancel_job(
     job_id: FromPath[str],
     request: Request[Any, Any, Any],
     jobs: OwnJobs,
-    note: Annotated[str, QueryParameter(max_length=500, description="Why; for its history.")] = "",
+    note: Annotated[str, QueryParameter(max_length=500, description="Reason, for the job's history.")] = "",
 ) -> Response[ChangedJob]:
-    """Cancel a job. 200: it will not run; 202: its worker is asked to stop it; 409: it has ended."""
+    """Cancel a job. 200: it will not run; 202: its worker was asked to stop it; 409: it has ended."""
     with matched_version(request.headers) as version:
         after = await jobs.cancel(job_id, version=version, note=note)
     is_over = after.state.is_final
-    return changed("cancelled" if is_over else "cancel_requested", after, jobs, code=200 if is_over else 202)
+    return changed_response("cancelled" if is_over else "cancel_requested", after, jobs, code=200 if is_over else 202)
 
 
 CHANGES: Final = (put_job, patch_job, cancel_job)
 
 
-def changed(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:
-    """The answer about a job that was changed."""
+def changed_response(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:
+    """Build the response about a changed job."""
     made = ChangedJob(
         status=status, job_id=jobs.name_of(record), id=record.id, state=record.state, version=record.version
     )

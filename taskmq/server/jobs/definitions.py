@@ -1,4 +1,4 @@
-"""`/definitions`: named, versioned templates that jobs are made from."""
+"""`/definitions`: named, versioned templates of jobs."""
 
 from typing import Annotated, Any, Final
 
@@ -34,7 +34,9 @@ async def list_definitions(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> DefinitionList:
-    """A tenant's definitions by name; of a role on the instance that names no tenant, those that have none."""
+    """Return a tenant's definitions, ordered by name; for an instance role without a tenant, those without
+    a tenant.
+    """
     return await api.definitions.page(prefix, limit=limit, cursor=cursor)
 
 
@@ -50,7 +52,7 @@ async def get_definition(
     name: FromPath[str],
     version: Annotated[int | None, QueryParameter(ge=1, le=1 << 31)] = None,
 ) -> Response[DefinitionView]:
-    """The last version, or this one; versions of a deleted definition are found by number."""
+    """Return the latest version, or the given one. Versions of a deleted definition remain available by number."""
     return _answer(await api.definitions.get(name, version=version))
 
 
@@ -58,7 +60,7 @@ async def get_definition(
     f"{API}/definitions/{{name:str}}/versions",
     permission=Permission.DEFINITIONS_READ,
     operation_id="listDefinitionVersions",
-    summary="The versions of a definition",
+    summary="List the versions of a definition",
     tags=["definitions"],
 )
 async def list_versions(
@@ -67,7 +69,7 @@ async def list_versions(
     before: FromQuery[Annotated[int, msgspec.Meta(ge=1, le=1 << 31)] | None] = None,
     limit: Limit = 50,
 ) -> DefinitionVersions:
-    """Its versions below `before`, the last one first."""
+    """Return the versions below `before`, newest first."""
     return DefinitionVersions([*await api.definitions.versions(name, before=before, limit=limit)])
 
 
@@ -75,7 +77,7 @@ async def list_versions(
     f"{API}/definitions/{{name:str}}",
     permission=Permission.DEFINITIONS_CHANGE,
     operation_id="putDefinition",
-    summary="Put a definition",
+    summary="Create or update a definition",
     tags=["definitions"],
 )
 async def put_definition(
@@ -84,9 +86,9 @@ async def put_definition(
     data: JSONBody[DefinitionBody],
     request: Request[Any, Any, Any],
 ) -> Response[DefinitionView]:
-    """Make a version with this content, unless the last one says the same.
+    """Create a version with this content, unless the latest one is identical.
 
-    412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
+    412: the version differs from `If-Match`; or, with `If-None-Match: *`, the definition exists.
     """
     with matched_version(request.headers) as version:
         made = await api.definitions.put(
@@ -114,7 +116,7 @@ async def put_definition(
     tags=["definitions"],
 )
 async def delete_definition(api: ApiGiven, name: FromPath[str], request: Request[Any, Any, Any]) -> dict[str, str]:
-    """Make no more jobs from it; jobs that were made from it go on, and its versions are kept."""
+    """Delete a definition. Existing jobs continue, and its versions are kept."""
     with matched_version(request.headers) as version:
         await api.definitions.delete(name, version=version)
     return {"status": "deleted", "name": name}

@@ -1,4 +1,4 @@
-"""`GET /jobs` and what there is to read of one job."""
+"""`GET /jobs` and reads of one job."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -18,9 +18,9 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
-from taskmq.app_api.jobs.details import expanded, progress_of_job
+from taskmq.app_api.jobs.details import expand_job, progress_of_job
 from taskmq.app_api.jobs.views import job_view, state_named, states_of, status_words
-from taskmq.app_api.views import milliseconds_of, rendered
+from taskmq.app_api.views import milliseconds_of, render_all
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
@@ -28,8 +28,8 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
-from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, next_link, select_fields
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.stored_jobs.explain import Explanation
@@ -41,22 +41,24 @@ _MOST_FILTERS: Final = 20
 _EXPANSIONS: Final = ("logs", "retries", "payload", "result", "progress")
 _EXPANSIONS_OF_LISTS: Final = ("progress",)
 
-Words = Annotated[str | None, QueryParameter(description="`claimed`: CLAIMED, PROCESSING, COMPLETED as statuses.")]
-Fields = Annotated[str | None, QueryParameter(description="Only these fields, with commas between.")]
+Words = Annotated[
+    str | None, QueryParameter(description="`claimed` returns the statuses CLAIMED, PROCESSING, COMPLETED.")
+]
+Fields = Annotated[str | None, QueryParameter(description="Comma-separated fields to return.")]
 
 
 @get(
     f"{API}/jobs",
     permission=Permission.JOBS_READ,
     operation_id="listJobs",
-    summary="List jobs, the newest first",
+    summary="List jobs, newest first",
     tags=["jobs"],
 )
 async def list_jobs(
     request: Request[Any, Any, Any],
     jobs: OwnJobs,
     filter: Annotated[  # noqa: A002 - the parameter's name
-        str, QueryParameter(description="Such as `status:failed task:billing.*`.")
+        str, QueryParameter(description="Filter such as `status:failed task:billing.*`.")
     ] = "",
     status: Annotated[
         str | None,
@@ -65,36 +67,37 @@ async def list_jobs(
             "exact state."
         ),
     ] = None,
-    # Litestar keeps the name without the suffix for itself.
+    # Litestar reserves the name without the suffix.
     state_: Annotated[
         str | None,
-        QueryParameter(name="state", description="Exact states, with commas between; `queued` is that state alone."),
+        QueryParameter(name="state", description="Comma-separated exact states; `queued` matches only that state."),
     ] = None,
     job_type: Annotated[str | None, QueryParameter(description="A task's name.")] = None,
-    start_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or after this instant.")] = None,
-    end_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or before this instant.")] = None,
+    start_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or after this time.")] = None,
+    end_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or before this time.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    expand: Annotated[str | None, QueryParameter(description="`progress`: how far each job is.")] = None,
+    expand: Annotated[str | None, QueryParameter(description="`progress` includes each job's progress.")] = None,
     fields: Fields = None,
     words: Words = None,
 ) -> Response[list[JobView] | ListPage]:
-    """Jobs that fit a filter, page by page.
+    """Return jobs that match a filter, page by page.
 
-    Without `cursor` an array, with `Link` where there are more; with one an object with `items` and `next`.
+    Without `cursor` the response is an array, with a `Link` to the next page. With `cursor` it is an object with
+    `items` and `next`.
     """
     states = None if status is None else _states(status, "status", states_of)
     if state_ is not None:
         exact = _states(state_, "state", state_named)
         states = exact if states is None else states & exact
         if not states:
-            # No state at all would be any.
+            # An empty set of states would match every state.
             return Response([] if cursor is None else ListPage(items=[], next=None, is_bounded=False))
     which = await _filter(jobs, filter, states=states, job_type=job_type, since=start_time, until=end_time)
     expansions = _expansions(expand, _EXPANSIONS_OF_LISTS) | _fields_to_expand(fields, _EXPANSIONS_OF_LISTS)
     page = await jobs.list(which, after=cursor or None, limit=limit)
     progress = await jobs.progress(page.jobs) if expansions else None
-    shown: Any = rendered(lambda record: _shown(jobs, record, words, fields, progress), page.jobs)
+    shown: Any = render_all(lambda record: _render(jobs, record, words, fields, progress), page.jobs)
     headers = {} if page.after is None else {"Link": next_link(request, page.after)}
     content = shown if cursor is None else ListPage(items=shown, next=page.after, is_bounded=page.is_bounded)
     return Response(content, headers=headers)
@@ -109,9 +112,9 @@ async def list_jobs(
 )
 async def count_jobs(
     api: ApiGiven,
-    filter: Annotated[str, QueryParameter(description="As in the list.")] = "",  # noqa: A002 - the parameter's name
+    filter: Annotated[str, QueryParameter(description="Filter, as in the list of jobs.")] = "",  # noqa: A002 - the parameter's name
 ) -> JobCount:
-    """How many jobs fit a filter, exactly up to 10,000."""
+    """Return the number of jobs that match a filter, exact up to 10,000."""
     return await api.jobs.count(filter)
 
 
@@ -127,16 +130,17 @@ async def count_jobs_of_filters(
     caller: CallerGiven,
     jobs: OwnJobs,
     filter: Annotated[  # noqa: A002 - the parameter's name
-        list[str], QueryParameter(min_items=1, max_items=_MOST_FILTERS, description="Once for each filter.")
+        list[str],
+        QueryParameter(min_items=1, max_items=_MOST_FILTERS, description="A filter; repeat it for several."),
     ],
     max_age: MaxAge = 0,
 ) -> JobCounts:
-    """How many jobs fit each of up to 20 filters, exactly up to 10,000."""
+    """Return the number of jobs for each of up to 20 filters, exact up to 10,000."""
 
-    async def look() -> JobCounts:
-        return JobCounts([JobCountOf(text, *await _counted(jobs, text)) for text in filter])
+    async def read() -> JobCounts:
+        return JobCounts([JobCountOf(text, *await _count(jobs, text)) for text in filter])
 
-    return await shared_look(state, f"jobs:{caller.tenant!r}:{filter}", max_age, look)
+    return await read_shared(state, f"jobs:{caller.tenant!r}:{filter}", max_age, read)
 
 
 @get(
@@ -151,12 +155,13 @@ async def get_job(
     job_id: FromPath[str],
     jobs: OwnJobs,
     expand: Annotated[
-        str | None, QueryParameter(description="Of logs, retries, payload, result, progress; with commas between.")
+        str | None,
+        QueryParameter(description="Comma-separated parts to include: logs, retries, payload, result, progress."),
     ] = None,
     fields: Fields = None,
     words: Words = None,
 ) -> Response[JobView]:
-    """A job by the id that its submitter chose, or by the store's."""
+    """Return a job by its submitter's id or the store's id."""
     record = await jobs.get(job_id)
     etag = f'"{record.version}"'
     expansions = _expansions(expand, _EXPANSIONS) | _fields_to_expand(fields, _EXPANSIONS)
@@ -164,9 +169,9 @@ async def get_job(
         return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
     view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
     names = _names_in(fields)
-    # Without its problem, a null would pass for the result.
+    # Without `result_problem`, a null could be mistaken for the result.
     can_say = not names or "result_problem" in names
-    content: Any = selected(view | await expanded(jobs, record, expansions, can_say=can_say), fields)
+    content: Any = select_fields(view | await expand_job(jobs, record, expansions, can_say=can_say), fields)
     return Response(content, headers={"ETag": etag})
 
 
@@ -174,11 +179,11 @@ async def get_job(
     f"{API}/jobs/{{job_id:str}}/history",
     permission=Permission.JOBS_READ,
     operation_id="getJobHistory",
-    summary="What happened to a job",
+    summary="Get a job's history",
     tags=["jobs"],
 )
 async def get_history(job_id: FromPath[str], api: ApiGiven) -> HistoryList:
-    """What happened to a job beside the ordinary steps, the earliest first: by whom, and why."""
+    """Return the unusual events of a job with user and reason, oldest first."""
     return HistoryList(list(await api.jobs.history(job_id)))
 
 
@@ -186,11 +191,11 @@ async def get_history(job_id: FromPath[str], api: ApiGiven) -> HistoryList:
     f"{API}/jobs/{{job_id:str}}/attempts",
     permission=Permission.JOBS_READ,
     operation_id="getJobAttempts",
-    summary="The attempts of a job that did not end it",
+    summary="List a job's earlier attempts",
     tags=["jobs"],
 )
 async def get_attempts(job_id: FromPath[str], api: ApiGiven) -> AttemptList:
-    """Attempts that did not end the job, the earliest first; the last one is in the job itself."""
+    """Return attempts that did not finish the job, oldest first. The last attempt is part of the job itself."""
     return AttemptList(list(await api.jobs.attempts(job_id)))
 
 
@@ -198,18 +203,18 @@ async def get_attempts(job_id: FromPath[str], api: ApiGiven) -> AttemptList:
     f"{API}/jobs/{{job_id:str}}/explain",
     permission=Permission.JOBS_READ,
     operation_id="explainJob",
-    summary="Why a job waits",
+    summary="Explain why a job waits",
     tags=["jobs"],
 )
 async def explain_job(job_id: FromPath[str], api: ApiGiven) -> Explanation:
-    """What a job waits for, the most important first; nothing for one that has ended."""
+    """Return what a job waits for, most important first; nothing for an ended job."""
     return await api.jobs.explain(job_id)
 
 
 QUERIES: Final = (list_jobs, count_jobs, count_jobs_of_filters, get_job, get_history, get_attempts, explain_job)
 
 
-async def _counted(jobs: TenantJobs, text: str) -> tuple[int, bool]:
+async def _count(jobs: TenantJobs, text: str) -> tuple[int, bool]:
     count = await jobs.count(await jobs.filter(text), cap=_COUNTED)
     return min(count, _COUNTED), count <= _COUNTED
 
@@ -241,13 +246,13 @@ def _states(text: str, field: str, read: Callable[[str], frozenset[JobState] | N
         meant = read(word.strip())
         if meant is None:
             hint = did_you_mean(word, status_words())
-            raise Problem.about(field, f"there is no {field} {word[:80]!r}", hint)
+            raise Problem.about(field, f"unknown {field} {word[:80]!r}", hint)
         found |= meant
     return found
 
 
 def _fields_to_expand(fields: str | None, known: Sequence[str]) -> set[str]:
-    """The expansions that `fields` names: asking for one of them is enough."""
+    """Return the expansions that `fields` implies."""
     names = {"result" if name == "result_problem" else name for name in _names_in(fields)}
     return names & set(known) - {"retries"}
 
@@ -259,12 +264,12 @@ def _names_in(fields: str | None) -> set[str]:
 def _expansions(expand: str | None, known: Sequence[str]) -> set[str]:
     wanted = {name.strip() for name in (expand or "").split(",")} - {""}
     if unknown := sorted(wanted - set(known)):
-        error = FieldProblem("expand", f"there is no {unknown[0][:80]!r}", did_you_mean(unknown[0], known))
+        error = FieldProblem("expand", f"unknown part {unknown[0][:80]!r}", did_you_mean(unknown[0], known))
         raise Problem(400, "invalid_field", f"expand: {error.message}", errors=[error])
     return wanted
 
 
-def _shown(
+def _render(
     jobs: TenantJobs,
     record: JobRecord,
     words: str | None,
@@ -275,4 +280,4 @@ def _shown(
     if progress is None and not fields:
         return view
     further = {} if progress is None else {"progress": progress_of_job(record, progress)}
-    return selected(msgspec.to_builtins(view) | further, fields)
+    return select_fields(msgspec.to_builtins(view) | further, fields)

@@ -1,4 +1,4 @@
-"""`POST /jobs`: one job, or up to 1,000 with an outcome for each."""
+"""`POST /jobs`: submit one job, or up to 1,000 with a result for each."""
 
 from typing import Any, Final
 
@@ -36,10 +36,10 @@ async def submit_jobs(
     caller: CallerGiven,
     jobs: OwnJobs,
 ) -> Response[SubmittedJob | SubmittedJobs]:
-    """Keep jobs in the store; each is durable when this answers.
+    """Submit jobs. Each is durable in the store when the response is sent.
 
-    201: a new job; 200: the same was submitted before under its `job_id`, or many were; 409: another was. An
-    `Idempotency-Key` stands for a `job_id`; with many, item n has the key and `:n`.
+    201: a new job; 200: the same job exists under its `job_id`, or several were submitted; 409: a different job has
+    the id. An `Idempotency-Key` replaces `job_id`; for several jobs, item n has the key followed by `:n`.
     """
     key = idempotency_key(request.headers)
     if isinstance(data, list):
@@ -54,23 +54,23 @@ SUBMISSIONS: Final = (submit_jobs,)
 
 
 def _order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:
-    """The order of a body.
+    """Build the order from a request body.
 
     Raises:
-        Problem: fields exclude each other, or no task is said.
+        Problem: fields exclude each other, or the task is missing.
     """
     for one, other in (("job_type", "task"), ("payload", "kwargs")):
         if getattr(body, one) is not None and getattr(body, other) is not None:
-            raise Problem.about(other, f"{one} and {other} are the same: say one of them")
+            raise Problem.about(other, f"{one} and {other} are aliases: give only one")
     if body.job_type is None and body.task is None:
-        raise Problem.about("job_type", "which task? Say job_type (or task)", f"known: {_known(app, caller)}")
+        raise Problem.about("job_type", "give job_type (or task)", f"known: {_list_tasks(app, caller)}")
     for one, other in (("schedule_time", "delay"), ("expires_at", "expires_in")):
         if getattr(body, one) is not None and getattr(body, other) is not None:
             raise Problem.about(other, f"{one} and {other} exclude each other")
     if body.job_id == "":
-        raise Problem.about("job_id", "is empty: leave it out, or give the job a name")
+        raise Problem.about("job_id", "must not be empty; omit it, or choose an id")
     if body.job_id is not None and key not in (None, body.job_id):
-        raise Problem.about("job_id", "it and Idempotency-Key are the same: say one of them")
+        raise Problem.about("job_id", "job_id and Idempotency-Key are aliases: give only one")
     order = order_of(body, job_id=key)
     try:
         job_needs(body.resources, {"labels": body.node_labels})
@@ -83,7 +83,7 @@ async def _submit_many(
     bodies: list[SubmitBody], key: str | None, app: TaskMQ, caller: Caller, jobs: TenantJobs
 ) -> Response[SubmittedJob | SubmittedJobs]:
     if not 1 <= len(bodies) <= MOST_ITEMS:
-        raise Problem.about("body", f"1 to {MOST_ITEMS:,} jobs at a time, these are {len(bodies):,}")
+        raise Problem.about("body", f"must have 1 to {MOST_ITEMS:,} jobs, not {len(bodies):,}")
     orders: list[JobOrder | Problem] = []
     for number, body in enumerate(bodies):
         try:
@@ -106,5 +106,5 @@ def _item(outcome: SubmitOutcome | TaskMQError | Problem, caller: Caller) -> Sub
             return RefusedJob(status="refused", problem=problem_of(error, caller.request_id))
 
 
-def _known(app: TaskMQ, caller: Caller) -> str:
+def _list_tasks(app: TaskMQ, caller: Caller) -> str:
     return ", ".join(sorted(filter(caller.allows, app.tasks)))

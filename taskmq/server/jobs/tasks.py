@@ -1,4 +1,4 @@
-"""`/tasks`: what can be called, and with which arguments."""
+"""`/tasks`: the callable tasks and their arguments."""
 
 from typing import Annotated, Any, Final
 
@@ -22,7 +22,7 @@ async def list_tasks(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> TaskList:
-    """The tasks of the app and those that were registered; which a caller may call is in their role and token."""
+    """Return the app's and all registered tasks. The caller's role and token limit which of them it may call."""
     return await api.tasks.page(prefix, limit=limit, cursor=cursor)
 
 
@@ -34,11 +34,11 @@ async def list_tasks(
     tags=["tasks"],
 )
 async def get_task(api: ApiGiven, name: FromPath[str]) -> TaskView:
-    """One task, with the schema of its arguments."""
+    """Return a task with the schema of its arguments."""
     try:
         return await api.tasks.get(name)
     except UnknownTask as error:
-        # Elsewhere it is a field of the body that names an unknown task.
+        # In other requests an unknown task is an invalid field of the body.
         raise Problem(404, "task_not_found", str(error)) from error
 
 

@@ -1,12 +1,12 @@
-"""Live events: one subscription of the server to the broker's, given to any number of streams.
+"""Live events: one subscription of the server to the broker's events, shared by any number of streams.
 
-    broker -> EventHub (one stream, the last 1,000 events) -> a bounded queue of each stream -> server-sent events
+    broker -> EventHub (one stream, the last 1,000 events) -> a bounded queue per stream -> server-sent events
 
-A stream that is slower than the events come misses the oldest, and learns how many. One that comes back with
-`Last-Event-ID` gets what it has missed, as far as it is still here, else a `gap`. While the broker is away all
-streams learn of it, and go on when it is back. The server listens only while there is a stream.
+A stream that is slower than the events loses the oldest, and reports how many. A client that reconnects with
+`Last-Event-ID` receives the missed events that are still buffered, otherwise a `gap`. If the broker is unreachable,
+all streams report it, and continue once it is back. The server only listens while a stream is open.
 
-Events from outside come the other way: `outside` takes them, of senders that `sources` knows, and each starts a job.
+External events flow the other way: `outside` accepts them from the senders in `sources`, and each starts a job.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The server's one subscription to events, its looks at the store, and who of its callers gets what they have."""
+"""The server's shared event subscription: it listens to the broker, polls the store, and fans out to streams."""
 
 import asyncio
 import secrets
@@ -20,15 +20,15 @@ __all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
 _STREAMS: Final = 3_072
-_AGAIN: Final = 5.0
-_LOOK: Final = 1.0
+_RETRY_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 1.0
 
 
 class HubEvent(NamedTuple):
-    """An event as this server numbers it.
+    """An event with this server's sequence number.
 
     Attributes:
-        event: None: the broker was lost, or is back.
+        event: None if the broker connection was lost or restored.
     """
 
     number: int
@@ -37,12 +37,12 @@ class HubEvent(NamedTuple):
 
 
 class EventCounter:
-    """How many events of each kind there were that fit: counted once, for all streams that want the same.
+    """Matching events counted by kind, shared by all streams with the same filter.
 
     Attributes:
-        counts: since the first of these streams began.
-        number: of the last event that was counted.
-        readers: streams that read it.
+        counts: events since the first of these streams opened.
+        number: the number of the last counted event.
+        readers: the number of streams that read it.
     """
 
     def __init__(self, fits: Callable[[Event], bool]) -> None:
@@ -53,7 +53,7 @@ class EventCounter:
         self._waiting: set[asyncio.Event] = set()
 
     def put(self, number: int, event: Event) -> None:
-        """Count the event, where it fits."""
+        """Count the event if it matches."""
         if self._fits(event):
             self.counts[kind_of(event)] += 1
             self.number = number
@@ -62,23 +62,23 @@ class EventCounter:
             self._waiting.clear()
 
     def wake(self, changed: asyncio.Event) -> None:
-        """Set this, once, when the next event is counted."""
+        """Set this event once, when the next event is counted."""
         self._waiting.add(changed)
 
-    def leave(self, changed: asyncio.Event) -> None:
-        """Set it no more."""
+    def forget(self, changed: asyncio.Event) -> None:
+        """Stop waiting for the next event."""
         self._waiting.discard(changed)
 
 
 class EventInbox:
-    """What waits for one stream: at most 1,000 events; or how many there were of each kind, however many.
+    """The pending events of one stream: at most 1,000 events, or only counts by kind.
 
     Args:
-        counter: counts the events instead; that the broker was lost or is back is kept here all the same.
+        counter: counts events instead of storing them. Connection changes are still stored.
 
     Attributes:
-        missed: events that were dropped since the last were taken.
-        is_over: nothing will come any more.
+        missed: events dropped since the last read.
+        is_over: whether the stream has ended.
     """
 
     def __init__(self, fits: Callable[[Event], bool], counter: EventCounter | None = None) -> None:
@@ -94,17 +94,17 @@ class EventInbox:
 
     @property
     def number(self) -> int:
-        """The number of the last event that was put or counted."""
+        """The number of the last event that was stored or counted."""
         return self._number if self.counter is None else max(self._number, self.counter.number)
 
     def put(self, event: HubEvent) -> None:
-        """Keep it for the stream, where the stream wants it."""
+        """Store the event if the stream's filter matches."""
         if event.event is not None and not self._fits(event.event):
             return
         self._number = event.number
         self._changed.set()
         if self.counter is not None and event.event is not None:
-            # From before the stream came: the counter had it then, or never.
+            # A replayed event: the counter counted it before the stream opened, or never.
             self._seen[kind_of(event.event)] -= 1
             return
         if len(self._waiting) >= _BUFFER:
@@ -113,21 +113,23 @@ class EventInbox:
         self._waiting.append(event)
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """End the stream, which then reports no more events."""
         self.is_over = True
         self._ended.set()
         self._changed.set()
 
     async def take(self, timeout: float) -> list[HubEvent]:
-        """What was kept; empty where nothing has come within so many seconds, or was counted, or all is over."""
+        """Return the pending events. Returns an empty list after the timeout, if only counts changed, or if the
+        stream ended.
+        """
         if not self._waiting and not self._has_counted() and not self.is_over:
             await self._change(timeout)
         found = list(self._waiting)
         self._waiting.clear()
         return found
 
-    def counted(self) -> Counter[str]:
-        """How many events of each kind there were since the last call."""
+    def take_counts(self) -> Counter[str]:
+        """Return the number of events by kind since the last call."""
         if self.counter is None:
             return Counter()
         found = self.counter.counts - self._seen
@@ -135,7 +137,7 @@ class EventInbox:
         return found
 
     async def pause(self, seconds: float) -> None:
-        """Return after so many seconds, or once all is over; what comes meanwhile waits."""
+        """Return after this many seconds, or when the stream ends. Events meanwhile stay pending."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
@@ -144,7 +146,7 @@ class EventInbox:
         return self.counter is not None and self.counter.counts != self._seen
 
     async def _change(self, timeout: float) -> None:
-        """Return once something has come, or all is over, or the time is."""
+        """Wait for an event, the end of the stream or the timeout."""
         self._changed.clear()
         if self.counter is not None:
             self.counter.wake(self._changed)
@@ -155,66 +157,66 @@ class EventInbox:
             pass
         finally:
             if self.counter is not None:
-                self.counter.leave(self._changed)
+                self.counter.forget(self._changed)
 
 
 def kind_of(event: Event) -> str:
-    """The kind of a stream's message about the event."""
+    """Return the kind of the stream message for the event."""
     return "job" if isinstance(event, JobEvent) else "worker"
 
 
 class EventHub:
-    """Listens while a client does.
+    """Listens to events while at least one stream is open.
 
-    Where all streams are taken, a tenant that has fewer of them gets one of the tenant that has most.
+    If all streams are taken, a tenant with fewer streams replaces one of the tenant with the most.
 
     Args:
-        most: so many streams may be open.
+        most: the maximum number of open streams.
 
     Attributes:
-        name: of this run of this server; event ids begin with it.
+        name: a random name of this server run, with which event ids begin.
     """
 
     def __init__(self, app: TaskMQ, *, most: int = _STREAMS) -> None:
         self.name: str = secrets.token_hex(4)
         self._app = app
         self._most = most
-        # With the tenant of each, in the order in which they came.
+        # Each with its tenant, in the order they were opened.
         self._subscriptions: dict[EventInbox, str] = {}
-        # Of streams that want to know how many, by what they want to know of.
+        # For streams in digest mode, by their filter.
         self._counters: dict[Callable[[Event], bool], EventCounter] = {}
         self._users: Counter[str] = Counter()
         self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
-        # The first event is number 1.
+        # The first event has number 1.
         self._number = -1
-        self._tasks = TaskSet("server events", failure="the server follows no events any more")
+        self._tasks = TaskSet("server events", failure="the server stopped following events")
         self._listening: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        # Set once the broker is heard, or was found to be away.
-        self._settled = asyncio.Event()
-        # Set once the store was looked at.
+        # Set once the broker is connected, or known to be unreachable.
+        self._is_ready = asyncio.Event()
+        # Set after the first poll of the store.
         self._is_watched = asyncio.Event()
         self._is_connected = True
         self._is_closed = False
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return len(self._subscriptions)
 
     def streams_of(self, user: str) -> int:
-        """How many streams the user has open."""
+        """Return the number of open streams of a user."""
         return self._users[user]
 
     def has_room(self, tenant: str) -> bool:
-        """Whether a tenant may have one more stream: there is room, or a tenant that has more gives one up."""
+        """Whether a tenant may open another stream, possibly replacing one of a tenant with more."""
         if len(self._subscriptions) < self._most:
             return True
         counts = self._open_of_tenants()
         return counts.total() < self._most or counts[tenant] + 1 < max(counts.values())
 
     @asynccontextmanager
-    async def subscribed(
+    async def subscribe(
         self,
         user: str,
         fits: Callable[[Event], bool],
@@ -223,11 +225,11 @@ class EventHub:
         last_id: str | None = None,
         is_counting: bool = False,
     ) -> AsyncGenerator[tuple[EventInbox, bool]]:
-        """A subscription while the block runs, and whether events may be missing between `last_id` and its first.
+        """Yield a stream's inbox within the block, and whether events after `last_id` may be missing.
 
         Args:
-            tenant: whose stream it is; "": of the instance.
-            fits: streams that count by equal ones share what is counted.
+            tenant: the tenant of the stream; "" for the instance.
+            fits: the filter. Counting streams with equal filters share one counter.
         """
         subscription = EventInbox(fits, self._counters.setdefault(fits, EventCounter(fits)) if is_counting else None)
         if self._is_closed:
@@ -253,37 +255,38 @@ class EventHub:
             if not self._users[user]:
                 del self._users[user]
             if not self._subscriptions and self._listening is not None:
-                # They take a while to go: who comes meanwhile needs others. `_tasks` sees them end.
+                # Cancellation takes a while, and a new stream meanwhile needs new tasks. `_tasks` awaits the old
+                # ones.
                 for task in (self._listening, self._watching):
                     if task is not None:
                         task.cancel()
                 self._listening = self._watching = None
 
-    async def settled(self) -> None:
-        """Return once broker and store are heard, or the subscriptions know that one is away, or all is over."""
-        for known in (self._settled, self._is_watched):
+    async def wait_until_ready(self) -> None:
+        """Wait until the broker and the store were reached or found unreachable, or the hub closed."""
+        for signal in (self._is_ready, self._is_watched):
             if not self._is_closed:
-                await known.wait()
+                await signal.wait()
 
     def close(self) -> None:
-        """End all streams, and those that come; the server stops."""
+        """End all streams, including new ones, because the server stops."""
         self._is_closed = True
-        self._settled.set()
+        self._is_ready.set()
         self._is_watched.set()
         for subscription in self._subscriptions:
             subscription.end()
 
     async def aclose(self) -> None:
-        """Let the broker go."""
+        """Close the hub and its broker subscription."""
         self.close()
         await self._tasks.aclose()
 
     def _open_of_tenants(self) -> Counter[str]:
-        """Count the streams of each tenant, without those that are about to end."""
+        """Count the open streams of each tenant, except those that are ending."""
         return Counter(tenant for inbox, tenant in self._subscriptions.items() if not inbox.is_over)
 
     def _make_room(self) -> None:
-        """End the last stream of the tenant that has most, where there is no room for one more."""
+        """If all streams are taken, end the newest stream of the tenant with the most."""
         if len(self._subscriptions) < self._most or (counts := self._open_of_tenants()).total() < self._most:
             return
         ((largest, _),) = counts.most_common(1)
@@ -291,7 +294,7 @@ class EventHub:
         next(inbox for inbox in theirs if not inbox.is_over).end()
 
     def _replay(self, subscription: EventInbox, last_id: str | None) -> bool:
-        """Give what came after that event; whether nothing is missing."""
+        """Put the buffered events after `last_id` into the inbox. Returns whether none are missing."""
         if last_id is None:
             return True
         name, _, number = last_id.partition("-")
@@ -305,12 +308,12 @@ class EventHub:
         return wanted >= oldest
 
     def _begin(self) -> None:
-        """Listen from now on."""
-        # What happened while no client listened has no number. One is left out for it: who comes back with an earlier
-        # one has missed something, also when others listen already.
+        """Start listening."""
+        # Events without a listening client have no number. Skipping one number marks them as missed for every client
+        # that reconnects with an earlier id, even if others listen already.
         self._number += 1
         self._last.clear()
-        self._settled.clear()
+        self._is_ready.clear()
         self._is_watched.clear()
         self._listening = self._tasks.start(self._listen())
         self._watching = self._tasks.start(self._watch())
@@ -320,7 +323,7 @@ class EventHub:
             await self._follow()
         finally:
             if self._listening is asyncio.current_task():
-                self._settled.set()
+                self._is_ready.set()
 
     async def _follow(self) -> None:
         def broker() -> Broker:
@@ -329,18 +332,18 @@ class EventHub:
         self._is_connected = True
         while True:
             try:
-                async with EventStream(broker, connected=self._tell_connection) as events:
-                    self._settled.set()
-                    self._tell_connection(True)
+                async with EventStream(broker, connected=self._report_connection) as events:
+                    self._is_ready.set()
+                    self._report_connection(True)
                     async for event in events:
-                        self._tell(event)
+                        self._publish(event)
             except TaskMQError:
                 if self._listening is not asyncio.current_task():
-                    # It was cancelled, and could not leave the broker in order.
+                    # The task was cancelled and could not close its broker channel cleanly.
                     return
-                self._settled.set()
-                self._tell_connection(False)
-                await asyncio.sleep(_AGAIN)
+                self._is_ready.set()
+                self._report_connection(False)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _watch(self) -> None:
         try:
@@ -350,31 +353,31 @@ class EventHub:
             events = StoreEvents(store)
             while True:
                 try:
-                    for event in await events.look():
-                        self._tell(event)
+                    for event in await events.poll():
+                        self._publish(event)
                 except TaskMQError:
-                    # Pages say that it is away; what was done meanwhile they read when it is back.
+                    # Pages show that the store is unreachable, and reload once it is back.
                     self._is_watched.set()
-                    await asyncio.sleep(_AGAIN)
+                    await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     self._is_watched.set()
-                    await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_POLL_SECONDS)
         finally:
             if self._watching is asyncio.current_task():
                 self._is_watched.set()
 
-    def _tell_connection(self, is_connected: bool) -> None:  # noqa: FBT001 - called by position
+    def _report_connection(self, is_connected: bool) -> None:  # noqa: FBT001 - called by position
         if is_connected != self._is_connected:
             self._is_connected = is_connected
-            self._tell(None, is_connected=is_connected)
+            self._publish(None, is_connected=is_connected)
 
-    def _tell(self, event: Event | None, *, is_connected: bool = True) -> None:
+    def _publish(self, event: Event | None, *, is_connected: bool = True) -> None:
         self._number += 1
-        told = HubEvent(self._number, event, is_connected)
-        self._last.append(told)
+        numbered = HubEvent(self._number, event, is_connected)
+        self._last.append(numbered)
         if event is not None:
             for counter in self._counters.values():
                 counter.put(self._number, event)
         for subscription in self._subscriptions:
             if event is None or subscription.counter is None:
-                subscription.put(told)
+                subscription.put(numbered)

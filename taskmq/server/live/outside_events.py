@@ -1,4 +1,4 @@
-"""`POST /events`: what has happened elsewhere starts a job."""
+"""`POST /events`: external events that start jobs."""
 
 import uuid
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ __all__ = ["OUTSIDE_HANDLERS", "identify_signed"]
 
 
 def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> Identify:
-    """Find out who calls by a signature, where a request brings one and nothing else, and else as `identify` does."""
+    """Identify the caller by its signature if the request has one and no token, otherwise by `identify`."""
 
     async def run(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
         if not is_signed(connection) or not isinstance(connection, Request):
@@ -39,10 +39,10 @@ def identify_signed(identify: Identify, sources: Mapping[str, EventSource]) -> I
 @post(
     f"{API}/events",
     permission=Permission.EVENTS_SEND,
-    # Senders name the types that they like; a signature or a token is nothing that a form of a browser can bring.
+    # Senders may use any content type, because browser forms cannot add a signature or token.
     takes_any_type=True,
     operation_id="sendEvent",
-    summary="Send an event from outside",
+    summary="Send an external event",
     tags=["events"],
 )
 async def send_event(
@@ -50,18 +50,20 @@ async def send_event(
     request: Request[Any, Any, Any],
     app: ServedApp,
     caller: CallerGiven,
-    source: Annotated[str, QueryParameter(max_length=64, description="Where it comes from, as the server knows it.")],
+    source: Annotated[
+        str, QueryParameter(max_length=64, description="Name of the event source, as configured on the server.")
+    ],
 ) -> Response[SubmittedJob]:
-    """Start the job that events of the source start; it is durable when this answers.
+    """Start the job for an event of the source. The job is durable when the response is sent.
 
-    It is called with `event`: `source`, `id` and `data`, which is the body. Instead of a token a sender may bring
-    `Taskmq-Signature: t=SECONDS,n=ID,v1=HEX`, where HEX is the HMAC-SHA256 of `SECONDS.ID.BODY` by the source's
-    secret and the time is within five minutes. `ID`, or `Idempotency-Key`, is the event's: 201: a new one; 200: the
-    same was sent before; 409: another was.
+    The task is called with `event`: `source`, `id` and `data`, which is the request body. Instead of a token, a
+    sender may use `Taskmq-Signature: t=SECONDS,n=ID,v1=HEX`, where HEX is the HMAC-SHA256 of `SECONDS.ID.BODY` with
+    the source's secret. The time must be within five minutes. The event's id is `ID` or `Idempotency-Key`. 201: a new
+    event; 200: the same event was sent before; 409: another event has the id.
     """
     known = request.app.state["sources"].get(source)
     if known is None or caller.tenant not in (None, known.tenant):
-        raise Problem(404, "event_source_not_found", f"there is no event source {source[:64]!r}")
+        raise Problem(404, "event_source_not_found", f"event source {source[:64]!r} not found")
     event_id = _event_id(request)
     jobs = TenantJobs(
         app,
@@ -87,6 +89,6 @@ def _event_id(request: Request[Any, Any, Any]) -> str:
     signature = EventSignature.read(request.headers.get(SIGNATURE, ""))
     key = idempotency_key(request.headers)
     if signature is not None and "authorization" not in request.headers:
-        # What is not signed says nothing.
+        # Only signed values are trusted.
         return signature.id
     return key or str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""Looks at the broker that several callers share: fifty open dashboards cost it no more than one."""
+"""Reads shared by several callers, so that fifty open dashboards cost the broker no more than one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,18 +9,21 @@ from litestar.params import QueryParameter
 
 from taskmq.app import TaskMQ
 
-__all__ = ["MaxAge", "shared_look"]
+__all__ = ["MaxAge", "read_shared"]
 
 T = TypeVar("T")
 
 MaxAge = Annotated[
-    float, QueryParameter(ge=0, le=60, description="So many seconds old an answer may be; then callers share one.")
+    float,
+    QueryParameter(
+        ge=0, le=60, description="Maximum age of the response in seconds. Callers share a cached response."
+    ),
 ]
 _MOST: Final = 1_000
 
 
 class _Sample:
-    """The last answer to one question, and when it was had; and the last failure, of how many."""
+    """The last result of a read with its time, and the last failure with the number of failures."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -30,28 +33,28 @@ class _Sample:
         self.failure: Exception | None = None
 
 
-async def shared_look(state: State, name: str, max_age: float, look: Callable[[], Awaitable[T]]) -> T:
-    """The answer to a question, which may be as old as `max_age` seconds; else look, one caller for all.
+async def read_shared(state: State, name: str, max_age: float, read: Callable[[], Awaitable[T]]) -> T:
+    """Return a result that is at most `max_age` seconds old, or read it once for all waiting callers.
 
     Args:
-        name: of the question; everybody who asks by it gets the same answer. Who waits for a look that fails gets its
-            failure: else each would wait for one more that does.
+        name: the key of the result. Callers that wait for a read that fails receive its failure instead of retrying
+            one after another.
     """
     if not max_age:
-        return await look()
+        return await read()
     app: TaskMQ = state["app"]
     samples: dict[str, _Sample] = state.setdefault("samples", {})
     if len(samples) > _MOST:
         samples.clear()
     sample = samples.setdefault(name, _Sample())
-    # A caller that comes while another one looks gets what that one sees.
+    # A caller that arrives during a read shares its result.
     asked, failures = app.sessions.clock.monotonic(), sample.failures
     async with sample.lock:
         if sample.at is None or asked - sample.at > max_age:
             if sample.failure is not None and sample.failures > failures:
                 raise sample.failure
             try:
-                sample.answer = await look()
+                sample.answer = await read()
             except Exception as error:
                 sample.failures += 1
                 sample.failure = error

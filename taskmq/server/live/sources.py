@@ -1,9 +1,9 @@
-"""Where events from outside come from, and how each of them proves it: HMAC over time, number and body.
+"""Sources of external events and their authentication: an HMAC of time, id and body.
 
     Taskmq-Signature: t=SECONDS,n=ID,v1=HEX      HEX = HMAC-SHA256(secret, "SECONDS.ID.BODY")
 
-An event whose time is more than five minutes away from now is refused. The sender chooses `ID` for each event: a
-request that repeats it, from the sender or from an eavesdropper, starts no second job.
+An event whose time differs by more than five minutes is rejected. The sender chooses an `ID` for each event. A
+request that repeats it, from the sender or an eavesdropper, starts no second job.
 """
 
 import hashlib
@@ -24,21 +24,21 @@ _WINDOW: Final = 300
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SIGNATURE: Final = re.compile(r"t=(?P<at>[0-9]{1,12}),n=(?P<id>[A-Za-z0-9._:-]{1,128}),v1=(?P<digest>[0-9a-f]{64})")
 _LEAST_SECRET: Final = 16
-# So that an unknown source takes as long as a wrong signature.
+# Makes an unknown source take as long as a wrong signature.
 _NO_SECRET: Final = "0" * _LEAST_SECRET
 
 
 class EventSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A sender of events, and what each of them starts.
+    """A source of external events and the task they start.
 
     Attributes:
-        name: a to z, digits, dots, dashes; what `?source=` says.
-        task: the name of a task, or of a definition of the tenant, which is called with `event=`.
-        tenant: whose the jobs are; "" without one.
-        secrets: any of them signs; two while one takes the other's place.
+        name: a to z, digits, dots, dashes; the value of `?source=`.
+        task: the name of a task, or of a definition of the tenant, called with `event=`.
+        tenant: the tenant of the jobs; "" for none.
+        secrets: the accepted secrets; two during a rotation.
 
     Raises:
-        InvalidSetting: a value that cannot be.
+        InvalidSetting: a value is invalid.
     """
 
     name: str
@@ -48,22 +48,22 @@ class EventSource(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise InvalidSetting(f"event source {self.name!r}: 1 to 64 characters out of a-z 0-9 . _ -")
+            raise InvalidSetting(f"event source {self.name!r}: use 1 to 64 characters of a-z 0-9 . _ -")
         if not self.task:
-            raise InvalidSetting(f"event source {self.name!r}: which task do its events start? NAME=TASK")
+            raise InvalidSetting(f"event source {self.name!r}: the task is missing; use NAME=TASK")
         if any(len(secret) < _LEAST_SECRET for secret in self.secrets):
-            raise InvalidSetting(f"event source {self.name!r}: a secret has at least {_LEAST_SECRET} characters")
+            raise InvalidSetting(f"event source {self.name!r}: a secret needs at least {_LEAST_SECRET} characters")
 
     def __repr__(self) -> str:
         return f"EventSource(name={self.name!r}, task={self.task!r}, tenant={self.tenant!r})"
 
 
 class EventSignature(NamedTuple):
-    """What a header says.
+    """A parsed signature header.
 
     Attributes:
-        at: when it was signed, in seconds.
-        id: the event's.
+        at: the signing time, in seconds.
+        id: the event's id.
     """
 
     at: int
@@ -72,20 +72,20 @@ class EventSignature(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "EventSignature | None":
-        """The signature; None where it is none."""
+        """Parse the header; returns None if it is malformed."""
         found = _SIGNATURE.fullmatch(text.strip())
         return None if found is None else cls(int(found["at"]), found["id"], found["digest"])
 
 
 def read_sources(texts: Iterable[str], secrets: str) -> tuple[EventSource, ...]:
-    """Sources as the command line has them.
+    """Read event sources from the command line.
 
     Args:
-        texts: NAME=TASK each, or NAME=@TENANT:TASK.
-        secrets: NAME=SECRET with spaces between; one source may have several.
+        texts: NAME=TASK or NAME=@TENANT:TASK.
+        secrets: NAME=SECRET, separated by spaces; a source may have several.
 
     Raises:
-        InvalidSetting: one cannot be read, has no secret, or comes twice; or a secret is of no source.
+        InvalidSetting: a source is malformed, repeated or has no secret; or a secret has no source.
     """
     known: dict[str, list[str]] = {}
     for pair in secrets.split():
@@ -96,29 +96,29 @@ def read_sources(texts: Iterable[str], secrets: str) -> tuple[EventSource, ...]:
         name, _, place = text.partition("=")
         tenant, task = split_tenant_key(place)
         if name in found:
-            raise InvalidSetting(f"event source {name!r} is there twice")
+            raise InvalidSetting(f"event source {name!r} is given twice")
         if name not in known:
             raise InvalidSetting(f"event source {name!r} has no secret: TASKMQ_EVENT_SECRETS='{name}=SECRET ...'")
         found[name] = EventSource(name=name, task=task, tenant=tenant, secrets=tuple(known[name]))
     if unknown := sorted(set(known) - set(found)):
-        raise InvalidSetting(f"TASKMQ_EVENT_SECRETS: there is no event source {unknown[0]!r}; --event-source adds it")
+        raise InvalidSetting(f"TASKMQ_EVENT_SECRETS: unknown event source {unknown[0]!r}; add it with --event-source")
     return tuple(found.values())
 
 
 def sign(secret: str, body: bytes, *, event_id: str, at: int) -> str:
-    """What a sender puts into the header; `at` in seconds."""
+    """Build the signature header of an event; `at` in seconds."""
     return f"t={at},n={event_id},v1={_digest(secret, body, event_id, at)}"
 
 
 def signed_identity(source: EventSource | None, header: str, body: bytes, *, now: float) -> Identity:
-    """Return the identity of the source that sent an event, which may do nothing else.
+    """Return the identity of an event's source, which may only send events.
 
     Args:
-        source: that it says it comes from; None: there is none of that name.
-        now: seconds.
+        source: the named source; None if it is unknown.
+        now: the current time, in seconds.
 
     Raises:
-        NotAuthenticated: the signature is not good, or too old; the message never says which.
+        NotAuthenticated: the signature is invalid or too old; the message does not say which.
     """
     signature = EventSignature.read(header)
     secrets: Sequence[str] = (source.secrets if source is not None else ()) or (_NO_SECRET,)
@@ -128,7 +128,7 @@ def signed_identity(source: EventSource | None, header: str, body: bytes, *, now
             digest = _digest(secret, body, signature.id, signature.at)
             is_good |= hmac.compare_digest(digest, signature.digest)
     if signature is None or source is None or not source.secrets or not is_good or abs(now - signature.at) > _WINDOW:
-        raise NotAuthenticated("the event is not signed as one of a known source, or its time is not now")
+        raise NotAuthenticated("the event's signature is invalid, or its time is not current")
     name = f"event:{source.name}"
     return Identity(
         user_id=name,

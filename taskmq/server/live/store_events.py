@@ -1,4 +1,4 @@
-"""What is done to jobs of the store, as events. The store announces nothing, so it is asked."""
+"""Changes of stored jobs as events. The store publishes nothing, so this polls it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,9 +13,9 @@ from taskmq.stored_jobs.new_jobs import name_of
 
 __all__ = ["StoreEvents"]
 
-# The newest of a look, which is of one second and of the time for late commits: of more, older ones are left out.
+# Of one poll, which covers a second and the time for late commits. If there are more, the oldest are skipped.
 _MOST: Final = 1_000
-# Events are named as facts. A kind of history entry that is not here keeps its name.
+# Event names by kind of history entry. Other kinds keep their names.
 _NAMES: Final = {
     "change": "changed",
     "cancel": "cancelled",
@@ -23,45 +23,45 @@ _NAMES: Final = {
     "release": "released",
     "retry": "requeued",
 }
-# Those that may be the job's end, and are named as it is.
+# Entries that may end the job, and are then named after its final state.
 _ENDS: Final = ("ended", "undispatched")
 
 
 class StoreEvents:
-    """Submissions and what the histories of jobs have, each once.
+    """Reports submissions and history entries of stored jobs as events, each once.
 
-    A submission counts as of the time that its job's id says, by the clock of who submitted it.
+    A submission has the time in the job's id, by the submitter's clock.
     """
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
-        self._looks = Lookback()
+        self._lookback = Lookback()
 
-    async def look(self) -> list[JobEvent]:
-        """What has happened since the last look, the earliest first; nothing at the first.
+    async def poll(self) -> list[JobEvent]:
+        """Return the events since the last poll, oldest first; nothing on the first poll.
 
         Raises:
-            StoreUnavailable: it could not be reached; the next look finds what this one would have.
+            StoreUnavailable: the store is unreachable; the next poll returns the missed events.
         """
         now = await self._store.now_ms()
-        since = self._looks.since(now)
+        since = self._lookback.since(now)
         page = await self._store.list_jobs(JobFilter(submitted_from=since), limit=_MOST)
         actions = await self._store.actions(since, limit=_MOST)
         found = sorted([*self._submissions(page.jobs), *self._actions(actions)], key=lambda one: one.at)
-        return [] if self._looks.end(now) else found
+        return [] if self._lookback.end(now) else found
 
     def _submissions(self, jobs: list[JobRecord]) -> Iterator[JobEvent]:
         for job in jobs:
-            if self._looks.is_new((job.id, ""), job.submitted):
+            if self._lookback.is_new((job.id, ""), job.submitted):
                 yield _event("submitted", job, name_of(job), job.submitted)
 
     def _actions(self, actions: list[JobAction]) -> Iterator[JobEvent]:
         for one in actions:
             entry = one.entry
-            # Its worker announces that itself.
+            # The worker announces it.
             if entry.kind == "interrupted":
                 continue
-            if self._looks.is_new((one.job_id, f"{entry.kind} {entry.version}"), entry.at):
+            if self._lookback.is_new((one.job_id, f"{entry.kind} {entry.version}"), entry.at):
                 name = one.job_id if one.key is None else tenant_key(one.tenant or None, one.key)
                 yield _event(_name(entry), one, name, entry.at)
 
@@ -73,7 +73,7 @@ def _name(entry: HistoryEntry) -> str:
 
 
 def _event(name: str, job: JobRecord | JobAction, job_id: str, at: int) -> JobEvent:
-    # Events of runs have the same name: it stands in the job's messages.
+    # Events of runs have the same name, which is in the job's messages.
     return JobEvent(
         event=name, number=0, at=at, job_id=job_id, task=job.task, queue=job.queue, tenant=job.tenant, is_stored=True
     )

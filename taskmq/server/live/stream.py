@@ -23,11 +23,11 @@ from taskmq.server.settings import API
 
 __all__ = ["STREAM_HANDLERS", "EventFilter", "event_lines"]
 
-# So often a stream says that it lives, and looks whether its caller is still welcome.
+# The interval of heartbeats, and of checks that the caller is still authorised.
 _HEARTBEAT: Final = 15.0
 _HERE: Final = b": here\n\n"
 _LONGEST_ID: Final = 64
-# The client of a digest reads again at each: many clients together do so not much oftener than a few.
+# Digest clients reload with each message. Many clients together get them less often, to limit the load.
 _DIGEST: Final = 1.0
 _DIGEST_OF_EACH: Final = 0.6
 
@@ -46,23 +46,24 @@ async def follow_events(
     queue: FromQuery[str | None] = None,
     task: FromQuery[str | None] = None,
     job_id: FromQuery[str | None] = None,
-    event: Annotated[str | None, QueryParameter(description="Of these kinds, with commas: dead,retried.")] = None,
+    event: Annotated[str | None, QueryParameter(description="Comma-separated kinds, such as dead,retried.")] = None,
     *,
-    digest: Annotated[bool, QueryParameter(description="At most once a second: how many there were.")] = False,
+    digest: Annotated[bool, QueryParameter(description="Send only counts, at most once a second.")] = False,
 ) -> Stream:
-    """What happens to jobs and workers, as server-sent events, until the client goes.
+    """Stream events of jobs and workers as server-sent events until the client disconnects.
 
-    Each has an id to come back with (`Last-Event-ID`). `missed` says how many were dropped since the client was
-    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. A tenant hears of its own
-    jobs; of workers, and of jobs that have no tenant, roles on the instance are. With `digest` there is instead at
-    most one message a second, such as `{"job": 812, "worker": 3}`: how many events there were since the last one.
+    Each event has an id for `Last-Event-ID`. `missed` counts events dropped because the client was slow, `gap` says
+    that some may be missing, and `broker` that the broker connection was lost or restored. A tenant's role receives
+    events of the tenant's jobs; an instance role also those of workers and of jobs without a tenant. With `digest`
+    there is at most one message a second, such as `{"job": 812, "worker": 3}`, with the number of events since the
+    last one.
     """
     hub: EventHub = request.app.state["events"]
     most = request.app.state["settings"].streams
     if hub.streams_of(caller.identity.user_id) >= most:
-        raise Problem(429, "too_many_streams", f"you have {most} streams open", headers={"Retry-After": "5"})
+        raise Problem(429, "too_many_streams", f"you already have {most} streams open", headers={"Retry-After": "5"})
     if not hub.has_room(caller.tenant or ""):
-        detail = "the server has as many streams open as it can, and your tenant its share of them"
+        detail = "the server's streams and your tenant's share of them are all in use"
         raise Problem(429, "too_many_streams", detail, headers={"Retry-After": "5"})
     kinds = None if event is None else frozenset(event.split(","))
     last_id = request.headers.get("last-event-id")
@@ -73,10 +74,10 @@ async def follow_events(
         tenant=caller.tenant,
         most=most,
         last_id=None if last_id is None else last_id[:_LONGEST_ID],
-        is_welcome=lambda: _is_welcome(request, caller),
+        is_allowed=lambda: _is_allowed(request, caller),
         every=_DIGEST if digest else None,
     )
-    # Proxies that collect answers would hold the events up.
+    # Proxies that buffer responses would delay the events.
     return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -90,31 +91,31 @@ async def event_lines(
     *,
     last_id: str | None,
     tenant: str | None,
-    is_welcome: Callable[[], Awaitable[bool]],
+    is_allowed: Callable[[], Awaitable[bool]],
     most: int,
     heartbeat: float = _HEARTBEAT,
     every: float | None = None,
 ) -> AsyncGenerator[bytes]:
-    """What is sent to one stream, until the server stops or its user is not welcome any more.
+    """Yield the messages of one stream until the server stops or its caller loses access.
 
     Args:
-        last_id: the last event that the client has.
-        most: streams of one user; one more ends at once.
-        tenant: whose jobs the client knows by their own names; None: everybody's, by names that say the tenant.
-        is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
-        every: so many seconds apart it gets how many events there were, and not each of them; None: each.
+        last_id: the id of the last event the client received.
+        most: the maximum number of streams per user. A stream above it ends at once.
+        tenant: the tenant whose jobs are named without a tenant; None for all tenants, with names that include it.
+        is_allowed: checks the caller's access at least once per heartbeat interval.
+        every: seconds between digests; None to send each event.
     """
     loop = asyncio.get_running_loop()
     if hub.streams_of(user) >= most or not hub.has_room(tenant or ""):
-        # All of them were let in before the first of them began.
+        # Concurrent requests may all pass the earlier check.
         yield b"retry: 5000\n\n"
         return
-    subscribed = hub.subscribed(user, fits, tenant=tenant or "", last_id=last_id, is_counting=every is not None)
-    async with subscribed as (subscription, has_gap):
+    stream = hub.subscribe(user, fits, tenant=tenant or "", last_id=last_id, is_counting=every is not None)
+    async with stream as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
-            # Who reads everything again for it has to miss nothing of what happens from then on.
-            await hub.settled()
+            # The client reloads everything after a gap, so it must miss no later event.
+            await hub.wait_until_ready()
             yield _line("gap", {"after": last_id})
         asked, quiet_until = loop.time(), 0.0
         while True:
@@ -133,13 +134,13 @@ async def event_lines(
                 yield _HERE
             if loop.time() - asked >= heartbeat:
                 asked = loop.time()
-                if not await is_welcome():
+                if not await is_allowed():
                     return
             for line in lines:
                 yield line
 
 
-async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
+async def _is_allowed(request: Request[Any, Any, Any], caller: Caller) -> bool:
     try:
         identity = await request.app.state["identify"](request)
     except (TaskMQError, Problem):
@@ -149,10 +150,10 @@ async def _is_welcome(request: Request[Any, Any, Any], caller: Caller) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Whether a stream wants an event; what is None does not matter.
+    """The filter of a stream; None matches everything.
 
     Args:
-        tenant: whose jobs it may know of; None: everybody's, and the workers.
+        tenant: only this tenant's jobs; None for all jobs and workers.
     """
 
     tenant: str | None = None
@@ -162,7 +163,7 @@ class EventFilter:
     kinds: frozenset[str] | None = None
 
     def __call__(self, event: Event) -> bool:
-        """Whether the stream wants this one."""
+        """Whether the event matches."""
         if self.kinds is not None and event.event not in self.kinds:
             return False
         if not isinstance(event, JobEvent):
@@ -180,13 +181,13 @@ def _lines(hub: EventHub, subscription: EventInbox, found: Sequence[HubEvent], t
     if subscription.missed:
         lines.append(_line("missed", {"count": subscription.missed}))
         subscription.missed = 0
-    lines += [_told(hub, one, tenant) for one in found]
-    if counts := subscription.counted():
+    lines += [_event_line(hub, one, tenant) for one in found]
+    if counts := subscription.take_counts():
         lines.append(_line("digest", dict(counts), f"{hub.name}-{subscription.number}"))
     return lines
 
 
-def _told(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:
+def _event_line(hub: EventHub, one: HubEvent, tenant: str | None) -> bytes:
     name = f"{hub.name}-{one.number}"
     if one.event is None:
         return _line("broker", {"is_connected": one.is_connected}, name)

@@ -1,7 +1,7 @@
 """Host nodes and their resources over HTTP.
 
-`hosts` has `/api/v1/nodes` and the calls of document 000 for nodes; `resources` those for allocations, which also
-others use that share the nodes.
+`hosts` serves `/api/v1/nodes` and the API's original paths for nodes. `resources` serves allocations, also for other
+systems that share the nodes.
 """
 
 from taskmq.server.nodes.hosts import HOST_HANDLERS

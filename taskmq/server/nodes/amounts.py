@@ -1,4 +1,4 @@
-"""Amounts of resources as requests write them."""
+"""Resource amounts in requests."""
 
 from collections.abc import Mapping
 
@@ -10,20 +10,20 @@ __all__ = ["read_capacity", "read_wanted"]
 
 
 def read_capacity(amounts: Mapping[str, float | str]) -> dict[str, float]:
-    """What a node has; 0 for none of it.
+    """Parse a node's capacity; 0 for resources it lacks.
 
     Raises:
-        Problem: a name or an amount that cannot be.
+        Problem: a name or an amount is invalid.
     """
     found = read_wanted(amounts)
     return found | {name: 0.0 for name in amounts if name not in found}
 
 
 def read_wanted(amounts: Mapping[str, float | str]) -> dict[str, float]:
-    """What is asked for, without what is 0.
+    """Parse requested amounts, without zeros.
 
     Raises:
-        Problem: a name or an amount that cannot be.
+        Problem: a name or an amount is invalid.
     """
     given = {name: amount for name, amount in amounts.items() if amount not in (0, "0", "")}
     try:

@@ -1,4 +1,4 @@
-"""`/nodes`: which machines there are, in full and as document 000 names it."""
+"""`/nodes`: host nodes, at `/api/v1` and at the API's original paths."""
 
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ __all__ = ["HOST_HANDLERS"]
     tags=["nodes"],
 )
 async def list_nodes(api: ApiGiven) -> NodeList:
-    """The nodes that the store knows, with what is allocated of them."""
+    """Return all nodes with their allocated resources."""
     return NodeList(list(await api.nodes.list()))
 
 
@@ -38,7 +38,7 @@ async def list_nodes(api: ApiGiven) -> NodeList:
     tags=["nodes"],
 )
 async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
-    """One node, by its name or id."""
+    """Return a node by its name or id."""
     return await api.nodes.get(name)
 
 
@@ -51,7 +51,7 @@ async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     tags=["nodes"],
 )
 async def drain_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
-    """Place nothing more there; what runs goes on."""
+    """Stop placing jobs on the node. Running jobs continue."""
     return await api.nodes.drain(name)
 
 
@@ -64,7 +64,7 @@ async def drain_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     tags=["nodes"],
 )
 async def resume_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
-    """Place jobs there again."""
+    """Resume placing jobs on the node."""
     return await api.nodes.resume(name)
 
 
@@ -77,19 +77,19 @@ async def resume_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     tags=["nodes"],
 )
 async def remove_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
-    """Forget a node and end its allocations; one whose workers run comes back."""
+    """Remove a node and release its allocations. A node with running workers registers again."""
     return await api.nodes.remove(name)
 
 
 @post(
     "/nodes/register",
     permission=Permission.NODES_REPORT,
-    operation_id="registerNodeOfDocument",
+    operation_id="registerNodeCompat",
     summary="Register a node",
     tags=["compatible names"],
 )
 async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
-    """Have the store know a node, or know it anew: its resources can be allocated from now on."""
+    """Register a node, or update a registered one. Its resources can then be allocated."""
     told = NodeTold(
         name=data.name,
         address=data.ip,
@@ -109,12 +109,12 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
     "/nodes/update-status",
     status_code=200,
     permission=Permission.NODES_REPORT,
-    operation_id="updateNodeStatusOfDocument",
+    operation_id="updateNodeStatusCompat",
     summary="Update the status of a node",
     tags=["compatible names"],
 )
 async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
-    """Say whether a node that no worker reports takes anything; each call is a heartbeat, and ends no drain."""
+    """Set the status of a node that no worker reports. Each call is a heartbeat; it does not end a drain."""
     known = found_node(data.node_id, await operations.find_node(app, data.node_id))
     if known.told.runs_jobs:
         raise _in_use(known, "drain and resume it as an operator")
@@ -127,12 +127,12 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
 @get(
     "/nodes/list",
     permission=Permission.NODES_READ,
-    operation_id="listNodesOfDocument",
+    operation_id="listNodesCompat",
     summary="List nodes",
     tags=["compatible names"],
 )
-async def list_nodes_of_document(api: ApiGiven) -> list[HostNodeView]:
-    """All nodes, as an array."""
+async def list_nodes_compat(api: ApiGiven) -> list[HostNodeView]:
+    """Return all nodes as an array."""
     return list(await api.nodes.list())
 
 
@@ -144,7 +144,7 @@ HOST_HANDLERS: Final[tuple[Any, ...]] = (
     remove_node,
     register_node,
     update_status,
-    list_nodes_of_document,
+    list_nodes_compat,
 )
 
 

@@ -1,4 +1,4 @@
-"""`/resources`: parts of nodes for other systems, and what was used, as document 000 names it."""
+"""`/resources`: allocations for other systems, and their usage, at the API's original paths."""
 
 from typing import Annotated, Any, Final
 
@@ -17,27 +17,29 @@ __all__ = ["RESOURCE_HANDLERS"]
 
 _ANY: Final = "any"
 
-_NodeName = Annotated[str | None, QueryParameter(description="Of this node, by its name or id.", max_length=255)]
-_JobName = Annotated[str | None, QueryParameter(description="Of this job, as it was allocated.", max_length=255)]
-_TenantName = Annotated[str | None, QueryParameter(description="Of this tenant.", max_length=255)]
-_IsOpen = Annotated[bool, QueryParameter(description="Only those that have not ended.")]
-_Since = Annotated[Instant | None, QueryParameter(description="From this instant on.")]
-_Until = Annotated[Instant | None, QueryParameter(description="Before this instant.")]
+_NodeName = Annotated[
+    str | None, QueryParameter(description="Only allocations of this node, by name or id.", max_length=255)
+]
+_JobName = Annotated[str | None, QueryParameter(description="Only allocations with this job id.", max_length=255)]
+_TenantName = Annotated[str | None, QueryParameter(description="Only allocations of this tenant.", max_length=255)]
+_IsOpen = Annotated[bool, QueryParameter(description="Only allocations that have not ended.")]
+_Since = Annotated[Instant | None, QueryParameter(description="At or after this time.")]
+_Until = Annotated[Instant | None, QueryParameter(description="Before this time.")]
 
 
 @post(
     "/resources/allocate",
     permission=Permission.RESOURCES_ALLOCATE,
-    operation_id="allocateResourcesOfDocument",
+    operation_id="allocateResourcesCompat",
     summary="Allocate resources of a node",
     tags=["compatible names"],
 )
 async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
-    """Have a part of a node for something outside of taskmq; the jobs that are placed there leave it alone."""
+    """Allocate resources of a node for use outside taskmq. Jobs placed there leave them free."""
     named = {"cpu": data.cpu, "memory": data.memory, "storage": data.storage, "gpu": data.gpu}
     amounts = read_wanted({**named, **data.resources})
     if not amounts:
-        raise Problem.about("cpu", "say how much of something: cpu, memory, storage, gpu or resources")
+        raise Problem.about("cpu", "give at least one amount: cpu, memory, storage, gpu or resources")
     node = None
     if data.node_id != _ANY:
         node = found_node(data.node_id, await operations.find_node(app, data.node_id)).name
@@ -46,8 +48,8 @@ async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerG
         app, amounts, node=node, job=data.job_id, tenant=caller.tenant or "", ttl=data.ttl_seconds
     )
     if made is None:
-        where = "no open node has" if node is None else f"node {node} has not"
-        raise Problem(409, "no_capacity", f"{where} so much free: GET /api/v1/nodes says what there is")
+        where = "no available node has" if node is None else f"node {node} does not have"
+        raise Problem(409, "no_capacity", f"{where} enough free resources: see GET /api/v1/nodes")
     return allocation_view(made, await ids_of_nodes(app))
 
 
@@ -55,17 +57,19 @@ async def allocate(data: JSONBody[AllocateBody], app: ServedApp, caller: CallerG
     "/resources/release",
     status_code=200,
     permission=Permission.RESOURCES_ALLOCATE,
-    operation_id="releaseResourcesOfDocument",
+    operation_id="releaseResourcesCompat",
     summary="Release an allocation",
     tags=["compatible names"],
 )
 async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiven) -> AllocationView:
-    """End an allocation that was made by hand; one that has ended stays as it is."""
+    """Release an allocation made with this API. A released one stays unchanged."""
     await caller.note_action(app, "resources.release", subject=data.allocation_id)
     found = await operations.release(app, data.allocation_id)
     if found is None:
         raise Problem(
-            404, "allocation_not_found", f"there is no allocation {data.allocation_id[:64]!r} that was made by hand"
+            404,
+            "allocation_not_found",
+            f"allocation {data.allocation_id[:64]!r} not found, or not made with this API",
         )
     return allocation_view(found, await ids_of_nodes(app))
 
@@ -73,8 +77,8 @@ async def release(data: JSONBody[ReleaseBody], app: ServedApp, caller: CallerGiv
 @get(
     "/resources/usage",
     permission=Permission.POOLS_READ,
-    operation_id="getResourceUsageOfDocument",
-    summary="What was allocated",
+    operation_id="getResourceUsageCompat",
+    summary="Get resource usage",
     tags=["compatible names"],
 )
 async def get_usage(
@@ -88,7 +92,7 @@ async def get_usage(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> UsageView:
-    """Allocations by node, job, tenant and time, and their sums."""
+    """Return allocations by node, job, tenant and period, with totals."""
     return await api.resources.usage(
         node_id=node_id,
         job_id=job_id,

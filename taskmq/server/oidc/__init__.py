@@ -1,11 +1,9 @@
-"""Signing in by an OpenID Connect provider: authorization code with PKCE, groups that become roles.
+"""Sign-in with an OpenID Connect provider: authorization code with PKCE, and roles from groups.
 
     /auth/oidc/login -> the provider, with state, nonce and challenge, which the browser keeps in a cookie
-    /auth/oidc/callback -> state checked -> code for an ID token -> signature, issuer, audience, nonce, times
-        -> user (by issuer and subject) and roles (by groups) -> a session, as after a password
+        -> user (by issuer and subject) and roles (by groups) -> a session, as with a password
 
-Nothing is kept in the process but the provider's keys, so any server of several may get the answer. Needs
-`pip install 'taskmq[oidc]'`.
+The process keeps only the provider's keys, so any server can handle the callback. Needs `pip install 'taskmq[oidc]'`.
 """
 
 from taskmq.server.oidc.handlers import OIDC_HANDLERS

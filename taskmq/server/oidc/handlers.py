@@ -1,4 +1,4 @@
-"""`/auth/oidc`: to the provider, and back with a session."""
+"""`/auth/oidc`: redirect to the provider, and the callback that starts a session."""
 
 import base64
 import binascii
@@ -34,7 +34,7 @@ __all__ = ["OIDC_HANDLERS"]
 
 _log = logging.getLogger("taskmq.server")
 
-# Long enough for a password, a second factor and a telephone call.
+# Enough for a password, a second factor and a phone call.
 _SECONDS: Final = 600
 _LONGEST: Final = 2_000
 _ACTOR: Final = "OIDC"
@@ -45,12 +45,12 @@ _ACTOR: Final = "OIDC"
     permission=PUBLIC,
     is_limited=True,
     operation_id="beginOidcLogin",
-    summary="Sign in by the provider",
+    summary="Sign in with the provider",
     tags=["sign-in"],
     status_code=303,
 )
 async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = "") -> Response[None]:  # noqa: A002 - the parameter's name
-    """Send the browser to the provider; in the end it comes to `next`, a path of this server."""
+    """Redirect the browser to the provider. After sign-in it returns to `next`, a path of this server."""
     provider, following = _provider(request), _path(request, next)
     try:
         pending, where = await provider.begin(following)
@@ -67,16 +67,16 @@ async def begin_login(request: Request[Any, Any, Any], next: FromQuery[str] = ""
     permission=PUBLIC,
     is_limited=True,
     operation_id="endOidcLogin",
-    summary="Come back from the provider",
+    summary="Complete the provider sign-in",
     tags=["sign-in"],
-    # Providers say more than they have to.
+    # Providers send additional parameters.
     takes_any_parameter=True,
     status_code=303,
 )
 async def end_login(request: Request[Any, Any, Any]) -> Response[None]:
-    """Begin the session of who has signed in, by `state` and `code`, and send the browser on.
+    """Complete the sign-in by `state` and `code`, start a session, and redirect the browser.
 
-    Their roles are those of their groups.
+    The user's roles follow from their groups.
     """
     provider = _provider(request)
     address = "" if request.client is None else request.client.host
@@ -111,10 +111,10 @@ def _unavailable(error: ServerUnavailable) -> Problem:
 
 
 def _path(request: Request[Any, Any, Any], wanted: str) -> str:
-    """Where the browser goes in the end: nowhere but here."""
+    """Return the path to redirect to, which must be on this server."""
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
     if wanted and (not is_ours or len(wanted) > _LONGEST or not wanted.isascii()):
-        raise Problem.about("next", "it has to be a path of this server", "such as /")
+        raise Problem.about("next", "must be a path of this server", "such as /")
     return wanted or f"{fact_of(request.scope, 'taskmq_root')}/"
 
 
@@ -123,7 +123,7 @@ def _cookie_name(request: Request[Any, Any, Any]) -> str:
 
 
 def _cookie(request: Request[Any, Any, Any], value: str, *, seconds: int) -> Cookie:
-    # Lax: the browser comes back from another site.
+    # Lax: the browser returns from another site.
     is_secure = fact_of(request.scope, "scheme") == "https"
     return Cookie(
         key=_cookie_name(request),
@@ -142,16 +142,16 @@ def _pending(request: Request[Any, Any, Any]) -> PendingLogin:
         found = msgspec.json.decode(base64.urlsafe_b64decode(kept), type=PendingLogin)
         following = _path(request, found.next)
     except (msgspec.MsgspecError, binascii.Error, ValueError, Problem):
-        raise NotAuthenticated("this browser has begun no sign-in, or too long ago: begin it again") from None
+        raise NotAuthenticated("no sign-in is pending in this browser, or it expired: start again") from None
     return msgspec.structs.replace(found, next=following)
 
 
 async def _session(request: Request[Any, Any, Any], provider: OidcProvider, user: ProvidedUser, address: str) -> str:
-    """Begin the session of a user, who is made or gets their present roles; its secret."""
+    """Create or update the user and start a session. Returns its secret."""
     memberships = provider.settings.memberships(user.groups)
     services = accounts_of(request.app.state)
     request_id = fact_of(request.scope, "taskmq_request_id")
-    # Of issuer and subject alone: names and addresses go from one person to another.
+    # Derived only from issuer and subject, because names and addresses can pass to another person.
     user_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{provider.settings.issuer}\n{user.subject}"))
     actor = Actor(user=_ACTOR, via="oidc", address=address, request_id=request_id)
 
@@ -162,20 +162,20 @@ async def _session(request: Request[Any, Any, Any], provider: OidcProvider, user
 
     if not memberships:
         if await services.store.accounts.account(user_id) is not None:
-            # What they had here goes with the groups, but for what the last admin is.
+            # The user loses their roles, except the last admin.
             with suppress(IdentityConflict):
                 await keep(_own_name(user_id))
-        _log.warning("OIDC: a sign-in was refused: none of the user's groups has a role here")
+        _log.warning("OIDC: sign-in refused: none of the user's groups has a role here")
         raise NotPermitted("none of your groups has a role here")
     try:
         try:
             account = await keep(_name(user, user_id))
         except IdentityConflict:
-            # The name is another's, who would shut them out by it.
+            # Another user has the name, and must not lock this one out.
             account = await keep(_own_name(user_id))
     except (IdentityConflict, IdentityNotFound, InvalidOption) as error:
-        _log.warning("OIDC: a user cannot be kept: %s", error)
-        raise NotPermitted("your account cannot be made here: the server's log says why") from None
+        _log.warning("OIDC: cannot save the user: %s", error)
+        raise NotPermitted("your account could not be created; see the server's log") from None
     begun = await services.access.begin_session(
         account,
         address=address,
@@ -187,7 +187,7 @@ async def _session(request: Request[Any, Any, Any], provider: OidcProvider, user
 
 
 def _name(user: ProvidedUser, user_id: str) -> str:
-    """What the user is called here: the first of what the provider says that can be a name."""
+    """Choose the user's name: the first valid one from the provider."""
     for name in (user.name, user.email):
         try:
             return check_name(name, what="user")
@@ -197,5 +197,5 @@ def _name(user: ProvidedUser, user_id: str) -> str:
 
 
 def _own_name(user_id: str) -> str:
-    """A name that no other user has."""
+    """Return a name that no other user has."""
     return f"oidc-{user_id[:8]}"

@@ -1,4 +1,4 @@
-"""The provider: where it sends browsers, and what it says about who comes back."""
+"""The OpenID Connect provider: redirects, code exchange and token verification."""
 
 import base64
 import hashlib
@@ -23,23 +23,24 @@ __all__ = ["OidcProvider", "PendingLogin", "ProvidedUser"]
 
 _log = logging.getLogger("taskmq.server")
 
-# Signatures by the provider's private key: one that is made with our own secret, or with nothing, is no signature.
+# Only signatures with the provider's private key; symmetric and unsigned tokens are not accepted.
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _KEPT_SECONDS: Final = 3600.0
 _BETWEEN_KEYS: Final = 10.0
 _TIMEOUT: Final = 10.0
 _LEEWAY: Final = 60
-_FAILED: Final = "the sign-in has failed: begin it again"
+_FAILED: Final = "the sign-in failed: start again"
 
 
 class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign-in that has begun: what its browser keeps meanwhile.
+    """A pending sign-in, stored in the browser.
 
     Attributes:
-        state: that the provider gives back; of this browser, so that no other site signs it in as another user.
-        nonce: that the ID token has, so that none of another sign-in is taken.
-        verifier: of the challenge that the provider has, so that a code is of no use to who reads it.
-        next: where the browser goes in the end.
+        state: returned by the provider. It ties the sign-in to this browser, so that no other site can sign it in as
+            another user.
+        nonce: part of the ID token, so that tokens of other sign-ins are not accepted.
+        verifier: proves the PKCE challenge, so that an intercepted code is useless.
+        next: the path to redirect to after sign-in.
     """
 
     state: str
@@ -49,7 +50,7 @@ class PendingLogin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvidedUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has signed in at the provider; `subject` is theirs for good there, everything else may change."""
+    """A user as the provider describes them. Only `subject` is permanent."""
 
     subject: str
     name: str
@@ -58,7 +59,7 @@ class ProvidedUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Discovered(msgspec.Struct, frozen=True):
-    """What is used of a provider's description of itself."""
+    """The used parts of a provider's discovery document."""
 
     issuer: str
     authorization_endpoint: str
@@ -72,13 +73,13 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class OidcProvider:
-    """One provider, asked by one server.
+    """An OpenID Connect provider, as used by one server.
 
     Args:
-        http: a client of httpx of one's own, for proxies and certificates.
+        http: a custom httpx client, for proxies and certificates.
 
     Raises:
-        UnsupportedFeature: what it takes is not installed.
+        UnsupportedFeature: a dependency is not installed.
     """
 
     def __init__(self, settings: OidcSettings, *, clock: Clock, http: "httpx.AsyncClient | None" = None) -> None:
@@ -105,16 +106,16 @@ class OidcProvider:
 
     @property
     def callback(self) -> str:
-        """Where the provider sends browsers back to; to be registered there."""
+        """The callback URL, to be registered with the provider."""
         return f"{self.settings.public_url.rstrip('/')}{API}/auth/oidc/callback"
 
     async def begin(self, following: str) -> tuple[PendingLogin, str]:
-        """Begin a sign-in: what the browser is to keep, and where it is to go.
+        """Start a sign-in. Returns what the browser must keep and the URL to redirect it to.
 
         Raises:
             ServerUnavailable: the provider does not answer.
         """
-        found = await self._described()
+        found = await self._discover()
         pending = PendingLogin(
             state=secrets.token_urlsafe(32),
             nonce=secrets.token_urlsafe(32),
@@ -135,31 +136,31 @@ class OidcProvider:
         return pending, f"{found.authorization_endpoint}{separator}{urlencode(query)}"
 
     async def user(self, pending: PendingLogin, answer: Mapping[str, str]) -> ProvidedUser:
-        """Who has signed in.
+        """Return the user who signed in.
 
         Args:
-            answer: the parameters that the provider has sent the browser back with.
+            answer: the parameters of the provider's callback.
 
         Raises:
-            NotAuthenticated: no user, or not in answer to this sign-in.
-            NotPermitted: the provider has refused it.
+            NotAuthenticated: the callback is invalid, or belongs to another sign-in.
+            NotPermitted: the provider refused the sign-in.
             ServerUnavailable: the provider does not answer.
         """
         if not hmac.compare_digest(answer.get("state", "").encode(errors="replace"), pending.state.encode()):
-            raise self._failure("the state is not that of the browser")
+            raise self._failure("the state does not match the browser's")
         if answer.get("iss", self.settings.issuer) != self.settings.issuer:
-            raise self._failure("the answer is of another issuer")
+            raise self._failure("the callback names another issuer")
         if "error" in answer:
-            _log.warning("OIDC: the provider has refused a sign-in: %s", answer["error"][:80].encode())
-            raise NotPermitted("the provider has refused the sign-in")
+            _log.warning("OIDC: the provider refused a sign-in: %s", answer["error"][:80].encode())
+            raise NotPermitted("the provider refused the sign-in")
         if not answer.get("code"):
-            raise self._failure("there is no code")
-        claims = await self._claims(await self._exchanged(answer["code"], pending), pending)
+            raise self._failure("the callback has no code")
+        claims = await self._claims(await self._exchange_code(answer["code"], pending), pending)
         return self._user_of(claims)
 
-    async def _exchanged(self, code: str, pending: PendingLogin) -> str:
-        """The ID token for a code."""
-        found = await self._described()
+    async def _exchange_code(self, code: str, pending: PendingLogin) -> str:
+        """Exchange the code for an ID token."""
+        found = await self._discover()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -169,7 +170,7 @@ class OidcProvider:
         secret = self.settings.client_secret
         headers: dict[str, str] = {}
         if secret and "client_secret_basic" in found.token_endpoint_auth_methods_supported:
-            # Both are quoted first: RFC 6749, 2.3.1.
+            # Both are URL-quoted first: RFC 6749, 2.3.1.
             pair = f"{quote(self.settings.client_id, safe='')}:{quote(secret, safe='')}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
@@ -177,16 +178,16 @@ class OidcProvider:
         try:
             response = await self._http.post(found.token_endpoint, data=form, headers=headers)
         except self._transport_errors as error:
-            raise self._unreached(error) from error
+            raise self._unavailable(error) from error
         if response.status_code >= 500:
-            raise self._unreached(f"status {response.status_code}")
+            raise self._unavailable(f"status {response.status_code}")
         try:
             return msgspec.json.decode(response.content, type=_Tokens).id_token
         except msgspec.MsgspecError:
             raise self._failure(f"no ID token for the code: status {response.status_code}") from None
 
     async def _claims(self, token: str, pending: PendingLogin) -> Mapping[str, Any]:
-        """What a token says, once everything about it is right."""
+        """Verify an ID token and return its claims."""
         try:
             header = self._jwt.get_unverified_header(token)
             key = await self._key(header.get("kid", ""))
@@ -200,12 +201,12 @@ class OidcProvider:
                 options={"require": ["exp", "iat", "aud", "iss", "sub"]},
             )
         except self._jwt.PyJWTError as error:
-            raise self._failure(f"the ID token is not good: {error}") from error
+            raise self._failure(f"the ID token is invalid: {error}") from error
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(errors="replace"), pending.nonce.encode()):
-            raise self._failure("the nonce is not that of this sign-in")
-        # Of several audiences, it has to be for us that it was made.
+            raise self._failure("the nonce does not match the sign-in")
+        # With several audiences, the token must be issued to this client.
         if claims.get("azp", self.settings.client_id) != self.settings.client_id:
-            raise self._failure("the ID token is for another client")
+            raise self._failure("the ID token was issued to another client")
         return claims
 
     def _user_of(self, claims: Mapping[str, Any]) -> ProvidedUser:
@@ -221,61 +222,61 @@ class OidcProvider:
         )
 
     async def _key(self, name: str) -> Any:
-        """The provider's key of that name; its keys are fetched again where there is none, as after a rotation."""
+        """Return the provider's key of that name. Unknown names reload the keys, for example after a rotation."""
         now = self._clock.monotonic()
         is_old = self._keys_at is None or now - self._keys_at > _KEPT_SECONDS
-        # Invented names have the keys fetched now and then, and not each time.
+        # Made-up names must not reload the keys each time.
         may_fetch = self._keys_at is None or now - self._keys_at >= _BETWEEN_KEYS
         if is_old or (name not in self._keys and may_fetch):
-            found = await self._described()
-            document = await self._fetched(found.jwks_uri)
+            found = await self._discover()
+            document = await self._fetch(found.jwks_uri)
             try:
                 keys = self._jwt.PyJWKSet.from_json(document.decode()).keys
             except (ValueError, self._jwt.PyJWTError) as error:
-                raise self._unreached(error) from error
+                raise self._unavailable(error) from error
             self._keys = {key.key_id or "": key for key in keys if key.public_key_use in (None, "sig")}
             self._keys_at = now
         if not name and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         if name not in self._keys:
-            raise self._failure("the ID token is signed by a key that the provider does not have")
+            raise self._failure("the ID token is signed with an unknown key")
         return self._keys[name]
 
-    async def _described(self) -> _Discovered:
+    async def _discover(self) -> _Discovered:
         now = self._clock.monotonic()
         if self._discovered is not None and now - self._discovered[1] < _KEPT_SECONDS:
             return self._discovered[0]
-        document = await self._fetched(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+        document = await self._fetch(f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration")
         try:
             found = msgspec.json.decode(document, type=_Discovered)
         except msgspec.MsgspecError as error:
-            raise self._unreached(error) from error
+            raise self._unavailable(error) from error
         if found.issuer != self.settings.issuer:
-            raise self._unreached(f"it calls itself {found.issuer!r}")
+            raise self._unavailable(f"its discovery document names issuer {found.issuer!r}")
         try:
             for url in (found.authorization_endpoint, found.token_endpoint, found.jwks_uri):
                 check_provider_url("endpoint", url)
         except InvalidSetting as error:
-            raise self._unreached(error) from error
+            raise self._unavailable(error) from error
         self._discovered = (found, now)
         return found
 
-    async def _fetched(self, url: str) -> bytes:
+    async def _fetch(self, url: str) -> bytes:
         try:
             response = await self._http.get(url)
             response.raise_for_status()
         except self._transport_errors as error:
-            raise self._unreached(error) from error
+            raise self._unavailable(error) from error
         content: bytes = response.content
         return content
 
-    def _unreached(self, why: object) -> ServerUnavailable:
-        _log.warning("OIDC: the provider %s cannot be used: %s", self.settings.issuer, why)
-        return ServerUnavailable("the sign-in provider does not answer as it has to")
+    def _unavailable(self, why: object) -> ServerUnavailable:
+        _log.warning("OIDC: the provider %s is unavailable: %s", self.settings.issuer, why)
+        return ServerUnavailable("the sign-in provider is unavailable")
 
     def _failure(self, why: str) -> NotAuthenticated:
-        """What is wrong is in the log, and not said to who tries."""
-        _log.warning("OIDC: a sign-in has failed: %s", why)
+        """Log why a sign-in failed; the caller receives no reason."""
+        _log.warning("OIDC: sign-in failed: %s", why)
         return NotAuthenticated(_FAILED)
 
 

@@ -1,4 +1,4 @@
-"""Which provider is asked, as whom, and which groups there have which roles here."""
+"""Settings of the OpenID Connect provider, and the mapping of its groups to roles."""
 
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -14,10 +14,10 @@ _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class GroupRole(NamedTuple):
-    """The role that the members of a group have.
+    """The role of a group's members.
 
     Attributes:
-        tenant: where; `*` for the instance.
+        tenant: the tenant; `*` for the instance.
     """
 
     group: str
@@ -29,29 +29,31 @@ class GroupRole(NamedTuple):
         """Read `GROUP=TENANT:ROLE`, such as `ops=*:operator`.
 
         Raises:
-            InvalidSetting: it is none.
+            InvalidSetting: it is malformed.
         """
         group, _, place = text.rpartition("=")
         tenant, _, role = place.rpartition(":")
         if not group or not tenant or role not in set(Role):
             roles = ", ".join(Role)
-            raise InvalidSetting(f"OIDC role {text!r}: GROUP=TENANT:ROLE, such as ops=*:operator; roles: {roles}")
+            raise InvalidSetting(
+                f"OIDC role {text!r} must be GROUP=TENANT:ROLE, such as ops=*:operator; roles: {roles}"
+            )
         return cls(group, tenant, Role(role))
 
 
 class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How users sign in by a provider.
+    """The settings for sign-in with a provider.
 
     Attributes:
-        issuer: the provider's, exactly as it says itself.
-        client_id, client_secret: of this server at the provider; "" for a client that has no secret.
-        public_url: where browsers see this server, with its root path: what the provider sends them back to.
-        roles: who has none by their groups cannot sign in.
-        groups_claim, name_claim: of the ID token.
-        scopes: that are asked for.
+        issuer: the provider's issuer, exactly as in its discovery document.
+        client_id, client_secret: this server's client at the provider; "" for a client without a secret.
+        public_url: the public URL of this server with its root path, to which the provider redirects.
+        roles: roles by group. Users without a role cannot sign in.
+        groups_claim, name_claim: claims of the ID token.
+        scopes: the requested scopes.
 
     Raises:
-        InvalidSetting: a value that cannot be.
+        InvalidSetting: a value is invalid.
     """
 
     issuer: str
@@ -67,17 +69,15 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_provider_url("issuer", self.issuer)
         check_provider_url("public URL", self.public_url)
         if not self.client_id:
-            raise InvalidSetting("OIDC: which client is this server at the provider? Say its client id")
+            raise InvalidSetting("OIDC: the client id of this server at the provider is missing")
         if not self.roles:
-            raise InvalidSetting(
-                "OIDC: which group has which role? Without one no user can sign in: say GROUP=TENANT:ROLE"
-            )
+            raise InvalidSetting("OIDC: no roles are configured, so no user could sign in: add GROUP=TENANT:ROLE")
 
     def __repr__(self) -> str:
         return f"OidcSettings(issuer={self.issuer!r}, client_id={self.client_id!r})"
 
     def memberships(self, groups: frozenset[str]) -> tuple[Membership, ...]:
-        """The roles of a user in these groups: on each tenant the highest one."""
+        """Return a user's roles: for each tenant the highest role of these groups."""
         order = list(Role)
         found: dict[str, Role] = {}
         for one in self.roles:
@@ -87,7 +87,7 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_provider_url(what: str, url: str) -> str:
-    """See that a URL is HTTPS, or of this machine.
+    """Check that a URL is HTTPS, or on this machine.
 
     Raises:
         InvalidSetting: it is not.
@@ -95,5 +95,5 @@ def check_provider_url(what: str, url: str) -> str:
     parts = urlsplit(url)
     is_local = parts.scheme == "http" and parts.hostname in _LOCAL
     if not parts.hostname or (parts.scheme != "https" and not is_local):
-        raise InvalidSetting(f"OIDC {what} {url!r}: it has to be https://, or http:// on this machine")
+        raise InvalidSetting(f"OIDC {what} {url!r} must be https://, or http:// on this machine")
     return url

@@ -1,7 +1,7 @@
-"""The API's own description, for programs and for people.
+"""The API's description, for programs and for people.
 
 description  OpenAPI 3.1 at `/api/openapi.json`: Litestar's document, with examples, permissions and errors
-page         the same at `/api/docs`, as one page without scripts, which needs nothing from elsewhere
+page         the same at `/api/docs`, as one page without scripts and external resources
 """
 
 from taskmq.server.openapi.description import OPENAPI, OPENAPI_HANDLERS

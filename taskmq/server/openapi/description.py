@@ -1,4 +1,4 @@
-"""The API's own description: OpenAPI 3.1 at `/api/openapi.json`, with an example for every call."""
+"""The OpenAPI 3.1 document at `/api/openapi.json`, with an example for every operation."""
 
 import copy
 from typing import Any, Final
@@ -17,7 +17,7 @@ __all__ = ["OPENAPI", "OPENAPI_HANDLERS", "describe"]
 
 
 class _NoRoutes(Router):
-    """Registers nothing: Litestar has handlers of its own for a description, which declare no permission."""
+    """Registers nothing. Litestar's own handlers for its document declare no permission."""
 
     def register(self, value: object) -> list[Any]:
         del value
@@ -29,12 +29,12 @@ OPENAPI: Final = OpenAPIConfig(
 )
 _JSON: Final = "application/json"
 _ABOUT: Final = (
-    "Jobs, queues, schedules and workflows of a taskmq app. Every call but health, login and this page needs "
-    "`Authorization: Bearer TOKEN`, or a session. Errors are problem details (RFC 9457) with a stable `code`. "
-    "A tenant is named by `?tenant=`; without it, it is the only one where the caller may do that."
+    "Jobs, queues, schedules and workflows of a taskmq app. Every operation except health, sign-in and this page "
+    "needs `Authorization: Bearer TOKEN` or a session. Errors are problem details (RFC 9457) with a stable `code`. "
+    "`?tenant=` selects a tenant; it may be omitted if the caller has the permission on only one."
 )
 _PROBLEM: Final[dict[str, Any]] = {
-    "description": "What went wrong: `code` is stable, `detail` says what happened and what to do.",
+    "description": "An error: `code` is stable, `detail` says what happened and what to do.",
     "content": {
         MEDIA_TYPE: {
             "schema": {
@@ -77,29 +77,29 @@ _PROBLEM: Final[dict[str, Any]] = {
     "/api/openapi.json",
     permission=PUBLIC,
     operation_id="getOpenApi",
-    summary="This description",
+    summary="Get the OpenAPI document",
     tags=["about"],
     media_type=_JSON,
 )
 async def openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-    """The description of the API, as OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of the API."""
     root = fact_of(request.scope, "taskmq_root")
-    return Response({**_described(request), "servers": [{"url": root or "/"}]}, media_type=_JSON)
+    return Response({**_document(request), "servers": [{"url": root or "/"}]}, media_type=_JSON)
 
 
 @get("/api/docs", permission=PUBLIC, operation_id="getApiPage", include_in_schema=False)
 async def page(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """The same as a page for people."""
+    """Return the API's description as an HTML page."""
     state = request.app.state
     if "openapi_page" not in state:
-        state["openapi_page"] = page_of(_described(request))
+        state["openapi_page"] = page_of(_document(request))
     return Response(state["openapi_page"], media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 OPENAPI_HANDLERS: Final[tuple[Any, ...]] = (openapi, page)
 
 
-def _described(request: Request[Any, Any, Any]) -> dict[str, Any]:
+def _document(request: Request[Any, Any, Any]) -> dict[str, Any]:
     state = request.app.state
     if "openapi" not in state:
         state["openapi"] = describe(request.app)
@@ -108,7 +108,7 @@ def _described(request: Request[Any, Any, Any]) -> dict[str, Any]:
 
 
 def describe(app: Any) -> dict[str, Any]:
-    """The document: Litestar's, with what it does not know."""
+    """Build the document: Litestar's, completed by descriptions, permissions and examples."""
     found: dict[str, Any] = copy.deepcopy(app.openapi_schema.to_schema())
     found["info"]["description"] = _ABOUT
     components = found.setdefault("components", {})
@@ -128,10 +128,10 @@ def describe(app: Any) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], method: str, permission: Any) -> None:
-    """What is the same for all: who may, the tenant, errors, and an example."""
+    """Add what all operations share: permission, tenant parameter, errors and an example."""
     del method
     responses = operation["responses"]
-    # Litestar's own form of a validation error is not ours.
+    # Litestar's own schema of validation errors does not apply.
     responses.pop("400", None)
     responses["default"] = {"$ref": "#/components/responses/Problem"}
     if permission is None:

@@ -1,6 +1,6 @@
-"""The description of the API as a page: calls by what they are about, with parameters, examples and permissions.
+"""The API's description as an HTML page: operations by tag, with parameters, examples and permissions.
 
-No script runs there, and the one style is named by its hash, so the page works where nothing else can be reached.
+The page has no scripts, and its only style is allowed by hash, so it works without network access.
 """
 
 import base64
@@ -25,10 +25,10 @@ POLICY: Final = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none
 
 
 def page_of(document: Mapping[str, Any]) -> bytes:
-    """The page, in HTML.
+    """Render the page as HTML.
 
     Args:
-        document: OpenAPI 3.1.
+        document: the OpenAPI 3.1 document.
     """
     calls: dict[str, list[tuple[str, str, Mapping[str, Any]]]] = {}
     for path, methods in document["paths"].items():
@@ -49,7 +49,7 @@ def page_of(document: Mapping[str, Any]) -> bytes:
 
 
 def _contents(calls: Mapping[str, list[tuple[str, str, Mapping[str, Any]]]]) -> Iterator[str]:
-    yield '<nav aria-label="Calls">'
+    yield '<nav aria-label="Operations">'
     for name in sorted(calls):
         yield f"<h2>{_text(name)}</h2><ul>"
         for method, path, call in calls[name]:
@@ -67,15 +67,15 @@ def _about(name: str, calls: list[tuple[str, str, Mapping[str, Any]]], document:
         body = call.get("requestBody", {}).get("content", {})
         yield from _examples("Body", body)
         for status, answer in call["responses"].items():
-            found = _resolved(answer, document)
-            yield from _examples(f"Answer {status}", found.get("content", {}))
+            found = _resolve(answer, document)
+            yield from _examples(f"Response {status}", found.get("content", {}))
         yield "</section>"
 
 
 def _parameters(parameters: Any) -> Iterator[str]:
     if not parameters:
         return
-    yield "<table><thead><tr><th>Parameter</th><th>in</th><th></th><th>example</th></tr></thead><tbody>"
+    yield "<table><thead><tr><th>Parameter</th><th>In</th><th></th><th>Description</th></tr></thead><tbody>"
     for one in parameters:
         needed = "required" if one.get("required") else ""
         example = "" if "example" not in one else f"<code>{_text(one['example'])}</code>"
@@ -94,18 +94,18 @@ def _examples(title: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield f"<h4>{_text(title)} <code>{_text(kind)}</code></h4><pre>{_text(text)}</pre>"
 
 
-def _resolved(found: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
-    if (where := found.get("$ref")) is None:
+def _resolve(found: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
+    if (pointer := found.get("$ref")) is None:
         return found
-    for name in str(where).removeprefix("#/").split("/"):
+    for name in str(pointer).removeprefix("#/").split("/"):
         document = document[name]
     return document
 
 
 def _prose(text: str) -> str:
-    """Paragraphs and code of a docstring."""
+    """Render the paragraphs and code of a docstring."""
     pieces = _text(text).split("`")
-    marked = "".join(f"<code>{piece}</code>" if place % 2 else piece for place, piece in enumerate(pieces))
+    marked = "".join(f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces))
     return marked.replace("\n\n", "</p><p>")
 
 

@@ -1,6 +1,6 @@
-"""The server's process: uvicorn around the application, within bounds that a client cannot exceed.
+"""The server's process: uvicorn around the application, with limits that clients cannot exceed.
 
-connection -> Connections (how many, how long) -> proxies (whose X-Forwarded-For counts) -> Edge -> ...
+connection -> Connections (number, time limits) -> proxies (trusted X-Forwarded-For) -> Edge -> ...
 """
 
 from taskmq.server.process.server_process import ServerProcess

@@ -1,8 +1,8 @@
-"""Connections of clients: how many there may be, and how long each may make the server wait.
+"""Client connections: their maximum number and time limits.
 
-A client that sends a byte a minute, or reads nothing of its answers, would hold a connection for ever, and many such
-clients every descriptor that the process has. So a request has to be complete in time, its body included, an answer
-has to be read, and where there are too many connections, one that is waiting gives way to a new one.
+A client that sends one byte a minute, or never reads a response, would hold a connection for ever. Many of them would
+use up the process's file descriptors. Therefore a request with its body must arrive in time, and a response must be
+read. If there are too many connections, a waiting one is closed in favour of a new one.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ __all__ = ["OpenConnections", "connections_within", "descriptors"]
 
 _RESERVED: Final = 128
 _MOST_DESCRIPTORS: Final = 65_536
-# A client that takes less than this in the time for a request does not read.
+# A client that reads less than this within the time limit counts as stalled.
 _LEAST_READ: Final = 16 * 1024
 
 
 def descriptors() -> int:
-    """Raise the limit of open files as far as the system allows, up to 65,536; return what it is then."""
+    """Raise the limit of open files as far as the system allows, up to 65,536. Returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -31,10 +31,10 @@ def descriptors() -> int:
 
 
 class OpenConnections:
-    """The connections of one server, the one that has been quiet for longest first.
+    """The open connections of one server, ordered by their last activity.
 
     Args:
-        most: so many may be open, and never more than leave 128 of the process' descriptors for other things.
+        most: the maximum number, lowered if needed to keep 128 descriptors for other purposes.
     """
 
     def __init__(self, most: int, *, descriptors: int) -> None:
@@ -42,28 +42,30 @@ class OpenConnections:
         self._open: dict[_TimedProtocol, None] = {}
 
     def __len__(self) -> int:
-        """Count those that are open."""
+        """Count the open connections."""
         return len(self._open)
 
     def add(self, connection: "_TimedProtocol") -> None:
-        """Take a new connection; the quietest that waits for its client gives way to it, else it is cut itself."""
+        """Add a connection. Beyond the limit, the longest idle one that waits for its client is closed, or else this
+        one.
+        """
         self._open[connection] = None
         if len(self._open) > self._most:
             next((one for one in self._open if one.is_waiting()), connection).cut()
 
     def touch(self, connection: "_TimedProtocol") -> None:
-        """Note that the client has sent something."""
+        """Record activity of the client."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
 
     def remove(self, connection: "_TimedProtocol") -> None:
-        """Forget a connection that has ended."""
+        """Remove a closed connection."""
         self._open.pop(connection, None)
 
 
 def connections_within(seconds: float, opened: OpenConnections) -> type[asyncio.Protocol]:
-    """The protocol of a server whose clients have so many seconds for each request, and for reading its answer."""
+    """Build the protocol of a server with this time limit for each request and for reading its response."""
 
     class Within(_TimedProtocol):
         request_seconds = seconds
@@ -73,7 +75,7 @@ def connections_within(seconds: float, opened: OpenConnections) -> type[asyncio.
 
 
 class _TimedProtocol(H11Protocol):
-    """One connection: cut where a request that has begun, or the first one, is not complete in time, or not read."""
+    """A connection, aborted if a request is not complete or a response not read in time."""
 
     request_seconds = 0.0
     connections_open: OpenConnections
@@ -87,7 +89,7 @@ class _TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Each answer waits for the one before it to be read, so what is unread only shrinks until the client has it.
+        # Each response waits until the client has read the previous one, so unread data only shrinks.
         transport.set_write_buffer_limits(high=0)
         self._expect()
         self.connections_open.add(self)
@@ -115,12 +117,12 @@ class _TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def is_waiting(self) -> bool:
-        """Whether it is the client's turn: to send the rest of a request, or another one, or to read an answer."""
+        """Whether the server waits for the client to send a request or read a response."""
         return not self._is_complete() or self._reading is not None
 
     def cut(self) -> None:
-        """End the connection at once, whatever is on its way."""
-        # The transport reports the end in a later turn of the loop.
+        """Abort the connection, including data in transit."""
+        # The transport reports the end in a later iteration of the event loop.
         self.connections_open.remove(self)
         self.transport.abort()
 

@@ -1,7 +1,7 @@
-"""The proxies that the server trusts: theirs are the headers that name a client and the scheme it used.
+"""Trusted proxies, whose headers name the client's address and scheme.
 
-Trust is explicit, `$FORWARDED_ALLOW_IPS`: any peer could otherwise choose the address that limits count and the audit
-keeps. A trusted proxy has to overwrite `X-Forwarded-For`, not append to what its client has sent.
+Trust is explicit, in `$FORWARDED_ALLOW_IPS`. Otherwise any peer could choose the address that rate limits and the
+audit log use. A trusted proxy must overwrite `X-Forwarded-For` instead of appending to it.
 """
 
 import logging
@@ -23,10 +23,10 @@ _Application = Callable[..., Awaitable[None]]
 
 
 def check_proxies(trusted: str) -> str:
-    """Return the addresses and networks that are trusted, with commas between; "" for none, `*` for every peer.
+    """Return the trusted addresses and networks, comma-separated; "" for none, `*` for every peer.
 
     Raises:
-        InvalidSetting: one of them is no address and no network.
+        InvalidSetting: an item is not an address or network.
     """
     names = [name.strip() for name in trusted.split(",") if name.strip()]
     if names == ["*"]:
@@ -36,18 +36,18 @@ def check_proxies(trusted: str) -> str:
             ip_network(name)
         except ValueError:
             raise InvalidSetting(
-                f"$FORWARDED_ALLOW_IPS: {name!r} is no address and no network: say 10.1.2.3 or 10.1.2.0/24"
+                f"$FORWARDED_ALLOW_IPS: {name!r} is not an address or network, such as 10.1.2.3 or 10.1.2.0/24"
             ) from None
     return ",".join(names)
 
 
 def behind_proxies(app: _Application, trusted: str) -> _Application:
-    """Wrap an application: clients of trusted proxies have the address and the scheme that their proxy names.
+    """Wrap an application so that requests from trusted proxies have the client's address and scheme.
 
-    The first request of another peer that has such headers is logged, for up to 100 peers.
+    The first such request of an untrusted peer is logged, for up to 100 peers.
 
     Args:
-        trusted: as `check_proxies` returns it.
+        trusted: the result of `check_proxies`.
     """
     believing = ProxyHeadersMiddleware(cast("Any", app), trusted)
     reported: set[str] = set()
@@ -64,8 +64,8 @@ def behind_proxies(app: _Application, trusted: str) -> _Application:
         if peer not in reported and len(reported) < _MOST_REPORTED and _is_forwarded(scope):
             reported.add(peer)
             _log.warning(
-                "X-Forwarded-For from %s is ignored, and its clients share one address and its limits: add the proxy "
-                "to $FORWARDED_ALLOW_IPS if it is yours",
+                "ignoring X-Forwarded-For from %s; its clients share one address and its rate limit: if the proxy is "
+                "yours, add it to $FORWARDED_ALLOW_IPS",
                 peer,
             )
         await app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The server's process: uvicorn around the application, with an orderly end."""
+"""The server's process: uvicorn around the application, with a graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class ServerProcess:
         contain_ours()
         for library in ("uvicorn", "litestar"):
             contain_below(library)
-        # When it begins and ends is said by the command.
+        # The command logs start and stop.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         connections = OpenConnections(settings.connections, descriptors=descriptors())
         config = uvicorn.Config(
@@ -39,7 +39,7 @@ class ServerProcess:
             server_header=False,
             proxy_headers=False,
             lifespan="on",
-            # One parser, in Python: what it refuses is the same everywhere.
+            # The pure Python parser, so that every installation rejects the same requests.
             http=connections_within(settings.request_seconds, connections),
             ws="none",
             timeout_keep_alive=_IDLE_SECONDS,
@@ -51,13 +51,13 @@ class ServerProcess:
         self._draining: asyncio.TimerHandle | None = None
 
     async def run(self, *, on_ready: Callable[[str], None]) -> None:
-        """Serve; returns once `stop` was called and the requests that were under way have ended.
+        """Serve. Returns after `stop` was called and running requests ended.
 
         Args:
-            on_ready: called with the address once connections are taken.
+            on_ready: called with the address once the server accepts connections.
 
         Raises:
-            InvalidSetting: the address is taken, or is none of this machine's.
+            InvalidSetting: the address is in use, or not on this machine.
         """
         listener = self._listen()
         with listener:
@@ -67,9 +67,9 @@ class ServerProcess:
             await self._server.serve([listener])
 
     def stop(self) -> None:
-        """Say that it is not ready, for `drain` seconds serve what still comes, then end what is under way.
+        """Report not ready, serve for another `drain` seconds, then finish running requests.
 
-        `run` returns after that. A second call ends the first wait, a third one all others. For the running loop.
+        `run` then returns. A second call ends the drain, a third one all running requests. Call it in the event loop.
         """
         self._application.begin_stop()
         if self._draining is None and self._settings.drain:
@@ -93,14 +93,14 @@ class ServerProcess:
             raise InvalidSetting(
                 f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --host or --port"
             ) from error
-        # asyncio sets it only where a socket names its protocol. Without it the body of each answer waited 40 ms for
-        # the client to acknowledge the head (measured 2026-11-26 on a connection that is kept).
+        # asyncio only sets it if the socket names its protocol. Without it, each response body waited 40 ms for the
+        # client to acknowledge the head (measured 2026-11-26 on a kept-alive connection).
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, whose signals are the command's own, and which says when it takes connections."""
+    """uvicorn without its signal handlers, and with a callback when it accepts connections."""
 
     on_ready: Callable[[], None] = staticmethod(lambda: None)
 

@@ -1,4 +1,4 @@
-"""Queues over HTTP: what is in them, their dead letters, the workers that take from them, and the shares of pools."""
+"""Queues over HTTP: queues, dead letters, workers and pools."""
 
 from taskmq.server.queues.dead_letters import DEAD_LETTERS
 from taskmq.server.queues.pools import POOLS

@@ -1,6 +1,6 @@
-"""`/dead-letters`: looking at them, sending them again, deleting them.
+"""`/dead-letters`: list, replay and purge.
 
-A caller who may do that for one tenant alone meets the letters of that tenant, as if there were no others.
+A caller limited to one tenant only sees that tenant's letters.
 """
 
 from typing import Annotated, Any, Final, cast
@@ -27,20 +27,22 @@ from taskmq.server.settings import API
 
 __all__ = ["DEAD_LETTERS"]
 
-_Depth = Annotated[int | None, QueryParameter(ge=1, description="Of the oldest so many; 10,000 at most.")]
+_Depth = Annotated[
+    int | None, QueryParameter(ge=1, description="Number of oldest letters to examine, at most 10,000.")
+]
 
 
 @get(
     f"{API}/dead-letters",
     permission=Permission.DEAD_LETTERS_READ,
     operation_id="listDeadLetterQueues",
-    summary="Queues with dead letters",
+    summary="List queues with dead letters",
     tags=["dead letters"],
 )
 async def list_queues_with_letters(api: ApiGiven) -> LetterQueues:
-    """The queues that have dead letters, those of lost messages among them.
+    """Return the queues with dead letters, including the queues of lost messages.
 
-    For one tenant the oldest 10,000 letters of each queue are looked at.
+    For a single tenant, only the oldest 10,000 letters of each queue are examined.
     """
     return LetterQueues([*await api.dead_letters.queues()])
 
@@ -64,9 +66,11 @@ async def list_letters(
     newer_than: FromQuery[str | None] = None,
     depth: _Depth = None,
     limit: Limit = 50,
-    expand: Annotated[str, QueryParameter(description="`body`: the messages, to those who may read jobs.")] = "",
+    expand: Annotated[
+        str, QueryParameter(description="`body` includes the messages, for callers who may read jobs.")
+    ] = "",
 ) -> LetterList:
-    """The oldest letters of a queue that are chosen, of its oldest 10,000; they stay where they are."""
+    """Return the oldest matching letters among the first 10,000 of a queue. They stay in the queue."""
     found = await api.dead_letters.list(
         queue,
         task=task,
@@ -87,7 +91,7 @@ async def list_letters(
     f"{API}/dead-letters/{{queue:str}}/groups",
     permission=Permission.DEAD_LETTERS_READ,
     operation_id="groupDeadLetters",
-    summary="The failures behind dead letters",
+    summary="Group dead letters by failure",
     tags=["dead letters"],
 )
 async def list_groups(
@@ -102,7 +106,7 @@ async def list_groups(
     newer_than: FromQuery[str | None] = None,
     depth: _Depth = None,
 ) -> LetterGroups:
-    """The failures behind the letters that are chosen, of the oldest 10,000 of a queue, the most frequent first."""
+    """Return the failures behind matching letters, among the oldest 10,000 of a queue, most frequent first."""
     found = await api.dead_letters.groups(
         queue,
         task=task,
@@ -122,19 +126,19 @@ async def list_groups(
     status_code=200,
     permission=Permission.DEAD_LETTERS_REPLAY,
     operation_id="replayDeadLetters",
-    summary="Send dead letters again",
+    summary="Replay dead letters",
     tags=["dead letters"],
 )
 async def replay_letters(
     api: ApiGiven, caller: CallerGiven, queue: FromPath[str], data: JSONBody[ReplayBody]
 ) -> ReplayedView:
-    """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy.
+    """Send the jobs of matching letters again. A letter is removed once the broker confirms its copy.
 
-    Letters of tasks that the caller may not call stay where they are. `to` and `rate` take a role on the instance: a
-    slow replay hides the letters that it passes from everybody, and any queue could be named.
+    Letters of tasks that the caller may not call stay in the queue. `to` and `rate` need an instance role: `to` can
+    name any queue, and a slow replay hides the letters it examines from others.
     """
     if (data.to is not None or data.rate is not None) and not caller.may(caller.permission, None):
-        raise NotPermitted("you may not: to and rate take a role on the instance, leave them out")
+        raise NotPermitted("permission denied: to and rate need an instance role; omit them")
     return await api.dead_letters.replay(queue, data)
 
 
@@ -147,9 +151,9 @@ async def replay_letters(
     tags=["dead letters"],
 )
 async def purge_letters(api: ApiGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]) -> PurgedView:
-    """Delete the letters that are chosen; the body names the queue once more.
+    """Delete matching letters. The body repeats the queue's name.
 
-    Letters of tasks that the caller may not call stay where they are.
+    Letters of tasks that the caller may not call stay in the queue.
     """
     check_typed_name(data.name, queue)
     which = cast("LetterFilters", {name: getattr(data, name) for name in LetterChoice.__struct_fields__})

@@ -1,4 +1,4 @@
-"""`/pools` and `/quotas`: whose turn it is in the queues of the store, and how much a tenant may submit."""
+"""`/pools` and `/quotas`: shares of queues, and limits of submissions."""
 
 from typing import Annotated, Any, Final
 
@@ -13,7 +13,7 @@ from taskmq.server.settings import API
 
 __all__ = ["POOLS"]
 
-OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The user whose quota it is.")]
+OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The user with the quota.")]
 
 
 @get(
@@ -24,7 +24,7 @@ OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The u
     tags=["pools"],
 )
 async def list_pools(api: ApiGiven) -> PoolList:
-    """The pools of tenants, and the policies of queues that were said instead of those of apps."""
+    """Return the tenants' pools, and the queue policies that override the apps' settings."""
     return await api.pools.list()
 
 
@@ -36,7 +36,7 @@ async def list_pools(api: ApiGiven) -> PoolList:
     tags=["pools"],
 )
 async def get_pool(api: ApiGiven, name: FromPath[str]) -> PoolView:
-    """One pool."""
+    """Return a pool."""
     return await api.pools.get(name)
 
 
@@ -44,11 +44,11 @@ async def get_pool(api: ApiGiven, name: FromPath[str]) -> PoolView:
     f"{API}/pools/{{name:str}}",
     permission=Permission.POOLS_CHANGE,
     operation_id="putPool",
-    summary="Describe a pool",
+    summary="Create or replace a pool",
     tags=["pools"],
 )
 async def put_pool(api: ApiGiven, name: FromPath[str], data: JSONBody[PoolBody]) -> PoolView:
-    """Say what the pool of a tenant is; schedulers follow within a second or two, also for what waits already."""
+    """Create or replace the pool of a tenant. Schedulers apply it within a second or two, also to waiting jobs."""
     return await api.pools.put(name, data)
 
 
@@ -57,11 +57,11 @@ async def put_pool(api: ApiGiven, name: FromPath[str], data: JSONBody[PoolBody])
     status_code=200,
     permission=Permission.POOLS_CHANGE,
     operation_id="removePool",
-    summary="Take a pool away",
+    summary="Remove a pool",
     tags=["pools"],
 )
 async def remove_pool(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
-    """Take a pool's description away; one that has parts stays."""
+    """Remove a pool. A pool with child pools cannot be removed."""
     await api.pools.remove(name)
     return {"status": "removed"}
 
@@ -70,11 +70,11 @@ async def remove_pool(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     f"{API}/queues/{{name:str}}/policy",
     permission=Permission.POOLS_CHANGE,
     operation_id="putQueuePolicy",
-    summary="Have a queue go by a policy",
+    summary="Set a queue's policy",
     tags=["pools"],
 )
 async def put_policy(api: ApiGiven, name: FromPath[str], data: JSONBody[PolicyBody]) -> PolicyView:
-    """Have the jobs of the store take turns in the queue by this policy, whatever apps say."""
+    """Set the scheduling policy of a queue's stored jobs, overriding the apps' setting."""
     return await api.pools.put_policy(name, data)
 
 
@@ -83,11 +83,11 @@ async def put_policy(api: ApiGiven, name: FromPath[str], data: JSONBody[PolicyBo
     status_code=200,
     permission=Permission.POOLS_CHANGE,
     operation_id="removeQueuePolicy",
-    summary="Have a queue go by what apps say",
+    summary="Remove a queue's policy",
     tags=["pools"],
 )
 async def remove_policy(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
-    """Take what was said of the queue's policy away."""
+    """Remove the policy override of a queue."""
     await api.pools.remove_policy(name)
     return {"status": "removed"}
 
@@ -100,7 +100,7 @@ async def remove_policy(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     tags=["pools"],
 )
 async def list_quotas(api: ApiGiven) -> QuotaList:
-    """How much tenants and users may submit, and what of it is used up."""
+    """Return the quotas of tenants and users, with their usage."""
     return QuotaList(list(await api.quotas.list()))
 
 
@@ -108,11 +108,11 @@ async def list_quotas(api: ApiGiven) -> QuotaList:
     f"{API}/quotas/{{name:str}}",
     permission=Permission.POOLS_CHANGE,
     operation_id="putQuota",
-    summary="Say how much a tenant may submit",
+    summary="Set a quota",
     tags=["pools"],
 )
 async def put_quota(api: ApiGiven, name: FromPath[str], data: JSONBody[QuotaBody], user: OfUser = None) -> QuotaView:
-    """Say what the tenant, or the user of it, may submit, in place of what was said before; `*` is each of them."""
+    """Set the quota of a tenant or one of its users, replacing the current one; `*` applies to each of them."""
     return await api.quotas.put(name, data, user=user)
 
 
@@ -121,11 +121,11 @@ async def put_quota(api: ApiGiven, name: FromPath[str], data: JSONBody[QuotaBody
     status_code=200,
     permission=Permission.POOLS_CHANGE,
     operation_id="removeQuota",
-    summary="Take a quota away",
+    summary="Remove a quota",
     tags=["pools"],
 )
 async def remove_quota(api: ApiGiven, name: FromPath[str], user: OfUser = None) -> dict[str, str]:
-    """Take the quota of a tenant, or of a user of it, away."""
+    """Remove the quota of a tenant or one of its users."""
     await api.quotas.remove(name, user=user)
     return {"status": "removed"}
 

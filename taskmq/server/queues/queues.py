@@ -1,4 +1,4 @@
-"""`/queues`: what is in them, pausing, resuming, moving and emptying them."""
+"""`/queues`: list, inspect, pause, resume, move and purge queues."""
 
 from typing import Annotated, Any, Final
 
@@ -19,14 +19,14 @@ from taskmq.api.queues import (
 )
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven
-from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["QUEUES"]
 
 
-Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Seconds that workers have to answer.")]
+Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Time limit for workers' answers, in seconds.")]
 
 
 @get(
@@ -40,17 +40,17 @@ async def get_queues(
     api: ApiGiven,
     state: State,
     names: Annotated[
-        str, QueryParameter(max_length=4_000, description="Of queues, with commas between; else the app's own.")
+        str, QueryParameter(max_length=4_000, description="Comma-separated queues. Default: the app's queues.")
     ] = "",
     within: Within = 1.0,
     max_age: MaxAge = 0,
 ) -> QueueLines:
-    """The app's queues, and each of their lanes, priority classes and dead-letter queues at the broker."""
+    """Return the app's queues, with their RabbitMQ queues for lanes, priority classes and dead letters."""
 
-    async def look() -> QueueLines:
+    async def read() -> QueueLines:
         return await api.queues.list(names.split(",") if names else (), within=within)
 
-    return await shared_look(state, f"queues:{names}:{within}", max_age, look)
+    return await read_shared(state, f"queues:{names}:{within}", max_age, read)
 
 
 @get(
@@ -63,12 +63,12 @@ async def get_queues(
 async def get_queue(
     api: ApiGiven, state: State, name: FromPath[str], within: Within = 1.0, max_age: MaxAge = 0
 ) -> QueueView:
-    """Return what broker, state and workers know of one queue."""
+    """Return the details of a queue from the broker, the state and the workers."""
 
-    async def look() -> QueueView:
+    async def read() -> QueueView:
         return await api.queues.get(name, within=within)
 
-    return await shared_look(state, f"queue:{name}:{within}", max_age, look)
+    return await read_shared(state, f"queue:{name}:{within}", max_age, read)
 
 
 @post(
@@ -80,7 +80,7 @@ async def get_queue(
     tags=["queues"],
 )
 async def pause_queue(api: ApiGiven, name: FromPath[str], data: JSONBody[PauseBody | None] = None) -> QueuePauseView:
-    """Have no worker start anything of the queue until it is resumed; what runs goes on."""
+    """Stop workers from starting jobs of the queue until it is resumed. Running jobs continue."""
     return await api.queues.pause(name, note="" if data is None else data.note)
 
 
@@ -93,7 +93,7 @@ async def pause_queue(api: ApiGiven, name: FromPath[str], data: JSONBody[PauseBo
     tags=["queues"],
 )
 async def resume_queue(api: ApiGiven, name: FromPath[str]) -> ResumedView:
-    """Have workers take from the queue again."""
+    """Resume a paused queue."""
     return ResumedView(was_paused=await api.queues.resume(name))
 
 
@@ -102,11 +102,11 @@ async def resume_queue(api: ApiGiven, name: FromPath[str]) -> ResumedView:
     status_code=200,
     permission=Permission.QUEUES_PURGE,
     operation_id="purgeQueue",
-    summary="Delete a queue's waiting messages",
+    summary="Purge a queue",
     tags=["queues"],
 )
 async def purge(api: ApiGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
-    """Delete the messages that wait, in all priority classes; the body names the queue once more."""
+    """Delete the waiting messages of all priority classes. The body repeats the queue's name."""
     check_typed_name(data.name, name)
     return PurgedView(purged=await api.queues.purge(name))
 
@@ -120,9 +120,9 @@ async def purge(api: ApiGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -
     tags=["queues"],
 )
 async def move(api: ApiGiven, name: FromPath[str], data: JSONBody[MoveBody]) -> MovedView:
-    """Move messages that wait to another queue, without losing one; the body names the queue once more.
+    """Move waiting messages to another queue without losing any. The body repeats the queue's name.
 
-    What workers have, what waits for its time, and jobs of the store stay. After an error some may be moved.
+    Unacknowledged and delayed messages, and stored jobs, stay. After an error some messages may have been moved.
     """
     check_typed_name(data.name, name)
     return await api.queues.move(name, data.to, count=data.count, task=data.task)
@@ -132,10 +132,10 @@ QUEUES: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_que
 
 
 def check_typed_name(typed: str, name: str) -> None:
-    """See that the body names what the path names.
+    """Check that the body repeats the path's name.
 
     Raises:
-        Problem: it names something else.
+        Problem: the names differ.
     """
     if typed != name:
-        raise Problem.about("name", f"it names {typed!r}, and the path {name!r}: nothing was done")
+        raise Problem.about("name", f"{typed!r} does not match {name!r} in the path: nothing was changed")

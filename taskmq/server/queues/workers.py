@@ -1,4 +1,4 @@
-"""`/workers`: list those that answer, and tell them what to do."""
+"""`/workers`: list and control workers."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven
-from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.queues.queues import Within
 from taskmq.server.settings import API
@@ -25,12 +25,12 @@ __all__ = ["WORKERS"]
     tags=["workers"],
 )
 async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age: MaxAge = 0) -> WorkerList:
-    """The workers that answer within this time; one whose event loop is held up does not."""
+    """Return the workers that answer in time. A worker with a blocked event loop does not."""
 
-    async def look() -> WorkerList:
+    async def read() -> WorkerList:
         return WorkerList(list(await api.workers.list(within=within)))
 
-    return await shared_look(state, f"workers:{within}", max_age, look)
+    return await read_shared(state, f"workers:{within}", max_age, read)
 
 
 @post(
@@ -38,20 +38,20 @@ async def get_workers(api: ApiGiven, state: State, within: Within = 1.0, max_age
     status_code=200,
     permission=Permission.WORKERS_CONTROL,
     operation_id="controlWorkers",
-    summary="Tell workers what to do",
+    summary="Control workers",
     tags=["workers"],
 )
 async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Within = 1.0) -> ControlledWorkers:
-    """Drain workers, change how many tasks they run at a time, or see where they are: what they answer in time.
+    """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
 
-    One that does not answer, as its event loop is held up or it obeys no commands, may still do it.
+    A worker that does not answer may still execute the command, for example after its event loop was blocked.
     """
     if (data.command == "concurrency") != (data.number is not None):
-        raise Problem.about("number", "`concurrency` needs one, and nothing else takes one")
+        raise Problem.about("number", "required for `concurrency`, and not allowed otherwise")
     if data.grace is not None and data.command != "drain":
-        raise Problem.about("grace", "only `drain` takes one")
+        raise Problem.about("grace", "only allowed for `drain`")
     if not (data.workers or data.host or data.all):
-        raise Problem.about("workers", "which workers? Name them, or say `host` or `all`")
+        raise Problem.about("workers", "give `workers`, `host` or `all`")
     return await api.workers.control(data, within=within)
 
 

@@ -97,8 +97,8 @@ async def test_a_failed_login_is_logged_without_the_typed_credentials(caplog: py
             await house.access.login("my password 1", "my password 2", address="192.0.2.1")
 
     assert caplog.messages == [
-        *["a login from 192.0.2.1 has failed"] * 5,
-        "a login from 192.0.2.1 was refused unseen: too many have failed",
+        *["sign-in from 192.0.2.1 failed"] * 5,
+        "sign-in from 192.0.2.1 throttled: too many failures",
     ]
 
 
@@ -265,7 +265,7 @@ async def test_an_invalid_credential_identifies_no_user(house: House) -> None:
     ):
         with pytest.raises(NotAuthenticated) as caught:
             await house.access.authenticate(**presented)
-        assert str(caught.value) == "sign in, or present an API token that is good"
+        assert str(caught.value) == "sign in, or use a valid API token"
 
 
 @_run
@@ -308,7 +308,7 @@ async def test_a_revoked_role_is_lost_on_this_server_at_once(house: House) -> No
 async def test_streams_are_notified_of_revocations_on_this_server(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
-    waiting = [asyncio.ensure_future(house.access.changed()) for _ in range(2)]
+    waiting = [asyncio.ensure_future(house.access.wait_for_revocation()) for _ in range(2)]
     await asyncio.sleep(0)
 
     await house.administration.revoke_token(token.token.id, by=BY)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from taskmq.access import IdentityAdministration, PasswordSet, SessionTimes
-from taskmq.access.passwords import _known
+from taskmq.access.passwords import _load_known
 from taskmq.contracts.identity import UserChange
 from taskmq.errors import (
     ConfirmationNeeded,
@@ -52,7 +52,7 @@ async def test_a_common_password_is_refused_for_every_user() -> None:
 
 def test_the_list_of_known_passwords_is_long_and_in_lower_case() -> None:
     """Each entry covers all its variants with leading or trailing digits and signs."""
-    known = _known()
+    known = _load_known()
 
     assert len(known) > 15_000
     assert {"password", "qwerty", "iloveyou", "letmein"} <= known
@@ -183,7 +183,7 @@ async def test_the_fifth_wrong_password_ends_the_session_it_was_sent_with() -> N
 
     for number in range(5):
         await house.access.authenticate(session=stolen.secret)
-        with pytest.raises(NotAuthenticated, match="the present password is wrong"):
+        with pytest.raises(NotAuthenticated, match="the current password is wrong"):
             await house.access.check_password(stolen.identity, f"wrong password {number}", address="a")
         # The lockout holds however slowly the attacker guesses.
         house.clock.advance("30s")

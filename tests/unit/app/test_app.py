@@ -197,7 +197,7 @@ def test_an_invalid_period_is_refused_at_definition(app: TaskMQ, period: Any) ->
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"content_type": "yaml"}, "content_type='yaml': 'json' or 'msgpack'"),
+        ({"content_type": "yaml"}, "content_type='yaml': must be 'json' or 'msgpack'"),
         ({"default_queue": "amq.x"}, "queue name 'amq.x'"),
         ({"send_timeout": -1}, "send_timeout=-1"),
         ({"result_ttl": "long"}, "result_ttl='long'"),

@@ -21,7 +21,7 @@ def report_depths(choice: LaneChoice, depths: dict[str, int] | None = None, *, n
 
 
 def place_jobs(choice: LaneChoice, tenant: str, count: int, *, now: float = 0.0) -> Counter[str]:
-    return Counter(choice.place(tenant, now=now) for _ in range(count))
+    return Counter(choice.choose_lane(tenant, now=now) for _ in range(count))
 
 
 def lanes_of_tenant(tenant: str) -> set[str]:
@@ -29,7 +29,7 @@ def lanes_of_tenant(tenant: str) -> set[str]:
 
 
 def test_a_job_without_a_tenant_goes_to_the_queue_itself() -> None:
-    assert LaneChoice(QUEUE).place(None, now=0) == "mail"
+    assert LaneChoice(QUEUE).choose_lane(None, now=0) == "mail"
 
 
 def test_the_lanes_of_a_tenant_never_change_between_versions() -> None:
@@ -109,7 +109,7 @@ def test_an_outdated_sample_makes_no_tenant_noisy() -> None:
 
 def is_noisy(choice: LaneChoice, tenant: str) -> bool:
     """Whether the tenant's next job would go to the slow lane; nothing is sent."""
-    return deepcopy(choice).place(tenant, now=0, is_delayed=True) == SLOW
+    return deepcopy(choice).choose_lane(tenant, now=0, is_delayed=True) == SLOW
 
 
 @pytest.mark.parametrize("last_look", [None, -5.1])
@@ -173,19 +173,19 @@ def test_delayed_jobs_make_no_tenant_noisy_and_use_the_same_lanes() -> None:
     choice = LaneChoice(QUEUE)
     report_depths(choice, now=0)
 
-    delayed = Counter(choice.place("acme", now=0, is_delayed=True) for _ in range(100))
+    delayed = Counter(choice.choose_lane("acme", now=0, is_delayed=True) for _ in range(100))
     assert SLOW not in delayed
     assert delayed.keys() <= lanes_of_tenant("acme")
     place_jobs(choice, "acme", 30)
-    assert choice.place("acme", now=0, is_delayed=True) == SLOW
+    assert choice.choose_lane("acme", now=0, is_delayed=True) == SLOW
 
 
 def test_one_sample_a_second_is_requested() -> None:
     choice = LaneChoice(QUEUE)
 
-    assert choice.wants_look(now=0)
-    assert not choice.wants_look(now=0.9)
-    assert choice.wants_look(now=1)
+    assert choice.wants_poll(now=0)
+    assert not choice.wants_poll(now=0.9)
+    assert choice.wants_poll(now=1)
 
 
 def test_the_memory_of_tenants_is_bounded() -> None:
@@ -195,7 +195,7 @@ def test_the_memory_of_tenants_is_bounded() -> None:
     assert is_noisy(choice, "noisy")
 
     for number in range(10_000):
-        choice.place(f"tenant {number}", now=0)
+        choice.choose_lane(f"tenant {number}", now=0)
 
     assert not is_noisy(choice, "noisy")
     assert SLOW in place_jobs(choice, "noisy", 10_000)

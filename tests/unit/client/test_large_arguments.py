@@ -145,7 +145,7 @@ async def test_resending_a_dead_job_uses_its_stored_arguments(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("harm", "why"),
-    [("gone", r"are not in file://.* \(any more\)"), ("changed", "are not those that were sent")],
+    [("gone", r"are no longer in file://"), ("changed", "differ from the sent ones")],
 )
 @pytest.mark.parametrize("task", ["print", "once"])
 async def test_a_job_with_missing_or_changed_arguments_is_dead_and_says_so(
@@ -225,7 +225,7 @@ async def test_a_job_is_retried_while_the_store_of_its_arguments_is_unreachable(
 
 def test_a_size_limit_without_a_file_store_is_refused() -> None:
     app = TaskMQ(new_url(), args_inline="1K")
-    with pytest.raises(InvalidOption, match=r"args_inline= without a place .*: say results_at= as well"):
+    with pytest.raises(InvalidOption, match=r"args_inline= needs a store for larger arguments: set results_at="):
         app.task(name="t")(lambda: None).send()
     with pytest.raises(InvalidOption, match="args_inline='much'"):
         TaskMQ(new_url(), args_inline="much")

@@ -172,7 +172,7 @@ async def test_a_changed_or_lost_file_is_not_returned_as_the_result(tmp_path: Pa
     whole = file.read_bytes()
     for damaged in (whole[:-1], whole.replace(b"\xa4", b"\xa5", 1), b""):
         file.write_bytes(damaged)
-        with pytest.raises(ResultDamaged, match=rf"the result of job {job.id} in file://.* is not what"):
+        with pytest.raises(ResultDamaged, match=rf"the result of job {job.id} in file://.* is damaged"):
             await job.aresult(5)
     assert isinstance((await job.aoutcome(5)).error, ResultDamaged)
     file.unlink()
@@ -202,7 +202,7 @@ def test_a_relative_path_is_refused_as_file_store(place: str) -> None:
 def test_an_unknown_kind_of_file_store_and_an_invalid_size_are_refused() -> None:
     async def main() -> None:
         with pytest.raises(
-            InvalidSetting, match=r"no installed place for results serves ftp://; known: file://, s3://"
+            InvalidSetting, match=r"no installed store for results serves ftp://; known: file://, s3://"
         ):
             TaskMQ(new_url(), results_at="ftp://x/").sessions.current()
 

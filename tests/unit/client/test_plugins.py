@@ -87,7 +87,7 @@ def test_a_state_without_its_client_package_says_what_to_install(monkeypatch: py
 def test_a_url_without_a_scheme_is_refused_with_an_example(
     open_it: Callable[[str, BrokerOptions], object], url: str
 ) -> None:
-    with pytest.raises(InvalidSetting, match=r"has no scheme: it looks like amqp://host/ or local://PATH"):
+    with pytest.raises(InvalidSetting, match=r"has no scheme; use one such as amqp://host/ or local://PATH"):
         open_it(url, BrokerOptions())
 
 
@@ -139,5 +139,5 @@ def test_an_exporter_without_its_client_package_says_what_to_install(monkeypatch
 def test_a_missing_exporter_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([]))
 
-    with pytest.raises(UnsupportedFeature, match=r"no package .* pip install 'taskmq\[prometheus\]'"):
+    with pytest.raises(UnsupportedFeature, match=r"no exporter .* pip install 'taskmq\[prometheus\]'"):
         open_metrics(_snapshot)

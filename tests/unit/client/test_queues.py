@@ -48,7 +48,7 @@ def test_a_queue_described_twice_is_refused() -> None:
 
 def test_an_invalid_queue_name_is_refused() -> None:
     with pytest.raises(InvalidOption, match="queue name"):
-        Queues(()).named("a.dlq")
+        Queues(()).get("a.dlq")
 
 
 def test_an_app_has_the_queues_of_its_tasks_and_its_described_queues() -> None:

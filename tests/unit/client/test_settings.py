@@ -166,12 +166,12 @@ def test_an_unknown_key_in_a_file_is_refused_with_its_location(tmp_path: Path) -
         ("grace", "1.5", "str"),
         ("concurrency", '"many"', "int"),
         ("concurrency", "2.5", "int"),
-        ("processes", "true", "number, or such as '1-8'"),
-        ("processes", '""', "number, or such as '1-8'"),
-        ("processes", '"1-"', "number, or such as '1-8'"),
-        ("processes", "-1", "number, or such as '1-8'"),
-        ("processes", "0", "number, or such as '1-8'"),
-        ("processes", '"8-1"', "number, or such as '1-8'"),
+        ("processes", "true", "number, or a range such as '1-8'"),
+        ("processes", '""', "number, or a range such as '1-8'"),
+        ("processes", '"1-"', "number, or a range such as '1-8'"),
+        ("processes", "-1", "number, or a range such as '1-8'"),
+        ("processes", "0", "number, or a range such as '1-8'"),
+        ("processes", '"8-1"', "number, or a range such as '1-8'"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, key: str, value: str, kind: str) -> None:

@@ -22,7 +22,7 @@ from taskmq.errors import (
 )
 from taskmq.http import Client, LiveEvent, Retries
 from taskmq.http.events import EventLines
-from taskmq.http.exchange import error_of, prepared
+from taskmq.http.exchange import error_of, prepare
 from taskmq.server.edge import Edge, restoring_slashes
 
 _JOB = {"status": "submitted", "job_id": "j", "id": "i", "state": "queued", "version": 1, "is_new": True}
@@ -113,7 +113,7 @@ def test_a_long_retry_after_header_ends_the_attempts() -> None:
 
 def test_calls_are_not_repeated_if_one_attempt_is_the_limit() -> None:
     server = _Server(
-        _problem(503, "store_unavailable", "the job store could not be reached; it may have been changed")
+        _problem(503, "store_unavailable", "the job store is unreachable; the change may have been applied")
     )
 
     with pytest.raises(StoreUnavailable) as found:
@@ -143,7 +143,7 @@ def test_an_unexpected_answer_is_an_error_too(status: int, content: bytes, kind:
 def test_an_unreadable_answer_is_an_error() -> None:
     server = _Server(httpx.Response(200, text="hello"))
 
-    with pytest.raises(ServerUnavailable, match="something else than a taskmq server"):
+    with pytest.raises(ServerUnavailable, match="returned an unexpected response"):
         server.client().jobs.get("j")
 
 
@@ -215,7 +215,7 @@ def test_a_stream_that_cannot_resume_ends_with_the_server() -> None:
 @example("?#")
 def test_every_name_survives_as_one_path_segment(name: str) -> None:
     """httpx sends it, uvicorn reads it, and the server's edge and router parse it."""
-    request = prepared(
+    request = prepare(
         "getJobHistory", path={"job_id": name}, query={}, body=None, tenant=None, version=None, key=None, headers={}
     )
     raw = httpx.URL(f"http://x{request.path}").raw_path
@@ -230,7 +230,7 @@ def test_every_name_survives_as_one_path_segment(name: str) -> None:
     async def keep(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["path_params"])
 
-    edge: Any = Edge(handler, closing=lambda: None, answered=lambda *_: None)
+    edge: Any = Edge(handler, on_stop=lambda: None, on_response=lambda *_: None)
     scope: dict[str, Any] = {
         "type": "http", "method": "GET", "path": unquote(raw.decode("ascii")), "raw_path": raw, "headers": [],
         "client": None, "scheme": "http", "root_path": "",

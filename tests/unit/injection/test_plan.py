@@ -68,7 +68,7 @@ def test_every_dependency_is_ready_before_its_dependent_in_any_graph(wanted: lis
     values: dict[int, Any] = {}
     for index, node in enumerate(plan.nodes):
         values[index] = node.provider(**{name: values[taken] for name, taken in node.takes})
-    args, kwargs = plan.placed((), {}, values)
+    args, kwargs = plan.insert((), {}, values)
     assert task(*args, **kwargs) == (99, *range(len(providers)))
 
 
@@ -226,16 +226,20 @@ def loop_b(a: "Annotated[str, Depends(loop_a)]") -> str:
         (
             needs_words,
             "task",
-            "task t -> given -> needs_words: no caller gives 'words': make it a dependency or a Context",
+            "task t -> given -> needs_words: parameter 'words' has no value: make it a dependency or a Context",
         ),
         (
             loop_a,
             "task",
-            "task t -> given -> loop_a -> b -> loop_b -> a -> loop_a: they depend on each other in a circle",
+            "task t -> given -> loop_a -> b -> loop_b -> a -> loop_a: they depend on each other in a cycle",
         ),
-        (by_position, "task", "task t -> given -> by_position: 'a' has to be a parameter that can be given by name"),
-        (of_a_task, "worker", "of_a_task: a dependency of the worker outlives every task, so it has no Context"),
-        (engine, "worker", "engine -> given: a dependency of the worker cannot depend on one of a task"),
+        (
+            by_position,
+            "task",
+            "task t -> given -> by_position: 'a' must accept a keyword argument",
+        ),
+        (of_a_task, "worker", "of_a_task: a worker dependency outlives every task, so it has no Context"),
+        (engine, "worker", "engine -> given: a worker dependency cannot depend on a task dependency"),
     ],
 )
 def test_an_uncallable_provider_is_refused_at_definition_with_its_chain(
@@ -256,14 +260,14 @@ def test_a_provider_may_have_defaults_and_variadic_parameters() -> None:
 
 
 def test_a_default_before_a_travelling_argument_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="task t -> db: 'count' comes after it and is given by position"):
+    with pytest.raises(InvalidOption, match="task t -> db: 'count' follows it and is positional"):
 
         @app().task(name="t")
         def task(item: str, db: str = Depends(session), count: int = 1) -> None: ...
 
 
 def test_a_positional_only_dependency_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="task t -> db: a dependency needs a parameter that can be given by name"):
+    with pytest.raises(InvalidOption, match="task t -> db: a dependency needs a parameter passed by keyword"):
 
         @app().task(name="t")
         def task(db: str = Depends(session), /) -> None: ...
@@ -279,7 +283,7 @@ def test_a_task_in_a_process_cannot_use_an_async_provider() -> None:
 
 
 def test_depends_needs_a_callable_and_a_valid_scope() -> None:
-    with pytest.raises(InvalidOption, match="cannot be called"):
+    with pytest.raises(InvalidOption, match="is not callable"):
         Depends(7)  # type: ignore[call-overload]
     with pytest.raises(InvalidOption, match="'task' or 'worker'"):
         Depends(settings, scope="app")  # type: ignore[call-overload]

@@ -258,7 +258,7 @@ def test_a_job_replaced_during_its_rescheduling_keeps_the_replacement(url: str) 
 
 
 def test_the_delay_option_is_broker_or_state() -> None:
-    with pytest.raises(InvalidOption, match="delay='redis': 'broker' or 'state'"):
+    with pytest.raises(InvalidOption, match="delay='redis': must be 'broker' or 'state'"):
         TaskMQ("memory://", delay="redis")  # type: ignore[arg-type]
 
 

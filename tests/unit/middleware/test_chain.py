@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq import TaskMQ
-from taskmq.middleware.chain import Middleware, Proceed, Sending, attached, execute_chain, send_chain
+from taskmq.middleware.chain import Middleware, Proceed, Sending, attach_all, execute_chain, send_chain
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
@@ -263,7 +263,7 @@ class Attaching(Middleware):
 def test_carried_values_reach_every_middleware_around_the_function() -> None:
     log: list[str] = []
 
-    with attached([Attaching("a", log), Middleware(), Attaching("b", log)], {"a": "1", "b": "2"}):
+    with attach_all([Attaching("a", log), Middleware(), Attaching("b", log)], {"a": "1", "b": "2"}):
         log.append("function")
 
     assert log == ["a has 1", "b has 2", "function", "b left", "a left"]
@@ -273,7 +273,7 @@ def test_without_carried_values_no_middleware_is_called() -> None:
     log: list[str] = []
 
     for nothing in (None, dict[str, str]()):
-        with attached([Attaching("a", log)], nothing):
+        with attach_all([Attaching("a", log)], nothing):
             pass
 
     assert log == []
@@ -283,6 +283,6 @@ def test_middleware_that_refuses_a_carried_value_leaves_nothing_open() -> None:
     log: list[str] = []
 
     with pytest.raises(RuntimeError, match="b"):
-        attached([Attaching("a", log), Attaching("b", log)], {"b": "no"})
+        attach_all([Attaching("a", log), Attaching("b", log)], {"b": "no"})
 
     assert log == ["a has ", "a left"]

@@ -375,7 +375,7 @@ class Town:
         eventually(is_over, f"bulk {bulk_id} ends")
 
     def _event(self, tenant: str, name: str, facts: Any) -> str:
-        self.site.hub._tell(event_of(tenant, name, facts[0]))
+        self.site.hub._publish(event_of(tenant, name, facts[0]))
         return ""
 
     def _flow(self, tenant: str, name: str, facts: Any) -> str:

@@ -23,9 +23,9 @@ _PUBLIC = {
     "getApiPage",
     "getOpenApi",
     "logIn",
-    "logInOfDocument",
+    "logInCompat",
     "authorize",
-    "authorizeOfDocument",
+    "authorizeCompat",
 }
 # Values for the path parameters.
 _VALUES = {

@@ -370,9 +370,11 @@ def test_an_unread_stream_delays_no_other_and_buffers_little(tmp_path: Path) -> 
 
             for number in range(200):
                 for _ in range(100):
-                    hub._tell(JobEvent(event="dead", number=1, at=1, job_id=f"{number}", task="t" * 400, queue="q"))
+                    hub._publish(
+                        JobEvent(event="dead", number=1, at=1, job_id=f"{number}", task="t" * 400, queue="q")
+                    )
                 assert (await served.ask("/api/v1/health/live"))[0] == 200
-            hub._tell(JobEvent(event="dead", number=1, at=1, job_id="last", task="t", queue="q"))
+            hub._publish(JobEvent(event="dead", number=1, at=1, job_id="last", task="t", queue="q"))
 
             async with asyncio.timeout(_PATIENCE):
                 assert b'"job_id":"last"' in await read.reader.readuntil(b'"last"')
@@ -427,7 +429,7 @@ def test_a_draining_server_says_so_and_serves_until_its_time_is_over(tmp_path: P
             assert await connection.read_to_end() == b""
         # Others still connect and are served.
         assert (await served.ask("/api/v1/jobs"))[0] == 200
-        assert served.application.not_ready() == "it is about to stop"
+        assert served.application.not_ready() == "it is stopping"
 
     _run(tmp_path, test, drain=600.0)
 

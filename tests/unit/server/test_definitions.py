@@ -72,7 +72,7 @@ def test_a_definition_cannot_change_the_owner_or_the_queue_of_its_task(site: Sit
 
     assert (kept.json()["owner"], kept.json()["queue"]) == ("acme-operator", "billing")
     assert [answer.status_code for answer in (owner, queue)] == [400, 400]
-    assert ["leave it out" in owner.json()["detail"], "leave the queue out" in queue.json()["detail"]] == [True, True]
+    assert ["omit it" in owner.json()["detail"], "omit the queue" in queue.json()["detail"]] == [True, True]
     assert site("GET", "/definitions/other").status_code == 404
 
 

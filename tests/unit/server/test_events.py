@@ -70,9 +70,9 @@ async def _listens(app: TaskMQ, subscription: EventInbox) -> None:
 @run_by(_run)
 async def test_every_stream_gets_its_matching_events_from_one_subscription(app: TaskMQ, hub: EventHub, /) -> None:
     async with AsyncExitStack() as stack:
-        everything, _ = await stack.enter_async_context(hub.subscribed("ann", lambda _: True))
+        everything, _ = await stack.enter_async_context(hub.subscribe("ann", lambda _: True))
         only, _ = await stack.enter_async_context(
-            hub.subscribed("bob", lambda event: isinstance(event, JobEvent) and event.job_id == "j2")
+            hub.subscribe("bob", lambda event: isinstance(event, JobEvent) and event.job_id == "j2")
         )
         await _listens(app, everything)
 
@@ -85,11 +85,11 @@ async def test_every_stream_gets_its_matching_events_from_one_subscription(app: 
 
 @run_by(_run)
 async def test_a_resumed_stream_gets_its_missed_events(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("bob", lambda _: True):
+    async with hub.subscribe("bob", lambda _: True):
         for number in (1, 2, 3):
-            hub._tell(_event(number))
+            hub._publish(_event(number))
 
-        async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (subscription, has_gap):
+        async with hub.subscribe("ann", lambda _: True, last_id=f"{hub.name}-1") as (subscription, has_gap):
             assert not has_gap
             assert await _take(subscription, "j3") == ["j2", "j3"]
 
@@ -97,21 +97,21 @@ async def test_a_resumed_stream_gets_its_missed_events(app: TaskMQ, hub: EventHu
 @pytest.mark.parametrize("last_id", ["another-1", "nonsense", "-", "{hub}-x", "{hub}-" + "9" * 40, "{hub}-100"])
 @run_by(_run)
 async def test_a_late_or_foreign_resumption_reports_a_gap(app: TaskMQ, hub: EventHub, /, last_id: str) -> None:
-    async with hub.subscribed("bob", lambda _: True):
+    async with hub.subscribe("bob", lambda _: True):
         for number in range(1_200):
-            hub._tell(_event(number))
+            hub._publish(_event(number))
 
         name = last_id.replace("{hub}", hub.name)
-        async with hub.subscribed("ann", lambda _: True, last_id=name) as (_, has_gap):
+        async with hub.subscribe("ann", lambda _: True, last_id=name) as (_, has_gap):
             assert has_gap
 
 
 @run_by(_run)
 async def test_events_without_a_listener_are_a_gap(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("ann", lambda _: True):
-        hub._tell(_event(1))
+    async with hub.subscribe("ann", lambda _: True):
+        hub._publish(_event(1))
 
-    async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (_, has_gap):
+    async with hub.subscribe("ann", lambda _: True, last_id=f"{hub.name}-1") as (_, has_gap):
         assert has_gap
 
 
@@ -119,13 +119,13 @@ async def test_events_without_a_listener_are_a_gap(app: TaskMQ, hub: EventHub, /
 async def test_events_without_a_listener_remain_a_gap_after_another_listener_arrives(
     app: TaskMQ, hub: EventHub, /
 ) -> None:
-    async with hub.subscribed("ann", lambda _: True):
-        hub._tell(_event(1))
+    async with hub.subscribe("ann", lambda _: True):
+        hub._publish(_event(1))
     last_id = f"{hub.name}-{hub._last[-1].number if hub._last else hub._number}"
 
     async with (
-        hub.subscribed("bob", lambda _: True),
-        hub.subscribed("ann", lambda _: True, last_id=last_id) as (_, has_gap),
+        hub.subscribe("bob", lambda _: True),
+        hub.subscribe("ann", lambda _: True, last_id=last_id) as (_, has_gap),
     ):
         assert has_gap
 
@@ -139,7 +139,7 @@ async def test_a_tenant_with_fewer_streams_takes_one_from_the_tenant_with_most(
 
     async def follow(tenant: str) -> AsyncGenerator[bytes] | None:
         lines = event_lines(
-            hub, f"{tenant}-{hub.streams}", lambda _: True, tenant=tenant, last_id=None, most=10, is_welcome=_always
+            hub, f"{tenant}-{hub.streams}", lambda _: True, tenant=tenant, last_id=None, most=10, is_allowed=_always
         )
         return lines if await anext(lines) == b"retry: 3000\n\n" else None
 
@@ -156,7 +156,7 @@ async def test_a_tenant_with_fewer_streams_takes_one_from_the_tenant_with_most(
         assert ended is not None
         assert [line async for line in ended] == []
     third = await follow("third")
-    hub._tell(_event(1))
+    hub._publish(_event(1))
     for stream in (third, greedy[0]):
         assert stream is not None
         assert b'"job_id":"j1"' in await anext(stream)
@@ -168,7 +168,7 @@ async def test_a_gap_is_reported_once_the_broker_is_connected(app: TaskMQ, hub: 
     """A client that reads everything again on the gap misses no later event."""
 
     lines = event_lines(
-        hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_welcome=_always, heartbeat=60
+        hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_allowed=_always, heartbeat=60
     )
     while b"event: gap" not in await anext(lines):
         pass
@@ -181,9 +181,9 @@ async def test_a_gap_is_reported_once_the_broker_is_connected(app: TaskMQ, hub: 
 
 @run_by(_run)
 async def test_a_stream_opened_while_the_last_one_ends_hears_the_broker(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("ann", lambda _: True) as (first, _):
+    async with hub.subscribe("ann", lambda _: True) as (first, _):
         await _listens(app, first)
-    async with hub.subscribed("bob", lambda _: True) as (second, _):
+    async with hub.subscribe("bob", lambda _: True) as (second, _):
         await _listens(app, second)
 
         await _tell(app, _event(1))
@@ -193,9 +193,9 @@ async def test_a_stream_opened_while_the_last_one_ends_hears_the_broker(app: Tas
 
 @run_by(_run)
 async def test_a_slow_stream_loses_the_oldest_events_and_counts_them(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("ann", lambda _: True) as (subscription, _):
+    async with hub.subscribe("ann", lambda _: True) as (subscription, _):
         for number in range(1_010):
-            hub._tell(_event(number))
+            hub._publish(_event(number))
 
         assert subscription.missed == 10
         assert (await _take(subscription, "j1009"))[0] == "j10"
@@ -203,21 +203,21 @@ async def test_a_slow_stream_loses_the_oldest_events_and_counts_them(app: TaskMQ
 
 @run_by(_run)
 async def test_streams_end_when_the_server_stops_including_new_ones(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("ann", lambda _: True) as (subscription, _):
+    async with hub.subscribe("ann", lambda _: True) as (subscription, _):
         hub.close()
         assert subscription.is_over
         assert await subscription.take(10) == []
-    async with hub.subscribed("ann", lambda _: True) as (late, _):
+    async with hub.subscribe("ann", lambda _: True) as (late, _):
         assert late.is_over
 
 
 @run_by(_run)
 async def test_a_stream_consists_of_server_sent_events(app: TaskMQ, hub: EventHub, /) -> None:
     fits = EventFilter(queue="q", kinds=frozenset({"dead"}))
-    lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
+    lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_allowed=_always)
     found = [await anext(lines), await anext(lines)]
     for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
-        hub._tell(event, is_connected=event is not None)
+        hub._publish(event, is_connected=event is not None)
     hub.close()
     found += [line async for line in lines]
 
@@ -231,10 +231,10 @@ async def test_a_stream_consists_of_server_sent_events(app: TaskMQ, hub: EventHu
 
 @run_by(_run)
 async def test_a_slow_stream_is_told_the_number_of_lost_events(app: TaskMQ, hub: EventHub, /) -> None:
-    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
+    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=_always)
     await anext(lines)
     for number in range(1_007):
-        hub._tell(_event(number))
+        hub._publish(_event(number))
 
     assert await anext(lines) == b'event: missed\ndata: {"count":7}\n\n'
     await lines.aclose()
@@ -242,10 +242,10 @@ async def test_a_slow_stream_is_told_the_number_of_lost_events(app: TaskMQ, hub:
 
 @run_by(_run)
 async def test_a_digest_counts_any_number_of_events(app: TaskMQ, hub: EventHub, /) -> None:
-    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=1)
+    lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=_always, every=1)
     await anext(lines)
     for number in range(2_500):
-        hub._tell(_event(number))
+        hub._publish(_event(number))
 
     assert await anext(lines) == f'id: {hub.name}-2500\nevent: digest\ndata: {{"job":2500}}\n\n'.encode()
     await lines.aclose()
@@ -257,15 +257,15 @@ async def test_a_digest_of_many_streams_sends_heartbeats_and_ends_with_its_user(
 ) -> None:
     is_signed_in = True
 
-    async def is_welcome() -> bool:
+    async def is_allowed() -> bool:
         return is_signed_in
 
     lines = event_lines(
-        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=is_welcome, every=3_600,
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=is_allowed, every=3_600,
         heartbeat=0.01,
     )  # fmt: skip
     await anext(lines)
-    hub._tell(_event(1))
+    hub._publish(_event(1))
     assert b"digest" in await anext(lines)
     is_signed_in = False
 
@@ -275,16 +275,16 @@ async def test_a_digest_of_many_streams_sends_heartbeats_and_ends_with_its_user(
 @run_by(_run)
 async def test_a_digest_reports_the_number_of_events_at_an_interval(app: TaskMQ, hub: EventHub, /) -> None:
     lines = event_lines(
-        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=3_600
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=_always, every=3_600
     )
     await anext(lines)
     for number in range(1, 4):
-        hub._tell(_event(number))
+        hub._publish(_event(number))
     assert await anext(lines) == f'id: {hub.name}-3\nevent: digest\ndata: {{"job":3}}\n\n'.encode()
 
-    hub._tell(_event(4))
-    hub._tell(WorkerEvent(event="online", worker="w1", number=1, at=1, status=STATUS))
-    hub._tell(None, is_connected=False)
+    hub._publish(_event(4))
+    hub._publish(WorkerEvent(event="online", worker="w1", number=1, at=1, status=STATUS))
+    hub._publish(None, is_connected=False)
     hub.close()
 
     # Not before the hour is over, unless the server stops.
@@ -299,42 +299,42 @@ async def test_streams_with_the_same_filter_share_a_counter(app: TaskMQ, hub: Ev
     def wants() -> EventFilter:
         return EventFilter(queue="q")
 
-    async with hub.subscribed("ann", wants(), is_counting=True) as (first, _):
-        hub._tell(_event(1))
-        async with hub.subscribed("bob", wants(), is_counting=True) as (second, _):
-            hub._tell(_event(2))
-            hub._tell(_event(3, queue="other"))
+    async with hub.subscribe("ann", wants(), is_counting=True) as (first, _):
+        hub._publish(_event(1))
+        async with hub.subscribe("bob", wants(), is_counting=True) as (second, _):
+            hub._publish(_event(2))
+            hub._publish(_event(3, queue="other"))
 
             assert first.counter is second.counter is not None
-            assert (first.counted(), second.counted()) == ({"job": 2}, {"job": 1})
-        hub._tell(_event(4))
+            assert (first.take_counts(), second.take_counts()) == ({"job": 2}, {"job": 1})
+        hub._publish(_event(4))
 
-        assert first.counted() == {"job": 1}
+        assert first.take_counts() == {"job": 1}
     assert not hub._counters
 
 
 @run_by(_run)
 async def test_a_digest_counts_the_events_missed_while_its_client_was_away(app: TaskMQ, hub: EventHub, /) -> None:
     wants = EventFilter()
-    async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
+    async with hub.subscribe("bob", wants, is_counting=True) as (there, _):
         for number in range(1, 4):
-            hub._tell(_event(number))
-        async with hub.subscribed("ann", wants, last_id=f"{hub.name}-1", is_counting=True) as (back, has_gap):
-            hub._tell(_event(4))
+            hub._publish(_event(number))
+        async with hub.subscribe("ann", wants, last_id=f"{hub.name}-1", is_counting=True) as (back, has_gap):
+            hub._publish(_event(4))
 
-            assert (has_gap, back.counted(), there.counted()) == (False, {"job": 3}, {"job": 4})
+            assert (has_gap, back.take_counts(), there.take_counts()) == (False, {"job": 3}, {"job": 4})
             assert back.number == there.number == 4
 
 
 @run_by(_run)
 async def test_a_counting_stream_wakes_at_the_next_event(app: TaskMQ, hub: EventHub, /) -> None:
-    async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
+    async with hub.subscribe("ann", EventFilter(), is_counting=True) as (inbox, _):
         waiting = asyncio.create_task(inbox.take(20))
         await asyncio.sleep(0)
-        hub._tell(_event(1))
+        hub._publish(_event(1))
 
         assert await waiting == []
-        assert inbox.counted() == {"job": 1}
+        assert inbox.take_counts() == {"job": 1}
         # A closed stream is not woken.
         assert await inbox.take(0) == []
         assert inbox.counter is not None
@@ -347,7 +347,7 @@ async def test_a_stream_ends_once_its_caller_loses_access(app: TaskMQ, hub: Even
         return False
 
     lines = event_lines(
-        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=never, heartbeat=0.01
+        hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=never, heartbeat=0.01
     )
 
     assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
@@ -357,7 +357,7 @@ async def test_a_stream_ends_once_its_caller_loses_access(app: TaskMQ, hub: Even
 @run_by(_run)
 async def test_streams_opened_simultaneously_respect_the_limit_of_the_user(app: TaskMQ, hub: EventHub, /) -> None:
     streams = [
-        event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
+        event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_allowed=_always)
         for _ in range(30)
     ]
     begun = await asyncio.gather(*(anext(lines) for lines in streams))
@@ -392,7 +392,7 @@ async def test_a_tenant_hears_of_its_own_jobs_by_their_own_names(
     app: TaskMQ, hub: EventHub, /, tenant: str | None, job_id: str | None, expected: list[str]
 ) -> None:
     fits = EventFilter(tenant=tenant, job_id=job_id)
-    lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_welcome=_always)
+    lines = event_lines(hub, "ann", fits, last_id=None, tenant=tenant, most=10, is_allowed=_always)
     await anext(lines)
     for event in (
         _event(1, job_id="@acme:order-1", tenant="acme"),
@@ -401,7 +401,7 @@ async def test_a_tenant_hears_of_its_own_jobs_by_their_own_names(
         WorkerEvent(event="beat", number=4, at=4, status=STATUS),
         _event(5),
     ):
-        hub._tell(event)
+        hub._publish(event)
     hub.close()
     told = [json.loads(line.partition(b"data: ")[2]) async for line in lines]
 
@@ -420,27 +420,27 @@ async def test_changes_of_stored_jobs_are_read_once_and_in_order() -> None:
     driver, events = JobDriver(store), StoreEvents(store)
     await driver.submit()
 
-    assert await events.look() == []
-    assert await events.look() == []
+    assert await events.poll() == []
+    assert await events.poll() == []
     job = await driver.submit(tenant="acme", due=HOUR)
     await driver.updated(await driver.updated(job, priority=3), JobState.HELD, kind="hold")
-    found = await events.look()
+    found = await events.poll()
 
     assert [one.event for one in found] == ["submitted", "changed", "held"]
     assert {(one.job_id, one.tenant, one.task, one.queue, one.is_stored) for one in found} == {
         (job.id, "acme", job.task, job.queue, True)
     }
-    assert await events.look() == []
+    assert await events.poll() == []
 
 
 async def test_store_events_identify_jobs_like_run_events_do() -> None:
     store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
-    await events.look()
+    await events.poll()
     await driver.updated(await driver.submit(tenant="acme", key="arch-1", due=HOUR), JobState.HELD, kind="hold")
     await driver.submit(key="arch-2")
 
-    found = await events.look()
+    found = await events.poll()
 
     assert sorted((one.event, one.job_id) for one in found) == [
         ("held", "@acme:arch-1"),
@@ -460,14 +460,14 @@ async def test_ends_without_a_run_are_read_once_with_the_names_of_their_states()
     follower = await driver.submit(detail=after(failed))
     optional = await driver.submit(detail=after(unwanted, condition="failed"))
     await driver.request_cancel(await driver.read(unwanted))
-    await events.look()
+    await events.poll()
     clock.advance(3_600)
     await driver.try_dispatch(queue="short")
     await driver.fail(failed, reason="too large")
     await driver.undispatch(unwanted)
     await driver.release()
 
-    found = {one.job_id: one.event for one in await events.look()}
+    found = {one.job_id: one.event for one in await events.poll()}
     assert found == {
         expired.id: "expired",
         failed.id: "failed",
@@ -475,19 +475,19 @@ async def test_ends_without_a_run_are_read_once_with_the_names_of_their_states()
         follower.id: "upstream_failed",
         optional.id: "skipped",
     }
-    assert await events.look() == []
+    assert await events.poll() == []
 
 
 async def test_changes_during_an_outage_of_the_store_are_read_afterwards() -> None:
     clock = FakeClock()
     store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
-    await events.look()
+    await events.poll()
     job = await driver.submit()
     clock.advance(3_600)
 
     # An hour without a successful poll.
-    assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
+    assert [(one.event, one.job_id) for one in await events.poll()] == [("submitted", job.id)]
 
 
 def test_recent_changes_in_a_file_are_found_by_its_keys(tmp_path: Path) -> None:
@@ -508,8 +508,8 @@ async def test_streams_get_changes_of_stored_jobs(tmp_path: Path) -> None:
 
     async with app, asyncio.timeout(20):
         hub = EventHub(app)
-        async with hub.subscribed("ann", EventFilter(kinds=frozenset({"submitted", "cancelled"}))) as (inbox, _):
-            await hub.settled()
+        async with hub.subscribe("ann", EventFilter(kinds=frozenset({"submitted", "cancelled"}))) as (inbox, _):
+            await hub.wait_until_ready()
             job = await app.jobs.asubmit(report)
             await app.jobs.acancel(job.id)
 

@@ -264,7 +264,7 @@ def _differences(foreign: Foreign, by: str) -> list[str]:
             wanted = {200, 201}
         elif each.kinds == ["queue"]:
             wanted = {200}
-        elif each.kinds or each.name in {"getJobStatusOfDocument", "searchLogs", "queryLogsOfDocument", "sendEvent"}:
+        elif each.kinds or each.name in {"getJobStatusCompat", "searchLogs", "queryLogsCompat", "sendEvent"}:
             wanted = {404}
         else:
             wanted = {200}

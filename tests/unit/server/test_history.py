@@ -170,7 +170,7 @@ def test_a_missing_parameter_is_named(site: Site, path: str, field: str) -> None
 
     assert answer.status_code == 400
     (error,) = answer.json()["errors"]
-    assert error == {"field": field, "message": "is missing: it is a query parameter that is required"}
+    assert error == {"field": field, "message": "is missing: it is a required query parameter"}
 
 
 def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:

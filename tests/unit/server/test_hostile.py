@@ -90,7 +90,7 @@ def test_a_truncated_body_is_reported_as_unreadable(site: Site) -> None:
     answer = site("POST", "/jobs", content=b'{"job_type": "x"', headers={"Content-Type": "application/json"})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
-    assert answer.json()["detail"] == "the body cannot be read: Input data was truncated"
+    assert answer.json()["detail"] == "the body is malformed: Input data was truncated"
 
 
 def test_an_oversized_body_is_refused_and_the_limit_is_configurable(site: Site, tmp_path: Path) -> None:

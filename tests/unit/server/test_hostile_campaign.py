@@ -23,8 +23,8 @@ _SEED = int(os.environ.get("TASKMQ_TEST_HOSTILE_SEED", "20"))
 _SECRET: Final = "canary-8f1d6c"
 # A stream does not end, and a login is expensive by design.
 _LEFT_OUT: Final = {
-    "followEvents", "logIn", "logInOfDocument", "changePassword", "addUser", "changeUser", "logOut",
-    "logOutOfDocument",
+    "followEvents", "logIn", "logInCompat", "changePassword", "addUser", "changeUser", "logOut",
+    "logOutCompat",
 }  # fmt: skip
 _MORE_TEXTS: Final = [
     "' OR '1'='1", "1; SELECT pg_sleep(9)--", '" UNION SELECT * FROM taskmq.token --', "$(id)", "`id`", "%s%s%n",
@@ -126,7 +126,7 @@ class _Enemy:
         chance = self.chance
         some = chance.sample(call.fields, min(len(call.fields), chance.randrange(1, 5))) if call.fields else []
         body: Any = {field: self.value() for field in some}
-        if call.name in {"submitJobs", "createJobOfDocument"} and chance.random() < 0.7:
+        if call.name in {"submitJobs", "createJobCompat"} and chance.random() < 0.7:
             body = {**(body if chance.random() < 0.5 else {}), "job_type": "data_processing"}
             body["payload"] = {"key": self.text()}
         if chance.random() < 0.1:

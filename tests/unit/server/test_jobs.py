@@ -291,7 +291,7 @@ def test_an_incomplete_instant_is_refused_with_an_example(site: Site, instant: s
     (refused,) = site("POST", "/jobs", {"job_type": "data_processing", "schedule_time": instant}).json()["errors"]
 
     assert refused["field"].rpartition(".")[2] == "schedule_time"
-    assert refused["message"].endswith("a zone, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00")
+    assert refused["message"].endswith("time zone, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_queried_instant_without_a_zone_is_refused(site: Site, path: str) -> N
     refused = site("GET", f"{path}2027-01-31T09:00:00", by="all-admin")
 
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_field")
-    assert "2027-01-31T09:00:00 is no instant: it has a date, a time with seconds, and a zone" in refused.text
+    assert "2027-01-31T09:00:00 must be a timestamp with date, time with seconds, and time zone" in refused.text
 
 
 def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:

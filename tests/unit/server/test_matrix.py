@@ -32,7 +32,7 @@ _RULES = {found["permission"]: (found["on"], _RANKS[found["role"]]) for found in
 _CALLERS = {f"{role} of {tenant}": (tenant, role) for tenant in ("acme", EVERYWHERE) for role in Role}
 _TENANTS = (None, "acme", "other", "absent")
 # One ends the sessions of the others; a stream does not end.
-_NOT_CALLED = {"logOut", "logOutOfDocument", "followEvents"}
+_NOT_CALLED = {"logOut", "logOutCompat", "followEvents"}
 
 
 class Operation(NamedTuple):

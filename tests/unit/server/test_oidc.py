@@ -337,7 +337,7 @@ def test_an_invalid_id_token_is_refused(name: str, site: _Site) -> None:
 
     answer = site.sign_in()
 
-    assert (answer.status_code, answer.json()["detail"]) == (401, "the sign-in has failed: begin it again")
+    assert (answer.status_code, answer.json()["detail"]) == (401, "the sign-in failed: start again")
     assert "__Host-taskmq" not in site.browser.cookies
 
 
@@ -385,7 +385,7 @@ def test_a_refusal_of_the_provider_is_reported(site: _Site) -> None:
 
     answer = site.end(f"/api/v1/auth/oidc/callback?state={state}&error=access_denied&error_description=no")
 
-    assert (answer.status_code, answer.json()["detail"]) == (403, "the provider has refused the sign-in")
+    assert (answer.status_code, answer.json()["detail"]) == (403, "the provider refused the sign-in")
 
 
 def test_a_provider_that_does_not_answer_is_temporarily_unavailable(site: _Site) -> None:

@@ -108,7 +108,7 @@ def test_an_error_of_the_server_is_reported_without_its_message() -> None:
 
     assert (certain.status, certain.code) == (503, "store_unavailable")
     assert certain.detail.endswith("nothing was changed")
-    assert uncertain.detail.endswith("it may have been changed")
+    assert uncertain.detail.endswith("the change may have been applied")
     assert "10.0.0.7" not in certain.detail + uncertain.detail
     assert "secret" not in problem_of(TaskMQError("secret")).detail
 
@@ -128,7 +128,7 @@ def test_a_partial_replay_reports_how_far_it_came() -> None:
     found = problem_of(PartlyReplayed(PublishUnknown("no confirm"), failed=2, replayed=3))
 
     assert (found.status, found.code) == (503, "publish_unknown")
-    assert found.detail.startswith("3 were replayed, 2 were not")
+    assert found.detail.startswith("3 letters were replayed, 2 were not")
 
 
 def test_the_api_page_lists_every_call_and_loads_nothing(site: Site, document: dict[str, Any]) -> None:

@@ -218,10 +218,10 @@ def test_sources_are_read_from_the_command_line_and_their_secrets_are_not_shown(
     [
         (["shop=task"], "", "has no secret"),
         (["shop=task"], "shop=short", "at least 16"),
-        (["shop"], f"shop={'s' * 16}", "which task"),
+        (["shop"], f"shop={'s' * 16}", "task is missing"),
         (["Shop!=task"], f"Shop!={'s' * 16}", "characters"),
         (["shop=task", "shop=other"], f"shop={'s' * 16}", "twice"),
-        ([], f"shop={'s' * 16}", "there is no event source 'shop'"),
+        ([], f"shop={'s' * 16}", "unknown event source 'shop'"),
     ],
 )
 def test_an_invalid_source_is_refused_at_the_start(texts: list[str], secrets: str, said: str) -> None:

@@ -36,8 +36,8 @@ class _Call(NamedTuple):
 
 _REFUSED: Final = {
     "submitJobs": _Call("/jobs", _JOB),
-    "createJobOfDocument": _Call("/jobs/create", {"name": "data_processing", "parameters": {}}),
-    "scheduleJobOfDocument": _Call("/jobs/schedule", {"job_id": "order-17", "status": "canceled"}),
+    "createJobCompat": _Call("/jobs/create", {"name": "data_processing", "parameters": {}}),
+    "scheduleJobCompat": _Call("/jobs/schedule", {"job_id": "order-17", "status": "canceled"}),
     "putJob": _Call("/jobs/order-17", {"priority": "low"}),
     "patchJob": _Call("/jobs/order-17", {"priority": "low"}),
     "cancelJob": _Call("/jobs/order-17"),
@@ -61,7 +61,7 @@ _REFUSED: Final = {
     "putAlertRule": _Call("/alerts/rules/late", {**_RULE, "task": "billing.*"}),
     "deleteAlertRule": _Call("/alerts/rules/late"),
     "addSilence": _Call("/alerts/silences", {"rule": "l*", "seconds": 60}),
-    "setUpAlertOfDocument": _Call("/alerts/setup", {**_RULE, "name": "late", "task": "billing.*"}),
+    "setUpAlertCompat": _Call("/alerts/setup", {**_RULE, "name": "late", "task": "billing.*"}),
     "setMember": _Call("/members/ann", _MEMBER, "picky-admin"),
     "removeMember": _Call("/members/ann", by="picky-admin"),
     "addUser": _Call("/users", {"name": "new", "memberships": _ROLES}, "picky-all"),
@@ -87,8 +87,8 @@ _NO_TASK: Final = {
     # Objects of the instance that belong to no task.
     "addTenant", "removeTenant", "changeTenant", "pauseQueue", "resumeQueue", "purgeQueue", "moveMessages",
     "controlWorkers", "putPool", "removePool", "putQueuePolicy", "removeQueuePolicy", "putQuota", "removeQuota",
-    "removeNode", "drainNode", "resumeNode", "registerNodeOfDocument", "updateNodeStatusOfDocument",
-    "allocateResourcesOfDocument", "releaseResourcesOfDocument",
+    "removeNode", "drainNode", "resumeNode", "registerNodeCompat", "updateNodeStatusCompat",
+    "allocateResourcesCompat", "releaseResourcesCompat",
 }  # fmt: skip
 
 

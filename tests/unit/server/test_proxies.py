@@ -20,7 +20,7 @@ def _seen_client(trusted: str, peer: str, *headers: tuple[bytes, bytes]) -> tupl
 
     async def nothing(*_: Any) -> Any: ...
 
-    edge = Edge(handler, closing=lambda: None, answered=lambda *_: None)
+    edge = Edge(handler, on_stop=lambda: None, on_response=lambda *_: None)
     scope = {
         "type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "headers": list(headers),
         "client": (peer, 50_000), "scheme": "http", "root_path": "",

@@ -96,9 +96,9 @@ def test_an_address_with_many_bad_credentials_has_to_wait(tmp_path: Path) -> Non
 
 _COSTLY: dict[str, tuple[str, str, Any, dict[str, str]]] = {
     "logIn": ("POST", "/auth/login", {"username": "ann", "password": "wrong"}, {}),
-    "logInOfDocument": ("POST", "/auth/login", {"username": "ann", "password": "wrong"}, {}),
+    "logInCompat": ("POST", "/auth/login", {"username": "ann", "password": "wrong"}, {}),
     "authorize": ("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, {}),
-    "authorizeOfDocument": ("POST", "/auth/authorize", {"token": "tmq_" + "a" * 43, "action": "jobs.read"}, {}),
+    "authorizeCompat": ("POST", "/auth/authorize", {"token": "tmq_" + "a" * 43, "action": "jobs.read"}, {}),
     "beginOidcLogin": ("GET", "/auth/oidc/login", None, {}),
     "endOidcLogin": ("GET", "/auth/oidc/callback?state=x&code=y", None, {}),
     # By its signature.

@@ -6,7 +6,7 @@ import pytest
 from litestar.datastructures import State
 
 from taskmq import TaskMQ
-from taskmq.server.live.samples import shared_look
+from taskmq.server.live.samples import read_shared
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site
@@ -42,9 +42,9 @@ def state(clock: FakeClock) -> State:
 async def test_an_answer_is_shared_for_its_maximum_age(state: State, clock: FakeClock) -> None:
     question = _Question()
 
-    first = [await shared_look(state, "queues", 5, question) for _ in range(3)]
+    first = [await read_shared(state, "queues", 5, question) for _ in range(3)]
     clock.advance(6)
-    second = await shared_look(state, "queues", 5, question)
+    second = await read_shared(state, "queues", 5, question)
 
     assert (first, second) == ([1, 1, 1], 2)
 
@@ -52,16 +52,16 @@ async def test_an_answer_is_shared_for_its_maximum_age(state: State, clock: Fake
 async def test_a_caller_that_requires_fresh_data_queries_and_other_queries_are_separate(state: State) -> None:
     question, other = _Question(), _Question()
 
-    await shared_look(state, "queues", 5, question)
+    await read_shared(state, "queues", 5, question)
 
-    assert await shared_look(state, "queues", 0, question) == 2
-    assert await shared_look(state, "workers", 5, other) == 1
+    assert await read_shared(state, "queues", 0, question) == 2
+    assert await read_shared(state, "workers", 5, other) == 1
 
 
 async def test_fifty_concurrent_callers_share_a_query_that_survives_the_first_caller(state: State) -> None:
     question = _Question()
     question.may_end.clear()
-    asking = [asyncio.ensure_future(shared_look(state, "queues", 5, question)) for _ in range(50)]
+    asking = [asyncio.ensure_future(read_shared(state, "queues", 5, question)) for _ in range(50)]
     await asyncio.sleep(0)
 
     asking[0].cancel()
@@ -77,17 +77,17 @@ async def test_a_failed_query_is_not_cached(state: State) -> None:
     question.failure = ConnectionError("gone")
 
     with pytest.raises(ConnectionError):
-        await shared_look(state, "queues", 5, question)
+        await read_shared(state, "queues", 5, question)
     question.failure = None
 
-    assert await shared_look(state, "queues", 5, question) == 2
+    assert await read_shared(state, "queues", 5, question) == 2
 
 
 async def test_callers_that_wait_for_a_failed_query_share_its_failure(state: State) -> None:
     question = _Question()
     question.failure = ConnectionError("gone")
     question.may_end.clear()
-    asking = [asyncio.ensure_future(shared_look(state, "queues", 5, question)) for _ in range(50)]
+    asking = [asyncio.ensure_future(read_shared(state, "queues", 5, question)) for _ in range(50)]
     await asyncio.sleep(0)
 
     question.may_end.set()
@@ -95,7 +95,7 @@ async def test_callers_that_wait_for_a_failed_query_share_its_failure(state: Sta
 
     assert (question.looks, answers) == (1, [question.failure] * 50)
     question.failure = None
-    assert await shared_look(state, "queues", 5, question) == 2
+    assert await read_shared(state, "queues", 5, question) == 2
 
 
 def test_answers_with_another_wait_for_workers_are_separate(site: Site) -> None:

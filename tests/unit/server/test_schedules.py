@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taskmq.app_api.views import rendered
+from taskmq.app_api.views import render_all
 from taskmq.operations.tenant_schedules import TenantSchedules
 from taskmq.schedules.triggers import Every, every
 from tests.unit.server.kit import Site
@@ -100,7 +100,7 @@ def test_instants_beyond_the_calendar_are_refused_or_clamped(site: Site) -> None
 
 
 def test_a_list_omits_unreadable_schedules_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    assert rendered(lambda one: 6 // one, [3, 0, 2]) == [2, 3]
+    assert render_all(lambda one: 6 // one, [3, 0, 2]) == [2, 3]
 
     (record,) = caplog.records
-    assert record.getMessage() == "a list leaves out a int, which cannot be rendered: ZeroDivisionError"
+    assert record.getMessage() == "skipping a int in a list, which failed to render: ZeroDivisionError"

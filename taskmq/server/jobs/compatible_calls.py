@@ -1,6 +1,6 @@
-"""The calls of document 000 for jobs, at its paths and in its words: create, schedule, status.
+"""Job operations at the API's original paths, with their names: create, schedule, status.
 
-A job that is created waits, held, until it is scheduled; `name` is that of its task or definition.
+A created job is held until it is scheduled. `name` is the name of its task or definition.
 """
 
 from typing import Any, Final, Literal
@@ -15,15 +15,15 @@ from taskmq.app_api.jobs.views import job_view
 from taskmq.app_api.views import instant_text
 from taskmq.model.identity import Permission, may
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
-from taskmq.server.access import refused
+from taskmq.server.access import permission_problem
 from taskmq.server.inputs import CallerGiven, OwnJobs
 from taskmq.server.problems import Problem
 
-__all__ = ["DOCUMENT_CALLS"]
+__all__ = ["COMPATIBLE_CALLS"]
 
 
 class CreateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that is to be scheduled later."""
+    """A job to schedule later."""
 
     name: ShortText
     description: Note = ""
@@ -31,7 +31,7 @@ class CreateBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CreatedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits to be scheduled."""
+    """A job that is not scheduled yet."""
 
     job_id: str
     name: str
@@ -39,11 +39,11 @@ class CreatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a job is to run, or that it is not.
+    """The time at which a job runs, or its cancellation.
 
     Attributes:
-        job_id: of a job that was created; or `definition`, the name of a definition or a task, for another one.
-        status: `canceled`: it is not to run.
+        job_id: the id of a created job; or `definition`, the name of a definition or task to create a job from.
+        status: `canceled` to cancel the job.
     """
 
     job_id: ShortText | None = None
@@ -53,7 +53,7 @@ class JobScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is scheduled now."""
+    """A job with its scheduled time."""
 
     job_id: str
     scheduled_time: str | None
@@ -63,12 +63,12 @@ class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
 @post(
     "/jobs/create",
     permission=Permission.JOBS_SUBMIT,
-    operation_id="createJobOfDocument",
+    operation_id="createJobCompat",
     summary="Create a job",
     tags=["compatible names"],
 )
 async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
-    """Keep a job that waits until it is scheduled."""
+    """Create a job that is held until it is scheduled."""
     order = JobOrder(data.name, [], data.parameters, {"description": data.description, "held": True})
     made = await jobs.submit(order)
     return CreatedView(job_id=made.job_id, name=data.name)
@@ -78,48 +78,48 @@ async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     "/jobs/schedule",
     status_code=200,
     permission=Permission.JOBS_SUBMIT,
-    operation_id="scheduleJobOfDocument",
+    operation_id="scheduleJobCompat",
     summary="Schedule or cancel a job",
     tags=["compatible names"],
 )
 async def schedule_job(data: JSONBody[JobScheduleBody], caller: CallerGiven, jobs: OwnJobs) -> ScheduledView:
-    """Have a job run at a time, or not at all. One that is there already takes the permission jobs.change."""
+    """Schedule or cancel a job. An existing job needs the permission jobs.change."""
     if (data.job_id is None) is (data.definition is None):
-        raise Problem.about("job_id", "say job_id, or definition")
+        raise Problem.about("job_id", "give either job_id or definition")
     if data.job_id is not None and not may(caller.identity, Permission.JOBS_CHANGE, caller.tenant):
-        raise refused(Permission.JOBS_CHANGE)
+        raise permission_problem(Permission.JOBS_CHANGE)
     if data.status == "canceled":
         if data.job_id is None:
-            raise Problem.about("job_id", "which job is canceled?")
+            raise Problem.about("job_id", "required to cancel a job")
         record = await jobs.cancel(data.job_id)
         return ScheduledView(job_id=data.job_id, scheduled_time=instant_text(record.due), status="canceled")
     if data.scheduled_time is None:
-        raise Problem.about("scheduled_time", "when?")
+        raise Problem.about("scheduled_time", "required to schedule a job")
     if data.definition is not None:
         made = await jobs.submit(JobOrder(data.definition, [], {}, {"eta": data.scheduled_time}))
         record = await jobs.get(made.id)
     else:
         assert data.job_id is not None
-        record = await _scheduled(jobs, data.job_id, data)
+        record = await _reschedule(jobs, data.job_id, data)
     return ScheduledView(job_id=jobs.name_of(record), scheduled_time=instant_text(record.due), status="scheduled")
 
 
 @get(
     "/jobs/status",
     permission=Permission.JOBS_READ,
-    operation_id="getJobStatusOfDocument",
-    summary="The status of a job",
+    operation_id="getJobStatusCompat",
+    summary="Get a job's status",
     tags=["compatible names"],
 )
 async def get_status(job_id: FromQuery[str], jobs: OwnJobs) -> JobView:
-    """A job by its id."""
+    """Return a job by its id."""
     record = await jobs.get(job_id)
     return job_view(record, jobs.name_of(record))
 
 
-DOCUMENT_CALLS: Final[tuple[Any, ...]] = (create_job, schedule_job, get_status)
+COMPATIBLE_CALLS: Final[tuple[Any, ...]] = (create_job, schedule_job, get_status)
 
 
-async def _scheduled(jobs: TenantJobs, job_id: str, body: JobScheduleBody) -> Any:
+async def _reschedule(jobs: TenantJobs, job_id: str, body: JobScheduleBody) -> Any:
     record = await jobs.change(job_id, at=body.scheduled_time)
     return await jobs.release(record.id) if record.state == "held" else record
