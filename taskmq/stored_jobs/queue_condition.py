@@ -67,7 +67,8 @@ async def find_pause(session: Session, queue: str, *, reader: str | None) -> tup
         async with asyncio.timeout(_PATIENCE):
             pause = (await store.queue_pauses()).get(queue)
     except (StateUnavailable, StoreUnavailable, TimeoutError):
-        return [], [f"whether queue {queue!r} is paused is unknown: what keeps the pauses does not answer"]
+        kind = "store" if store is session.store else "state"
+        return [], [f"whether queue {queue!r} is paused is unknown: the {kind} does not answer"]
     return [] if pause is None else [_sentence(queue, pause, reader)], []
 
 

@@ -79,9 +79,13 @@ async def eventually(look: Callable[[], Awaitable[_T]], expected: _T, *, within:
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + within
-    while (seen := await look()) != expected:
-        assert loop.time() < end, f"expected {expected!r} within {within} s, last seen: {seen!r}"
-        await asyncio.sleep(0.02)
+    while True:
+        began = loop.time()
+        if (seen := await look()) == expected:
+            return
+        now = loop.time()
+        assert now < end, f"expected {expected!r} within {within} s, last seen: {seen!r}"
+        await asyncio.sleep(max(0.02, now - began))
 
 
 async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> None:

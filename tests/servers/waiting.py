@@ -9,6 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _INTERVAL = timedelta(milliseconds=20)
+# A check may start a process. Tests that wait must not take the processor from those that run.
+_PAUSE_PER_CHECK = 2.0
+_LONGEST_PAUSE = 1.0
 
 
 def eventually(
@@ -21,17 +24,20 @@ def eventually(
     """Return the first true value of `check`; repeat it until `within` is over.
 
     Args:
-        every: the pause between two calls; longer if a call starts a process.
+        every: the pause between two calls, in seconds; twice the time of a call if that is longer, up to one second.
 
     Raises:
         TimeoutError: `check` returned nothing true in time; the message names the condition.
     """
     deadline = time.monotonic() + within.total_seconds()
-    while not (value := check()):
-        if time.monotonic() > deadline:
+    while True:
+        began = time.monotonic()
+        if value := check():
+            return value
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what} did not come true within {within.total_seconds():g} s")
-        time.sleep(every.total_seconds())
-    return value
+        time.sleep(_pause(every, now - began))
 
 
 async def until(
@@ -49,9 +55,15 @@ async def until(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within.total_seconds()
     while True:
+        began = loop.time()
         found = check()
         if found if isinstance(found, bool) else await found:
             return
-        if loop.time() > deadline:
+        now = loop.time()
+        if now > deadline:
             raise TimeoutError(f"{what} did not come true within {within.total_seconds():g} s")
-        await asyncio.sleep(every.total_seconds())
+        await asyncio.sleep(_pause(every, now - began))
+
+
+def _pause(every: timedelta, took: float) -> float:
+    return max(every.total_seconds(), min(took * _PAUSE_PER_CHECK, _LONGEST_PAUSE))
