@@ -272,7 +272,7 @@ def test_the_audit_is_verified_and_names_a_changed_entry(admin: Run, store: str,
 
     assert (whole.code, whole.data["is_whole"], whole.data["entries"], whole.data["unsealed"]) == (0, True, 3, 0)
     assert known.code == 0
-    assert (other.code, "position 2 has another hash" in other.err) == (1, True)
+    assert (other.code, "position 2 has a different hash" in other.err) == (1, True)
     assert (short.code, "ends at position 3" in short.err) == (1, True)
 
     with sqlite3.connect(tmp_path / "jobs.db") as connection:
