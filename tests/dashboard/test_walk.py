@@ -125,14 +125,14 @@ def _find_user_in_audit(by: Operator) -> None:
 
 _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Which jobs failed last night, and why?": _failed_and_why,
-    "Run those of tenant acme again": _retry_jobs_of_a_tenant,
+    "Run the failed jobs of tenant acme again": _retry_jobs_of_a_tenant,
     "Why does this job not run?": _why_a_job_waits,
     "What is due next?": _find_next_instants,
     "Run a schedule now": _run_a_schedule_now,
     "Pause a schedule": _pause_a_schedule,
     "Take a machine out of service": _drain_a_node,
     "Run a failed job again with other arguments": _run_again_with_other_arguments,
-    "Stop what is being done to many jobs": _abort_a_bulk,
+    "Stop a bulk operation": _abort_a_bulk,
     "Who paused that schedule?": _find_user_in_audit,
 }
 

@@ -224,7 +224,7 @@ async def test_a_file_in_place_of_the_directory_is_an_unavailable_state(tmp_path
     blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
     state = open_memory_state(new_url(), BrokerOptions())
     results = LargeResults(state.results, LargeValues(blobs, SystemClock(), inline=1))
-    with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be kept at file://"):
+    with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be stored at file://"):
         await results.put(succeeded("job"), ttl=60)
     # No reference without its value.
     assert await results.get("job") is None
