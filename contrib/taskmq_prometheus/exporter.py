@@ -118,7 +118,8 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     reports = CounterMetricFamily(
         "taskmq_scheduler_reports",
         "Workers' reports by outcome: `accepted`; `superseded`: from an earlier dispatch; `invented`: with a token "
-        "that the store never issued; `unknown`: of a job that the store does not have; `malformed`.",
+        "that the store never issued; `unknown`: of a job that the store does not have; `redelivered`: of an "
+        "invitation that came a second time; `malformed`.",
         labels=["outcome"],
     )
     for outcome, number in sorted(snapshot.reports.items()):

@@ -70,6 +70,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         proof: proves that the store issued this token; every report repeats it. Empty: from a scheduler older than
         proofs.
         outages: number of outages that interrupted runs of this attempt.
+        crashes: how many workers died while they had this dispatch; None: its message never came back. If it did, the
+            worker reports `started` before the run.
         due: the instant at which the job was due, ms since the epoch; None once an earlier run of it started.
     """
 
@@ -78,6 +80,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reports: Annotated[str, msgspec.Meta(pattern=_REPORTS)]
     proof: str = ""
     outages: Annotated[int, msgspec.Meta(ge=0)] = 0
+    crashes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     due: _Instant | None = None
 
 

@@ -111,7 +111,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: _GIVEN_UP
     | {JobState.DISPATCHED, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD, JobState.FAILED},
     JobState.DISPATCHED: _AFTER_A_RUN | {JobState.RUNNING},
-    JobState.RUNNING: _AFTER_A_RUN,
+    # Its message came back: it waits for another worker under the same token.
+    JobState.RUNNING: _AFTER_A_RUN | {JobState.DISPATCHED},
     JobState.RETRYING: _GIVEN_UP | {JobState.QUEUED, JobState.HELD},
     JobState.SUCCEEDED: frozenset(),
     JobState.FAILED: frozenset({JobState.QUEUED}),

@@ -101,6 +101,10 @@ class JobDispatcher:
         """Publish, beside everything else, a batch that an earlier holder of the partition may have published."""
         self._publishing.start(self._publisher.publish_again(batch))
 
+    async def aclose(self) -> None:
+        """Stop publishing; batches without a confirm are left to the partition's next holder."""
+        await self._publishing.aclose()
+
     def stop(self) -> None:
         """Dispatch nothing more; see `Service`."""
         self._is_stopping.set()

@@ -38,7 +38,7 @@ from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.preemption import PreemptionWatch
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.publish import InvitationPublisher
-from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue
+from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue, ReturnedJobs
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
@@ -100,11 +100,19 @@ class HeldPartition:
         self.timers = Timers(store, lease, clock, pace=pace, fired=wakeups.wake_lanes, counts=counts)
         self._schedules = ScheduleTurns(app, store, lease, clock, fired=wakeups.wake_lanes, counts=counts)
         self._batches = BatchRecorder(store.dispatching, self.state.ledger)
+        returned = ReturnedJobs(
+            store.dispatching,
+            self.state,
+            lease=lease,
+            locate=self._placer.located,
+            publish=self.dispatcher.publish_again,
+        )
         self._reports = ReportConsumer(
             session,
             store,
             self.state,
             queue=queue,
+            returned=returned,
             parked=ParkedReports(session, app.sessions.clock, name=queue.name),
             results=AcceptedResults(app, store),
             wakeups=wakeups,
@@ -118,6 +126,7 @@ class HeldPartition:
             workers,
             lease=lease,
             reports=self._reports,
+            returned=returned,
             placer=self._placer,
             counts=counts,
         )
@@ -154,22 +163,26 @@ class HeldPartition:
         if batches is None:
             return
         name = f"of partition {self.lease.partition}"
-        async with ServiceGroup() as group:
-            await group.start(self._batches, f"informs the store of batches {name}", grace=_GRACE)
-            await group.start(self._reports, f"reads reports {name}", grace=_GRACE)
-            await group.start(self._watch, f"watches jobs in flight {name}")
-            await group.start(self._preemption, f"asks runs to give way {name}")
-            await group.start(self.timers, f"fires timers {name}", grace=_GRACE)
-            await group.start(self._schedules, f"fires schedules {name}", grace=_GRACE)
-            await group.start(self.dispatcher, f"dispatches jobs {name}", grace=_GRACE)
-            await self.state.is_ending.wait()
-            if self._drains:
-                ledger = self.state.ledger
-                _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
-                await unless_set(self.state.is_given_up, ledger.is_drained.wait())
-            if self._is_lost:
-                # A store that does not answer would hold up each of them, and the reports in hand.
-                group.hurry()
+        try:
+            async with ServiceGroup() as group:
+                await group.start(self._batches, f"informs the store of batches {name}", grace=_GRACE)
+                await group.start(self._reports, f"reads reports {name}", grace=_GRACE)
+                await group.start(self._watch, f"watches jobs in flight {name}")
+                await group.start(self._preemption, f"asks runs to give way {name}")
+                await group.start(self.timers, f"fires timers {name}", grace=_GRACE)
+                await group.start(self._schedules, f"fires schedules {name}", grace=_GRACE)
+                await group.start(self.dispatcher, f"dispatches jobs {name}", grace=_GRACE)
+                await self.state.is_ending.wait()
+                if self._drains:
+                    ledger = self.state.ledger
+                    _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
+                    await unless_set(self.state.is_given_up, ledger.is_drained.wait())
+                if self._is_lost:
+                    # A store that does not answer would hold up each of them, and the reports in hand.
+                    group.hurry()
+        finally:
+            # Reports that came while the dispatcher ended may have had jobs published again.
+            await self.dispatcher.aclose()
 
     async def _take_over(self) -> list[DispatchBatch] | None:
         """Take over the batches of earlier holders; return None if the partition is to be given back."""
@@ -190,18 +203,18 @@ class HeldPartition:
             now = asyncio.get_running_loop().time()
             for batch in batches:
                 self.state.add([batch], now=now)
-            for job_id, seconds in running.items():
-                self.state.begin(job_id, now=now, ran=seconds)
+            for job_id, (seconds, worker) in running.items():
+                self.state.begin(job_id, now=now, ran=seconds, worker=worker)
             await self._go_on_with(batches)
             return batches
         return None
 
-    async def _running(self) -> dict[str, float]:
-        """Return the running jobs of earlier holders, with the seconds for which they have run."""
+    async def _running(self) -> dict[str, tuple[float, str]]:
+        """Return the running jobs of earlier holders: for how many seconds they have run, and at which worker."""
         now = await self._now_ms()
         records = await self._store.in_flight(self.lease.partition, dispatched_before=now)
         return {
-            record.id: max(now - record.started, 0) / 1000
+            record.id: (max(now - record.started, 0) / 1000, record.worker)
             for record in records
             if record.state is JobState.RUNNING and record.started is not None
         }

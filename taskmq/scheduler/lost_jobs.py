@@ -9,13 +9,17 @@ A job is lost only where no worker can have it, seen twice in a row:
                              and no worker says that it has any of them in hand, and it
                              is not being published                                  -> dispatched again
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
-                             neither ready nor unacknowledged                         -> the next attempt, or failed
+                             neither ready nor unacknowledged                         -> published again
     running, detached        its worker has not said for a minute that it is alive, and nothing is left in the
-                             partition's reports                                      -> the same
-    either, placed           its node is lost                                         -> the same, at once
+                             partition's reports; or it is absent for 25 s, or has ended -> published again
+    either, placed           its node is lost                                         -> the next attempt, or failed
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
-A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
+A job that is published again keeps its token, so the first run that completes is the accepted one. An absent worker
+counts as a crash of the job; a worker that said that it ends, or that is cut off for a moment, does not. After
+`--max-crashes` crashes a worker reports the job as failed.
+
+A message that is unacknowledged comes back by itself, to another worker, which returns it (`reports.returned_jobs`).
 
 One that a worker starts in the moment in which it is given up goes on: the store compares what it is.
 
@@ -31,7 +35,7 @@ from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broadcasting, Counting
-from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore, Withdrawn
+from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore, ReturnedJob, Withdrawn
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
@@ -41,7 +45,7 @@ from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.reports import WORKER_LOST, ReportConsumer, worker_lost
+from taskmq.scheduler.reports import WORKER_LOST, ReportConsumer, ReturnedJobs, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -51,6 +55,8 @@ _log = logging.getLogger("taskmq.scheduler")
 
 LOST_AFTER: Final = 300.0
 _ABSENT: Final = 60.0
+# Workers beat every ten seconds: two beats are missing.
+_DEAD: Final = 25.0
 _LOOK: Final = 5.0
 # Numbers of the broker may be some seconds old: what is seen twice so far apart is so.
 _LOOKS_BETWEEN: Final = 3
@@ -65,6 +71,7 @@ class InFlightWatch:
     Args:
         lease: of the partition.
         reports: reads the partition's reports: a job may be lost only while it has applied all of them.
+        returned: publishes jobs again.
         placer: knows which nodes are lost.
         seconds: after how many of them a job may be lost.
     """
@@ -78,6 +85,7 @@ class InFlightWatch:
         *,
         lease: HeldLease,
         reports: ReportConsumer,
+        returned: ReturnedJobs,
         placer: Placer,
         counts: SchedulerCounts,
         seconds: float = LOST_AFTER,
@@ -90,6 +98,7 @@ class InFlightWatch:
         self._lease = lease
         self._partition = lease.partition
         self._reports = reports
+        self._returned = returned
         self._placer = placer
         self._counts = counts
         self._seconds = seconds
@@ -122,6 +131,7 @@ class InFlightWatch:
                 self._tell_cancelled(records)
                 await self._recognise_detached(records)
                 await self._give_up_lost_nodes(records)
+                await self._give_up_dead_workers(records)
                 if looks % _LOOKS_BETWEEN == 0:
                     await self._look_for_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
@@ -160,14 +170,32 @@ class InFlightWatch:
             if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is not None:
                 continue
             if any(_is_detached(record, event) for event in await self._store.events(record.id)):
-                self._ledger.hear(record.id, record.token, now=asyncio.get_running_loop().time())
+                now = asyncio.get_running_loop().time()
+                self._ledger.hear(record.id, record.token, now=now, worker=record.worker)
         self._has_recognised = True
 
     async def _give_up_lost_nodes(self, records: Sequence[JobRecord]) -> None:
         lost = await self._placer.lost()
         for record in records:
             if record.id in lost and record.id in self._ledger:
+                await self._give_up(record, is_elsewhere=True)
+
+    async def _give_up_dead_workers(self, records: Sequence[JobRecord]) -> None:
+        """Publish jobs again that run without a message at workers which are gone."""
+        if not self._reports.is_idle:
+            return
+        for record in records:
+            if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is None:
+                continue
+            was_heard = self._workers.was_heard(record.worker, since=record.started)
+            if self._has_left(record) or (was_heard and self._is_absent(record)):
                 await self._give_up(record)
+
+    def _has_left(self, record: JobRecord) -> bool:
+        return self._workers.has_left(record.worker, since=record.started)
+
+    def _is_absent(self, record: JobRecord) -> bool:
+        return self._workers.is_absent(record.worker, seconds=_DEAD, since=record.started)
 
     async def _look_for_lost(self, records: Sequence[JobRecord], now: int) -> None:
         suspects = {
@@ -231,7 +259,8 @@ class InFlightWatch:
                 found[queue] = unsettled is not None
         return found
 
-    async def _give_up(self, record: JobRecord) -> None:
+    async def _give_up(self, record: JobRecord, *, is_elsewhere: bool = False) -> None:
+        """Let a job run again that no worker has; `is_elsewhere`: where its message went, nothing runs any more."""
         dispatching, name = self._store.dispatching, public_name(record)
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
@@ -240,6 +269,12 @@ class InFlightWatch:
             _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING
             withdrawn = await dispatching.fail(partition, epoch, jobs, reason=reason, also_running=is_running)
+        elif record.state is JobState.RUNNING and not is_elsewhere:
+            if await self._returned.dispatch_again([self._as_returned(record)]):
+                self._counts.lost += 1
+                return
+            # Its end was asked for, and the store ends what would run again.
+            await dispatching.apply([Report(id=record.id, token=record.token, kind="interrupted")])
         elif record.state is JobState.RUNNING:
             _log.warning("job %s (task %s): its worker died; running it again", name, record.task)
             await dispatching.apply([await self._report_of_death(record)])
@@ -252,6 +287,23 @@ class InFlightWatch:
         self._counts.lost += 1
         self._state.leave(record.id, record.token)
         self._state.wake()
+
+    def _as_returned(self, record: JobRecord) -> ReturnedJob:
+        name, crashes = public_name(record), 0
+        reason = f"worker {record.worker} does not run it any more; the job runs again"
+        if self._is_absent(record) and not self._has_left(record):
+            reason = f"worker {record.worker} died; the job runs again"
+            crashes = 1 + self._crashes_before(record)
+        _log.warning("job %s (task %s): %s", name, record.task, reason)
+        return ReturnedJob(id=record.id, token=record.token, crashes=crashes, reason=reason)
+
+    def _crashes_before(self, record: JobRecord) -> int:
+        """Return 1 if the message came back from a worker that died before it had reported a start, else 0."""
+        at = self._ledger.came_back(record.id)
+        if at is None or asyncio.get_running_loop().time() - at < _DEAD:
+            return 0
+        self._ledger.settle_return(record.id)
+        return int(self._workers.has_missed(record.queue, since=at))
 
     async def _report_of_death(self, record: JobRecord) -> Report:
         """What its worker would say: the attempt has failed, and the third one that ends so is the last."""

@@ -225,7 +225,13 @@ class InvitationPublisher:
         reports = self._reports.name
         proof = self._proofs.prove(job.id, job.token, reports)
         invitation = Invitation(
-            id=job.id, token=job.token, reports=reports, proof=proof, outages=job.outages, due=job.due
+            id=job.id,
+            token=job.token,
+            reports=reports,
+            proof=proof,
+            outages=job.outages,
+            crashes=job.crashes,
+            due=job.due,
         )
         return Outgoing(
             queue=jobs_queue(_way(job)),

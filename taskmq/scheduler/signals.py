@@ -46,6 +46,7 @@ _TOPICS: Final = (
 _SILENT: Final = 35.0
 # A worker that was killed says nothing at its end, and the next one has another name.
 _FORGOTTEN: Final = 600.0
+_MOST_LEFT: Final = 1_000
 _ECHO_EVERY: Final = 4.0
 # So long that one may be lost; of what workers report at most one each is missed meanwhile.
 _DEAF: Final = 10.0
@@ -56,6 +57,8 @@ class LiveWorkers:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[float, WorkerStatus]] = {}
+        # When workers said that they end, by name: ms since the epoch, by their clocks.
+        self._left: dict[str, int] = {}
         self._slots: dict[str, int] = {}
         self._counted = 0.0
         self._since: float | None = None
@@ -83,6 +86,11 @@ class LiveWorkers:
         self._heard.pop(name, None)
         if event.event != "offline":
             self._heard[name] = (_now(), event.status)
+        else:
+            self._left.pop(event.status.name, None)
+            self._left[event.status.name] = event.at
+            if len(self._left) > _MOST_LEFT:
+                del self._left[next(iter(self._left))]
         while self._heard and _now() - next(iter(self._heard.values()))[0] > _FORGOTTEN:
             del self._heard[next(iter(self._heard))]
         self._counted = 0.0
@@ -116,13 +124,39 @@ class LiveWorkers:
         """Whether a live worker says that it has deliveries of a physical queue."""
         return any(status.in_hand.get(physical, 0) for status in self._live())
 
-    def is_absent(self, worker: str, *, seconds: float) -> bool:
-        """Whether nothing was heard of a worker for so long, though it would have been heard."""
+    def is_absent(self, worker: str, *, seconds: float, since: int | None = None) -> bool:
+        """Whether nothing was heard of a worker for so long, though it would have been heard.
+
+        Args:
+            since: a later process of the same name is another worker: when the run began, ms since the epoch.
+        """
         listens = self._listens_for()
         if listens is None or listens < seconds:
             return False
-        heard = [at for at, status in self._heard.values() if status.name == worker]
-        return all(_now() - at >= seconds for at in heard)
+        return all(_now() - at >= seconds for at in self._heard_of(worker, since))
+
+    def was_heard(self, worker: str, *, since: int | None) -> bool:
+        """Whether a worker was heard of lately; `since` is that of `is_absent`."""
+        return bool(self._heard_of(worker, since))
+
+    def has_left(self, worker: str, *, since: int | None) -> bool:
+        """Whether a worker said that it ends, after an instant (ms since the epoch)."""
+        return self._left.get(worker, -1) >= (since or 0)
+
+    def has_missed(self, queue: str, *, since: float) -> bool:
+        """Whether a worker of the queue that was alive shortly before an instant has not been heard since.
+
+        Args:
+            since: of the loop's clock; so long ago that each of them would have been heard.
+        """
+        return any(since - _SILENT < at <= since and queue in status.queues for at, status in self._heard.values())
+
+    def _heard_of(self, worker: str, since: int | None) -> list[float]:
+        return [
+            at
+            for at, status in self._heard.values()
+            if status.name == worker and (since is None or status.started <= since)
+        ]
 
     def _listens_for(self) -> float | None:
         """Seconds; None where it is deaf, also where that is not noticed yet."""

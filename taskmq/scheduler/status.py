@@ -24,7 +24,7 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         dispatched: jobs that were handed to the broker since the start.
         fired: jobs whose time has come.
         reports: what workers' reports came to: `accepted`, `superseded`, `invented`, `unknown`,
-            `malformed`.
+            `redelivered`, `malformed`.
         lost: jobs that were given up, and dispatched again or ended.
         preempted: runs that were asked to give way to others.
         occurrences: of schedules, that were submitted since the start.

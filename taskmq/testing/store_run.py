@@ -237,7 +237,13 @@ class StoreRun:
         assert self._key is not None
         proof = self._key.prove(job.id, job.token, self._reports)
         invitation = Invitation(
-            id=job.id, token=job.token, reports=self._reports, proof=proof, outages=job.outages, due=job.due
+            id=job.id,
+            token=job.token,
+            reports=self._reports,
+            proof=proof,
+            outages=job.outages,
+            crashes=job.crashes,
+            due=job.due,
         )
         return Outgoing(
             queue=jobs_queue(job.queue),

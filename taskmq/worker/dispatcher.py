@@ -182,8 +182,12 @@ class Dispatcher:
         await self._settler.reports.all_told()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Accept a delivery, even one that arrives before the consumer has stopped: it is returned with others."""
-        self.slots.put(delivery)
+        """Accept a delivery, even one that arrives before the consumer has stopped: it is returned with others.
+
+        An invitation that was redelivered is not run here: another worker may be running it.
+        """
+        if not delivery.redelivered or not self._settler.return_redelivered(delivery):
+            self.slots.put(delivery)
 
     def stop_taking(self) -> None:
         """Start no more runs."""

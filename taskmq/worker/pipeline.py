@@ -169,7 +169,8 @@ class Pipeline:
                 outcome = Cancelled(attempt.cancelled)
             if outcome is None:
                 self._stats.start(attempt, now=self._slots.monotonic())
-                if (invitation := attempt.envelope.store) is not None:
+                # A job that came back is reported as started when its run begins, and not while it waits to be alone.
+                if (invitation := attempt.envelope.store) is not None and invitation.crashes is None:
                     self._settler.reports.run_begins(attempt, invitation)
                 outcome = await self._outcome(attempt, self._runner_of(attempt)(attempt))
         except BaseException as error:
@@ -243,7 +244,7 @@ class Pipeline:
         plan, quarantine = attempt.task.plan, self._quarantine
         if (
             quarantine is not None
-            and (attempt.delivery.redelivered or plan.executor == "process")
+            and (attempt.delivery.redelivered or plan.executor == "process" or _has_crashed(attempt))
             and plan.ack == "late"
         ):
             return quarantine.run
@@ -293,6 +294,11 @@ class Pipeline:
         if is_done:
             self._shards.forget(attempt.delivery)
         return is_done
+
+
+def _has_crashed(attempt: Attempt) -> bool:
+    invitation = attempt.envelope.store
+    return invitation is not None and bool(invitation.crashes)
 
 
 def _unless_cancelled(attempt: Attempt, outcome: Outcome) -> Outcome:

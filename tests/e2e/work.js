@@ -2,6 +2,20 @@
 const amqp = require("amqplib");
 const [url, queue, count] = process.argv.slice(2);
 
+// A message that comes again may be running at another worker: the scheduler decides.
+function returned({ attempt = 1, store: { id, token, proof } }) {
+  return { id, token, proof, attempt, worker: "node", kind: "interrupted", redelivered: true };
+}
+
+function started({ attempt = 1, store: { id, token, proof } }) {
+  return { id, token, proof, attempt, worker: "node", kind: "started", started: Date.now() };
+}
+
+function lost({ attempt = 1, store: { id, token, proof, crashes } }) {
+  const error = { type_name: "WorkerLost", message: `${crashes} workers died with it`, traceback: "" };
+  return { id, token, proof, attempt, worker: "node", kind: "failed", error };
+}
+
 function run({ task, args: [number], attempt = 1, store: { id, token, proof } }) {
   const report = { id, token, proof, attempt, worker: "node", started: Date.now(), ran: 3 };
   if (task === "fail") {
@@ -35,9 +49,19 @@ async function consuming(connection) {
   await channel.prefetch(1);
   await channel.consume(queue, async (delivery) => {
     const message = JSON.parse(delivery.content);
-    channel.publish("taskmq.reports", message.store.reports, Buffer.from(JSON.stringify([run(message)])), { mandatory: true });
+    const { reports, crashes } = message.store;
     // Only a report that the broker has lets the job's message go.
-    await channel.waitForConfirms();
+    const tell = (report) => {
+      channel.publish("taskmq.reports", reports, Buffer.from(JSON.stringify([report])), { mandatory: true });
+      return channel.waitForConfirms();
+    };
+    if (delivery.fields.redelivered) {
+      await tell(returned(message));
+      channel.ack(delivery);
+      return;
+    }
+    if (crashes !== undefined) await tell(started(message));
+    await tell(crashes >= 3 ? lost(message) : run(message));
     channel.ack(delivery);
     seen.add(`${message.task} ${message.attempt ?? 1}`);
     if (seen.size === Number(count)) {

@@ -78,6 +78,9 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "e2e/test_delays.py": {"test_no_delayed_task_starts_before_its_time"},
         "e2e/test_kills.py": {"test_every_task_runs_although_a_worker_is_killed_every_second"},
         "e2e/test_order.py": {"test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers"},
+        "integration/test_cut_connections.py": {
+            "test_cuts_under_load_charge_no_job_and_repeat_only_the_jobs_in_hand"
+        },
         "integration/test_job_store_faults.py": {"test_a_server_that_restarts_under_load_keeps_its_confirmed_writes"},
         "integration/test_local_processes.py": {
             "test_thousands_of_waiters_learn_of_results_that_another_process_stores",

@@ -285,7 +285,7 @@ _NEXT_STEP: Final = """
 def _file_of(path: Path) -> None:
     """Return a file of the first version with jobs."""
     with closing(connect(path)) as connection:
-        schema.JOB_STORE.create(connection)
+        replace(schema.JOB_STORE, steps=()).create(connection)
         connection.executescript(_FIRST_JOBS_OF_FILE)
         connection.execute(f"PRAGMA user_version = {_FIRST_VERSION}")
 
@@ -324,8 +324,9 @@ def test_a_failed_step_leaves_a_file_unchanged(tmp_path: Path) -> None:
     _file_of(path)
     with closing(connect(path)) as connection:
         schema.JOB_STORE.upgrade(connection)
+        steps = (*schema.JOB_STORE.steps, f"{_NEXT_STEP}; DROP TABLE nowhere")
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-            replace(schema.JOB_STORE, steps=(f"{_NEXT_STEP}; DROP TABLE nowhere",)).upgrade(connection)
+            replace(schema.JOB_STORE, steps=steps).upgrade(connection)
         assert schema.JOB_STORE.difference(connection) == ""
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'flavour'").fetchone() == (0,)
 

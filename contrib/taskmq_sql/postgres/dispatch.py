@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     Pick,
     ReadyJob,
     Released,
+    ReturnedJob,
     Withdrawn,
     partition_key,
 )
@@ -33,11 +34,12 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.quotas import dispatch_within
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
-from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
+from taskmq_sql.postgres.reports import WORKERS, Ending, Note, apply, end, note
 from taskmq_sql.postgres.statements import (
     ANY_END,
     CONFIRM,
     DISPATCH,
+    DISPATCH_AGAIN,
     DUE,
     EXISTING,
     FIRE,
@@ -248,11 +250,28 @@ class PostgresDispatch:
             "transaction", lambda connection: _fail(connection, hold, tokens, reason, states)
         )
 
+    async def dispatch_again(self, partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
+        known = sorted((job for job in jobs if is_job_id(job.id)), key=lambda job: job.id)
+        if not known:
+            return None
+        hold = (partition_key(partition), epoch, partition)
+        rows = await self._database.dispatches.run(
+            "transaction", lambda connection: _dispatch_again(connection, hold, known)
+        )
+        if not rows:
+            return None
+        return DispatchBatch(
+            rows[0]["batch"], False, await dispatched_jobs(rows, self._database.dispatches, self._names)
+        )
+
     async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
         async def take_over(connection: Connection) -> Sequence[Row]:
-            rows = await connection.fetch(TAKE_OVER, partition_key(partition), epoch, partition)
+            found = await connection.fetch(TAKE_OVER, partition_key(partition), epoch, partition)
+            # A job that was dispatched again is in several batches, and counts in the last one.
+            last = {row["id"]: row["batch"] for row in sorted(found, key=lambda row: row["batch"])}
+            rows = [row for row in found if row["batch"] == last[row["id"]]]
             under_way = {row["batch"] for row in rows if row["id"] is not None}
-            if over := {row["batch"] for row in rows} - under_way:
+            if over := {row["batch"] for row in found} - under_way:
                 await connection.execute(_LEAVE_BATCHES, sorted(over))
             return [row for row in rows if row["id"] is not None]
 
@@ -432,6 +451,39 @@ async def _undispatch(
             ]
     await note(connection, notes)
     return Withdrawn(frozenset(each.id for each in notes), running)
+
+
+async def _dispatch_again(
+    connection: Connection, hold: tuple[str, int, int], jobs: Sequence[ReturnedJob]
+) -> Sequence[Row]:
+    rows = await connection.fetch(
+        DISPATCH_AGAIN,
+        [job.id for job in jobs],
+        [job.token for job in jobs],
+        [job.crashes for job in jobs],
+        *hold,
+    )
+    returned = {job.id: job for job in jobs}
+    interrupted = [(row, job) for row in rows if (job := returned[str(row["id"])]).crashes or row["was_running"]]
+    if interrupted:
+        workers = list({row["worker"] for row, _ in interrupted if row["worker"] is not None})
+        names: dict[int | None, str] = dict(await connection.fetch(WORKERS, workers))
+        await note(
+            connection,
+            [
+                Note(
+                    job.id,
+                    row["version"],
+                    "interrupted",
+                    JobState.DISPATCHED,
+                    names.get(row["worker"], ""),
+                    job.reason,
+                    row["began"],
+                )
+                for row, job in interrupted
+            ],
+        )
+    return rows
 
 
 async def _fail(

@@ -52,7 +52,7 @@ select i.name, (select count(*) from (
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
 # Reads as many batches as are under way. Jobs that left their batch have another token or state.
 _UNDER_WAY: Final = """
-select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id) as detail
+select distinct on (j.id) j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id) as detail
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""

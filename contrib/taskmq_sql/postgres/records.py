@@ -78,6 +78,7 @@ async def _dispatched_jobs(
             due=row["due"] if row["first_started"] is None else None,
             outages=row["outages"] or 0,
             owner=owner_in(row["detail"]),
+            crashes=row["crashes"],
         )
         for row in rows
     ]

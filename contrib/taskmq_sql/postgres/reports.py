@@ -32,11 +32,12 @@ from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTT
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.report_keys import read_keys
 
-__all__ = ["Ending", "Note", "apply", "end", "note"]
+__all__ = ["WORKERS", "Ending", "Note", "apply", "end", "note"]
 
 _NOW: Final = "select taskmq.now_ms()"
 _TENANT: Final = "select name from taskmq.tenant where id = $1"
-_WORKERS: Final = "select id, name from taskmq.worker where id = any($1::int[])"
+WORKERS: Final = "select id, name from taskmq.worker where id = any($1::int[])"
+"""Names of workers by their numbers."""
 _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
@@ -271,7 +272,7 @@ class _Applying:
         if not restarted:
             return {}
         workers = list({step.worker for step in restarted.values() if step.worker is not None})
-        names: dict[int | None, str] = dict(await connection.fetch(_WORKERS, workers))
+        names: dict[int | None, str] = dict(await connection.fetch(WORKERS, workers))
         return {
             index: Note(
                 (report := self._reports[index]).id,

@@ -21,6 +21,7 @@ __all__ = [
     "CHANGE_ENDS_AUDITED",
     "CONFIRM",
     "DISPATCH",
+    "DISPATCH_AGAIN",
     "DUE",
     "END",
     "EVENTS",
@@ -240,13 +241,13 @@ def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str) -> 
 with {_FENCE.format(key=key, epoch=epoch)},
 gone as (delete from taskmq.ready where ctid = any(array({gone}
    where exists (select from fence))) returning id),
-u as (update taskmq.job j set state = 2, version = j.version + 1, started = null,
+u as (update taskmq.job j set state = 2, version = j.version + 1, started = null, crashes = null,
         dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
                 | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
       where j.id = any(array(select id from gone)) and j.state = 1
         and (j.expires is null or j.expires > (select taskmq.now_ms()))
       returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires,
-                j.first_started, j.outages, j.body),
+                j.first_started, j.outages, j.crashes, j.body),
 x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and j.state = 1
         and j.expires <= (select taskmq.now_ms())
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
@@ -376,7 +377,7 @@ with {_FENCE.format(key="$1", epoch="$2")},
 b as (update taskmq.dispatch_batch set epoch = $2 where partition = $3 and epoch < $2 and exists (select from fence)
       returning id, confirmed, ids, tokens)
 select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
-       j.expires, j.first_started, j.outages, j.body,
+       j.expires, j.first_started, j.outages, j.crashes, j.body,
        (select detail from taskmq.job_detail d where d.id = j.id) as detail
 from b cross join lateral unnest(b.ids, b.tokens) as i(id, token) left join lateral
   (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j on true"""
@@ -414,9 +415,7 @@ where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state i
 returning j.id, j.queue, j.version, b.started, b.worker"""
 
 AGAIN: Final = f"""
-with n as materialized (select taskmq.now_ms() as now),
-{_BEFORE},
-u as (
+with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
          due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
          scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
@@ -443,9 +442,19 @@ a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error
 select id, queue, version, state, was_started as started, was_run_by as worker from u"""
 """Returns jobs to their queues, or schedules their retry, by (id, token), unless they are being cancelled."""
 
+DISPATCH_AGAIN: Final = f"""
+with {_FENCE.format(key="$4", epoch="$5")}, {_BEFORE}, u as (
+  update taskmq.job j set state = 2, version = j.version + 1, started = null, crashes = coalesce(crashes, 0) + died
+  from unnest($1::uuid[], $2::bigint[], $3::int[]) as r(id, token, died) left join b on b.id = r.id
+  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
+    and j.cancel_requested is null and exists (select from fence)
+  returning j.*, b.id is not null as was_running, b.started as began),
+o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
+      select $6, $5, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0 returning id)
+select u.*, (select detail from taskmq.job_detail d where d.id = u.id) as detail, o.id as batch from u, o"""
+
 UNDISPATCH: Final = f"""
-with {_FENCE.format(key="$5", epoch="$6")},
-u as (
+with {_FENCE.format(key="$5", epoch="$6")}, u as (
   update taskmq.job j set state = $3::smallint, version = j.version + 1,
          due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end,
          scheduled = case when $3::smallint = 1 then j.scheduled else coalesce(j.scheduled, j.due) end
@@ -461,8 +470,7 @@ select u.id, u.version from fence left join u on true"""
 the result is a row without an id. Without the lease, there is no row."""
 
 WITHDRAWN: Final = f"""
-with {_FENCE.format(key="$2", epoch="$3")}
-select j.id, j.token, j.state from taskmq.job j
+with {_FENCE.format(key="$2", epoch="$3")} select j.id, j.token, j.state from taskmq.job j
 where j.id = any($1::uuid[]) and exists (select from fence) order by j.id for update"""
 """Locks jobs that are to end without a run, and returns their states. Without the lease, no rows."""
 
@@ -553,8 +561,7 @@ UPSTREAM_OF: Final = """
 select upstream, condition from taskmq.dependency where dependent = $1 order by dependent, upstream limit $2"""
 
 LEAVE_UPSTREAM: Final = """
-delete from taskmq.dependency where ctid = any(array(
-  select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
+delete from taskmq.dependency where ctid = any(array(select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
     (select ctid from taskmq.dependency where dependent = i.id for update) d))"""
 """Deletes the dependencies of these jobs, which have ended."""
 
@@ -587,7 +594,7 @@ select distinct queue from u where state = 1"""
 again."""
 
 IN_FLIGHT: Final = f"""
-select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body
+select distinct on (j.id) {", ".join("j." + name for name in JOB_COLUMNS.split(", ")[:-1])}, null::bytea as body
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where b.partition = $1 and b.at <= $2 and j.dispatched < $2 order by j.id"""

@@ -26,6 +26,7 @@ from taskmq.contracts.jobs import (
     Pick,
     ReadyJob,
     Released,
+    ReturnedJob,
     Submitted,
     Withdrawn,
     partition_of,
@@ -288,6 +289,10 @@ class SqliteDispatch:
         work = partial(
             dispatches.fail, partition=partition, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running
         )
+        return await self._writer.call(work, care=Care.DURABLE)
+
+    async def dispatch_again(self, partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
+        work = partial(dispatches.dispatch_again, partition=partition, epoch=epoch, jobs=jobs)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:

@@ -2,6 +2,7 @@
 
 lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
 |  refused: undispatch, or fail; running jobs continue
+|  came back from a worker: dispatch_again -> publish, under the same token
 look -> put_behind gates -> open_gates -> lanes
 due -> fire -> lanes
 take_over: batches that an earlier holder of the partition dispatched
@@ -34,6 +35,7 @@ __all__ = [
     "Pick",
     "ReadyJob",
     "Released",
+    "ReturnedJob",
     "Withdrawn",
     "forgotten_end",
     "partition_of",
@@ -101,6 +103,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
         due: when it was to run, ms since the epoch; None where an earlier run of it has begun.
         outages: how many outages have interrupted runs of this attempt.
         owner: who submitted it; "": unknown.
+        crashes: how many workers died while they had this dispatch; None: its message never came back.
     """
 
     id: str
@@ -117,6 +120,22 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     due: int | None = None
     outages: int = 0
     owner: str = ""
+    crashes: int | None = None
+
+
+class ReturnedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A dispatched job that needs a new message: its message came back, or its worker is gone.
+
+    Attributes:
+        token: of its dispatch.
+        crashes: how many more workers died while they had it.
+        reason: note of the event in the job's history.
+    """
+
+    id: str
+    token: int
+    crashes: int = 0
+    reason: str = ""
 
 
 class DispatchBatch(msgspec.Struct, frozen=True):
@@ -293,6 +312,19 @@ class DispatchStore(Protocol):
         Args:
             jobs: jobs of queues of the partition.
             also_running: include jobs that a worker started, which is gone.
+        """
+        ...
+
+    async def dispatch_again(self, partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
+        """Record another batch with jobs under way, which keep their tokens; None if there were none.
+
+        The jobs are `dispatched`, and `crashes` is added to theirs, which each new dispatch clears. A job whose run
+        had begun, or whose worker died, gets an event `interrupted`. A job with another token stays unchanged, and so
+        does one that ended, or whose cancellation was requested. Later calls of `take_over` return these jobs with
+        this batch only.
+
+        Args:
+            jobs: jobs of queues of the partition.
         """
         ...
 

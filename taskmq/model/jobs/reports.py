@@ -109,6 +109,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ran: duration of the run.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
         limited: whether it was snoozed because a limit of its task was reached.
+        redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
+            scheduler that does not know this field dispatches the job anew.
         content_type, result: the encoded return value of a success.
         error: of a failure; for other ends `message` is the reason.
     """
@@ -123,6 +125,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ran: _Span = 0
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
     limited: bool = False
+    redelivered: bool = False
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None

@@ -8,6 +8,7 @@ left. It has no clock and does no I/O; its events are for the services that wait
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobRecord
@@ -55,7 +56,10 @@ class Ledger:
         self.is_drained = asyncio.Event()
         self.is_drained.set()
         self._flights: dict[str, Flight] = {}
-        self._running: set[str] = set()
+        # Running jobs, with their workers.
+        self._running: dict[str, str] = {}
+        # Jobs whose message came back: when, if a worker may have begun to run them; else -inf.
+        self._returned: dict[str, float] = {}
         self._detached: dict[str, float] = {}
         self._left_of: dict[int, int] = {}
         self._queues: Counter[str] = Counter()
@@ -88,6 +92,10 @@ class Ledger:
                 # In a batch of an earlier dispatch it does not count any more.
                 self._leave(job.id, earlier)
                 again.append(job.id)
+                if earlier.token != job.token:
+                    self._returned.pop(job.id, None)
+            if job.crashes is not None:
+                self._returned.setdefault(job.id, -inf)
             gives_way = self._gives_way(job)
             self._flights[job.id] = Flight(job.token, batch.id, job.queue, job.task, public_name(job), gives_way)
             self.giving_way += gives_way
@@ -106,6 +114,7 @@ class Ledger:
         flight = self.find(job_id, token)
         if flight is not None:
             self._leave(job_id, flight)
+            self._returned.pop(job_id, None)
         return flight
 
     def find(self, job_id: str, token: int) -> Flight | None:
@@ -113,10 +122,33 @@ class Ledger:
         flight = self._flights.get(job_id)
         return flight if flight is not None and flight.token == token else None
 
-    def begin(self, job_id: str) -> None:
-        """Note that a job is known to run; does nothing where it is not in flight."""
+    def begin(self, job_id: str, worker: str = "") -> None:
+        """Note that a job is known to run, at this worker; does nothing where it is not in flight."""
         if job_id in self._flights:
-            self._running.add(job_id)
+            self._running[job_id] = worker
+
+    def worker_of(self, job_id: str) -> str:
+        """Return the worker that is known to run the job; empty where there is none."""
+        return self._running.get(job_id, "")
+
+    def come_back(self, job_id: str, *, now: float) -> None:
+        """Note that a job's message came back, and no start was reported.
+
+        The first time a worker may have begun to run it. From then on workers report each start before the run.
+
+        Args:
+            now: of a monotonic clock, seconds.
+        """
+        self._returned.setdefault(job_id, now)
+
+    def came_back(self, job_id: str) -> float | None:
+        """Return when a job's message came back from a worker that may have begun to run it; None where none did."""
+        at = self._returned.get(job_id, -inf)
+        return None if at == -inf else at
+
+    def settle_return(self, job_id: str) -> None:
+        """Note that it is decided whether the worker died from which the job's message came back."""
+        self._returned[job_id] = -inf
 
     def runs(self, job_id: str, token: int) -> bool:
         """Whether the job is in flight under this token, and is known to run."""
@@ -126,15 +158,18 @@ class Ledger:
         """Whether the job is in flight under this token, and is not known to run."""
         return self.find(job_id, token) is not None and job_id not in self._running
 
-    def hear(self, job_id: str, token: int, *, now: float) -> bool:
+    def hear(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
         """Note that the worker of a run without a message is alive; False where it is not in flight under this token.
+
+        Where another worker runs the job by a later message, that one counts.
 
         Args:
             now: of a monotonic clock, seconds.
         """
         if self.find(job_id, token) is None:
             return False
-        self._detached[job_id] = now
+        if self._running.get(job_id) in (None, "", worker):
+            self._detached[job_id] = now
         return True
 
     def attach(self, job_id: str) -> None:
@@ -151,7 +186,7 @@ class Ledger:
 
     def _leave(self, job_id: str, flight: Flight) -> None:
         del self._flights[job_id]
-        self._running.discard(job_id)
+        self._running.pop(job_id, None)
         self._detached.pop(job_id, None)
         self._queues[flight.queue] -= 1
         self.giving_way -= flight.gives_way

@@ -127,13 +127,13 @@ class PartitionState:
         ]
         self.shares.taken(jobs, needs)
 
-    def begin(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
-        """Note that a job is known to run.
+    def begin(self, job_id: str, *, now: float, ran: float = 0.0, worker: str = "") -> None:
+        """Note that a job is known to run, at this worker.
 
         Args:
             ran: for how many seconds it has run already, where an earlier holder has dispatched it.
         """
-        self.ledger.begin(job_id)
+        self.ledger.begin(job_id, worker)
         self.shares.began(job_id, now=now, ran=ran)
 
     def leave(self, job_id: str, token: int, *, seconds: float | None = None) -> Flight | None:

@@ -5,6 +5,7 @@ queue      declares that queue
 inventions reports whose tokens the store has not given out: counted, and logged now and then
 letters    what comes there and is no report: dropped invitations, unknown jobs, unreadable messages
 refusals   jobs that workers refuse: later and later, then failed
+returned_jobs  jobs whose invitation a worker got a second time: published again
 results    accepted ends, put where `Job.result` waits
 """
 
@@ -12,6 +13,7 @@ from taskmq.scheduler.reports.consumer import ReportConsumer
 from taskmq.scheduler.reports.letters import WORKER_LOST, ParkedReports, worker_lost
 from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.reports.returned_jobs import ReturnedJobs
 
 __all__ = [
     "WORKER_LOST",
@@ -20,5 +22,6 @@ __all__ = [
     "ParkedReports",
     "ReportConsumer",
     "ReportsQueue",
+    "ReturnedJobs",
     "worker_lost",
 ]

@@ -5,6 +5,7 @@
                                        |         its job has failed
                                        | the store is down: the consumer stops and begins again later
                   lines of logs                     -> the store, before what is reported of their runs
+                  redelivered invitations           -> after all reports before them: `returned_jobs`
                   no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed,
                                                                           or runs by another copy, and goes on
                              anything else                             -> parking
@@ -49,6 +50,7 @@ from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
 from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.reports.returned_jobs import ReturnedJobs
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 
@@ -79,6 +81,7 @@ class ReportConsumer:
 
     Args:
         queue: of the partition's reports.
+        returned: decides about invitations that were redelivered.
         releases: lets jobs go that waited for one that has ended.
 
     Attributes:
@@ -92,6 +95,7 @@ class ReportConsumer:
         state: PartitionState,
         *,
         queue: ReportsQueue,
+        returned: ReturnedJobs,
         parked: ParkedReports,
         results: AcceptedResults,
         wakeups: Wakeups,
@@ -104,6 +108,7 @@ class ReportConsumer:
         self._state = state
         self._ledger = state.ledger
         self._queue = queue
+        self._returned = returned
         self._logs = store.history.logs if isinstance(store, Remembering) else None
         self._lines: list[RunLog] = []
         self._parked = parked
@@ -168,7 +173,7 @@ class ReportConsumer:
                 # Before what is reported of their runs: afterwards they would not count any more.
                 await self._keep_lines()
                 for start in range(0, len(received), _BATCH):
-                    await self._apply(received[start : start + _BATCH])
+                    await self._apply_in_turn(received[start : start + _BATCH])
                 for delivery in self._in_work:
                     delivery.ack()
                 self._in_work.clear()
@@ -246,9 +251,21 @@ class ReportConsumer:
         """Whether it says no more than that a job runs on; the ledger notes that."""
         if report.kind != "alive":
             return False
-        is_ours = self._ledger.hear(report.id, report.token, now=asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        is_ours = self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
         self._counts.reports["accepted" if is_ours else "superseded"] += 1
         return True
+
+    async def _apply_in_turn(self, batch: Sequence[_Received]) -> None:
+        """Apply the reports, and then decide about the invitations that were redelivered."""
+        returned = [one.report for one in batch if one.report.redelivered]
+        if not returned:
+            await self._apply(batch)
+            return
+        await self._apply([one for one in batch if not one.report.redelivered])
+        left = await self._returned.take(returned)
+        self._counts.reports["redelivered"] += len(returned)
+        await self._apply([_Received(report, is_again=False) for report in left])
 
     async def _apply(self, batch: Sequence[_Received]) -> None:
         """Apply the reports, all together; where that fails, those that can be."""
@@ -342,9 +359,9 @@ class ReportConsumer:
         return record is not None and record.token == report.token
 
     def _note_run(self, report: Report, now: float) -> None:
-        self._state.begin(report.id, now=now)
+        self._state.begin(report.id, now=now, worker=report.worker)
         if report.kind == "detached":
-            self._ledger.hear(report.id, report.token, now=now)
+            self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
         else:
             self._ledger.attach(report.id)
 

@@ -30,6 +30,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     Pick,
     Released,
+    ReturnedJob,
     Submitted,
     Withdrawn,
     partition_key,
@@ -105,6 +106,7 @@ class JobModel:
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
         self._outages: Counter[str] = Counter()
+        self._crashes: dict[str, int] = {}
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, OpenBatch] = {}
         self._last_batch = 0
@@ -230,7 +232,14 @@ class JobModel:
             else:
                 token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
-                jobs.append(handed_out(changed, outages=self._outages[job.id]))
+                self._crashes.pop(job.id, None)
+                jobs.append(self._hand_out(changed))
+        return self._batch(partition, epoch, jobs)
+
+    def _hand_out(self, job: JobRecord) -> DispatchedJob:
+        return handed_out(job, outages=self._outages[job.id], crashes=self._crashes.get(job.id))
+
+    def _batch(self, partition: int, epoch: int, jobs: list[DispatchedJob]) -> DispatchBatch | None:
         if not jobs:
             return None
         self._last_batch += 1
@@ -305,16 +314,32 @@ class JobModel:
         running = frozenset(job.id for job in found if job.state not in states)
         return chosen, Withdrawn(frozenset(job.id for job in chosen), running)
 
+    def dispatch_again(self, partition: int, epoch: int, jobs: Sequence[ReturnedJob]) -> DispatchBatch | None:
+        if not self._holds(partition, epoch):
+            return None
+        found: list[DispatchedJob] = []
+        for one in jobs:
+            job = self.under_way(one.id, one.token)
+            if job is None or job.cancel_requested is not None:
+                continue
+            self._crashes[job.id] = self._crashes.get(job.id, 0) + one.crashes
+            changed = self._set(job, JobState.DISPATCHED, started=None)
+            if job.state is JobState.RUNNING or one.crashes:
+                self.note(changed, "interrupted", by=job.worker, note=storable(one.reason), started=job.started)
+            found.append(self._hand_out(changed))
+        return self._batch(partition, epoch, found)
+
     def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
         if not self._holds(partition, epoch):
             return []
         found: list[DispatchBatch] = []
-        for batch in [
-            batch for batch in self._batches.values() if batch.partition == partition and batch.epoch < epoch
-        ]:
+        batches = [batch for batch in self._batches.values() if batch.partition == partition and batch.epoch < epoch]
+        # What was dispatched again is in its last batch only.
+        last = {job: batch.id for batch in batches for job in batch.tokens.items()}
+        for batch in batches:
             batch.epoch = epoch
-            held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
-            jobs = [handed_out(job, outages=self._outages[job.id]) for job in held if job is not None]
+            held = [self.under_way(*job) for job in batch.tokens.items() if last[job] == batch.id]
+            jobs = [self._hand_out(job) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
             else:

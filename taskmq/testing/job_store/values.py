@@ -64,11 +64,12 @@ def reason_of(text: str) -> ErrorRecord:
     return escaped(ErrorRecord(type_name="", message=text, traceback=""))
 
 
-def handed_out(job: JobRecord, *, outages: int) -> DispatchedJob:
+def handed_out(job: JobRecord, *, outages: int, crashes: int | None) -> DispatchedJob:
     """The job as schedulers are given it.
 
     Args:
         outages: how many have interrupted runs of its attempt.
+        crashes: how many workers died while they had its dispatch; None: its message never came back.
     """
     return DispatchedJob(
         id=job.id,
@@ -84,6 +85,7 @@ def handed_out(job: JobRecord, *, outages: int) -> DispatchedJob:
         due=job.due if job.first_started is None else None,
         outages=outages,
         owner="" if job.detail is None else job.detail.owner,
+        crashes=crashes,
     )
 
 

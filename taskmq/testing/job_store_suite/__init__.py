@@ -21,7 +21,15 @@ from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTask
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
-from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, GateCases, PartitionLeases, PoolCases, Timers
+from taskmq.testing.job_store_suite.dispatch import (
+    Batches,
+    Dispatches,
+    GateCases,
+    PartitionLeases,
+    PoolCases,
+    Returns,
+    Timers,
+)
 from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
@@ -51,6 +59,7 @@ class JobStoreSuite(
     Updates,
     Dispatches,
     Batches,
+    Returns,
     Reports,
     Interruptions,
     ReportProofs,

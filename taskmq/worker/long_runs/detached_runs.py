@@ -5,13 +5,11 @@
     3 report   `alive`, every ten seconds, while the run continues
     4 report   the outcome, as for any run; or `interrupted` if the worker stops
 
-If the scheduler has received no report for a minute, it dispatches the job again, as for a dead worker. No state is
-needed. Late reports of the worker then have no effect, because the job has another token.
+A run whose message the broker took back, because its connection was cut, begins at 3: the worker that gets the
+message returns it to the scheduler. If the scheduler has received no report for a minute, or the worker is absent, it
+publishes the job again under the same token, and the first end counts. No state is needed.
 
-    at 1 not confirmed before the broker takes the message back: another worker gets it, and starts at 3 reports that
-        are not confirmed in time are sent again ten seconds later at 4 retried until the worker stops; an unconfirmed
-        `interrupted` is silence, which the scheduler notices
-    at 3  what is not confirmed in time is said anew ten seconds later
+    at 3  a report that is not confirmed in time is sent anew ten seconds later
     at 4  tried until the worker stops; an `interrupted` that is not confirmed is silence, which the scheduler notices
 """
 
@@ -20,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.contracts.broker import Delivery
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.task_set import TaskSet
 from taskmq.model.envelope import Invitation
@@ -54,25 +52,20 @@ class DetachedRuns:
     async def detach(self, attempt: Attempt, delivery: Delivery, invitation: Invitation) -> None:
         """Let the run continue without its message, once the scheduler has confirmed it."""
         report = self._reports.about(attempt, invitation, "detached")
-        is_confirmed = await self._reports.send(invitation, report)
-        if attempt not in self._stats.running or attempt.delivery is not delivery:
-            # The run ended meanwhile, and reported its outcome.
+        if not await self._reports.send(invitation, report):
+            # The worker stops.
             return
-        if not is_confirmed or is_revoked(delivery):
-            _log.warning(
-                "job %s of task %s may run twice: it takes longer than the broker allows, and its scheduler did not "
-                "hear of it in time",
-                attempt.job_id,
-                attempt.envelope.task,
-            )
-            if is_confirmed:
-                # The worker that has the message now is responsible for the job.
-                await self._reports.send(invitation, self._reports.about(attempt, invitation, "started"))
-            return
+        # Otherwise the run ended meanwhile, and reported its outcome.
+        if attempt in self._stats.running and attempt.delivery is delivery:
+            self.go_on(attempt, invitation)
+            delivery.ack()
+
+    def go_on(self, attempt: Attempt, invitation: Invitation) -> None:
+        """Report a run without a message as alive from now on."""
+        delivery = attempt.delivery
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(attempt, invitation, is_done=is_done))
         self._slots.replace(delivery, handed)
         attempt.delivery = handed
-        delivery.ack()
         _log.info("job %s of task %s continues without its message", attempt.job_id, attempt.envelope.task)
         self._running[attempt] = invitation
         self._keeper.watch()

@@ -179,6 +179,7 @@ class LongRunGuard:
                 self._look(limits, slots, ages, now=loop.time())
 
     def _look(self, limits: Mapping[str, float | None], slots: Slots, ages: DeliveryAges, *, now: float) -> None:
+        self._go_on_without_message()
         running = {attempt.delivery: attempt for attempt in self._stats.running if self._can_be_handed_over(attempt)}
         waiting = [delivery for delivery in slots.waiting_deliveries() if self.is_over(delivery.queue)]
         ages.look((*running, *waiting), now=now)
@@ -193,6 +194,13 @@ class LongRunGuard:
             if delivery not in self._begun and left(delivery, HANDED_OVER) <= 0:
                 self._begun.add(delivery)
                 self._begin(attempt, delivery, until=now + left(delivery, _GIVE_UP))
+
+    def _go_on_without_message(self) -> None:
+        """Report runs of stored jobs as alive whose messages the broker took back."""
+        for attempt in tuple(self._stats.running):
+            invitation = attempt.envelope.store
+            if invitation is not None and self._detached is not None and is_revoked(attempt.delivery):
+                self._detached.go_on(attempt, invitation)
 
     def _begin(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
         if (invitation := attempt.envelope.store) is None:

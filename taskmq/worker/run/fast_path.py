@@ -246,7 +246,10 @@ class FastPath:
             or is_marked(envelope)
             or delivery.redelivered
             or (self._cancelled is not None and self._cancelled(envelope.id) is not None)
-            or (envelope.store is not None and (self._recalled or not is_jobs_queue(delivery.queue)))
+            or (
+                envelope.store is not None
+                and (self._recalled or envelope.store.crashes is not None or not is_jobs_queue(delivery.queue))
+            )
         ):
             return None
         return plain

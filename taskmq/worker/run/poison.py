@@ -12,6 +12,9 @@ A crash does not show which of the tasks in the process caused it; the last star
 Prefetched messages have not started, so they are never counted. Isolation is limited on both sides: after `_PATIENCE`
 seconds of waiting for others, or of running, the process resumes its other work.
 
+Crashes of a stored job are counted by its scheduler, and its invitation says how many there were. Its messages never
+run once they came back.
+
 A message that is redelivered because its connection was lost, while its first run continues in this process, is not
 counted. If the run continues in another process, that one takes its count back as soon as it sees that its delivery
 is void. Processes of `executor="process"` are counted the same way, without another run to suspect. Tasks with early
@@ -84,6 +87,8 @@ class Quarantine:
 
     async def run(self, attempt: Attempt) -> Outcome:
         """Run the attempt, isolated if it may be poison; return its outcome."""
+        if (invitation := attempt.envelope.store) is not None:
+            return await self._run_stored(attempt, invitation.crashes or 0)
         if attempt.delivery.redelivered and not self._runs_here(attempt.delivery):
             return await self._run_counted(attempt)
         return await self._run_on(attempt, started=0)
@@ -128,6 +133,22 @@ class Quarantine:
         finally:
             self._open(admission)
             await self._end(attempt.job_id)
+
+    async def _run_stored(self, attempt: Attempt, crashes: int) -> Outcome:
+        """Run a stored job, whose crashes the scheduler counts."""
+        if crashes >= self._most:
+            return self._poison(attempt, crashes)
+        if crashes < self._most - 1:
+            return await self._run_on(attempt, started=crashes)
+        admission = _Admission(self._line)
+        try:
+            await self._enter(admission)
+            if self.is_stopping:
+                return Interrupted()
+            await self._be_alone(admission)
+            return await self._run_on(attempt, started=crashes)
+        finally:
+            self._open(admission)
 
     async def _run_on(self, attempt: Attempt, *, started: int) -> Outcome:
         """Run, and repeat while the task's own process dies and starts are left."""

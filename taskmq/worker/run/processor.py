@@ -118,6 +118,13 @@ class Processor:
             if not is_told or not await attempt.delivery.ack_confirmed():
                 # Another worker may have it: at most once means not here.
                 return Interrupted()
+        elif (
+            invitation is not None
+            and invitation.crashes is not None
+            and not await self._tell_start(attempt, invitation)
+        ):
+            # It came back before: if this worker dies, the scheduler has to know that the run had begun.
+            return Interrupted()
         current_context.set(execution.context)
         before = copy_context()
         outcome = await self._finish(attempt, execution, self._chains[attempt.task.plan.executor](execution))
@@ -142,9 +149,14 @@ class Processor:
             return Dead("error", readable)
 
     def _outcome_of_failure(self, attempt: Attempt, error: BaseException) -> Outcome:
-        if isinstance(error, RunSuperseded) and is_revoked(attempt.delivery):
-            # The run that took over has the message now; a copy of it would be one too many.
-            return Interrupted()
+        if isinstance(error, RunSuperseded):
+            if attempt.envelope.store is not None:
+                # The run that took over reports the job; a report of this one would end that.
+                attempt.delivery.ack()
+                return Interrupted()
+            if is_revoked(attempt.delivery):
+                # The run that took over has the message now; a copy of it would be one too many.
+                return Interrupted()
         plan = attempt.task.plan
         outcome = outcome_of_error(
             error,

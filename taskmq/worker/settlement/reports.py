@@ -150,7 +150,13 @@ class ReportSender:
         try:
             if self._logs is not None:
                 await self._logs.send(
-                    queue, [(report.id, report.token) for report, _ in waiting if not goes_on(report.kind)]
+                    # Another run of a redelivered job may go on here, and log more lines.
+                    queue,
+                    [
+                        (report.id, report.token)
+                        for report, _ in waiting
+                        if not goes_on(report.kind) and not report.redelivered
+                    ],
                 )
             is_confirmed = await self._publish_all(queue, [report for report, _ in waiting])
         finally:

@@ -166,6 +166,13 @@ class Settler:
         """End a job whose outcome could not be settled because of `error`, as failed if need be; see `LastResort`."""
         await self._last_resort.end(attempt, outcome, error, settle=settle)
 
+    def return_redelivered(self, delivery: Delivery) -> bool:
+        """Return an invitation that came a second time to its scheduler; return False if it is no invitation."""
+        if (envelope := _read_invitation(delivery)) is None or (invitation := envelope.store) is None:
+            return False
+        self._stored_jobs.return_redelivered(envelope, invitation, delivery)
+        return True
+
     def stop_trying(self) -> None:
         """Return deliveries from now on, instead of waiting for a broker or state that does not answer."""
         self._patience.is_over.set()
@@ -192,7 +199,7 @@ class Settler:
                 any more, so that the job may be settled with another outcome.
         """
         delivery = attempt.delivery
-        if _has_effect(outcome) and await _is_void(delivery):
+        if attempt.envelope.store is None and _has_effect(outcome) and await _is_void(delivery):
             # The worker that gets the message next decides what follows: a copy from here would be one too many.
             _log.warning(
                 "job %s of task %s: outcome %s ignored, the message was redelivered to another worker",

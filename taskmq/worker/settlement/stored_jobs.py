@@ -120,6 +120,19 @@ class StoredJobSettler:
         )
         return await self._send(invitation, report, delivery)
 
+    def return_redelivered(self, envelope: Envelope, invitation: Invitation, delivery: Delivery) -> None:
+        """Report that the message came a second time, then acknowledge it: the scheduler decides what follows."""
+        report = Report(
+            id=invitation.id,
+            token=invitation.token,
+            proof=invitation.proof,
+            kind="interrupted",
+            attempt=envelope.attempt,
+            worker=self._worker,
+            redelivered=True,
+        )
+        self._reports.tell(invitation, report, delivery)
+
     async def _send(self, invitation: Invitation, report: Report, delivery: Delivery) -> bool:
         if not await self._reports.send(invitation, report):
             delivery.requeue()

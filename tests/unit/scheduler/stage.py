@@ -150,10 +150,13 @@ class Player:
             )
 
     async def finish(self, kind: ReportKind = "succeeded", **fields: Any) -> None:
-        """Report and acknowledge every held invitation."""
+        """Report and acknowledge every held invitation; return the redelivered ones to the scheduler."""
         taken, self.deliveries = self.deliveries, []
         for delivery in taken:
-            await self.report(decode_envelope(delivery.body), kind, **fields)
+            if delivery.redelivered:
+                await self.report(decode_envelope(delivery.body), "interrupted", redelivered=True, started=None)
+            else:
+                await self.report(decode_envelope(delivery.body), kind, **fields)
             delivery.ack()
 
     async def play(self) -> None:
@@ -307,14 +310,14 @@ class Stage:
             return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]
 
 
-def worker_event(event: str = "beat", *, name: str = "player", **fields: Any) -> WorkerEvent:
-    """Publish a worker event."""
+def worker_event(event: str = "beat", *, name: str = "player", at: int = 0, **fields: Any) -> WorkerEvent:
+    """Return a worker event."""
     known: dict[str, Any] = dict.fromkeys(
         ("running", "backlog", "ended", "abandoned", "memory", "descriptors", "started"), 0
     )
     known |= {"host": "h", "pid": 1, "version": "1", "app": "shop", "queues": ["work"], "state": "running"}
     status = WorkerStatus(**{**known, "name": name, "slots": 1, "loop_lag": 0.0, **fields})
-    return WorkerEvent(event=event, number=1, at=0, status=status, worker=name)
+    return WorkerEvent(event=event, number=1, at=at, status=status, worker=name)
 
 
 async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, within: float = 60.0) -> None:

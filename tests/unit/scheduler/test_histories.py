@@ -101,8 +101,10 @@ class _History:
 
         for process in self._live():
             assert process.scheduler.status().in_flight == {}
-        # The broker has lost nothing here, so nothing is given up either.
-        assert {process.scheduler.status().lost for process in self.stage.processes} == {0}
+        # The broker has lost nothing here, so only a run is given up whose message came back, and whose worker says
+        # nothing any more.
+        lost = {process.scheduler.status().lost for process in self.stage.processes}
+        assert lost == {0} or "redeliver" in actions
         assert {job.state for job in self.stage.database.jobs.values()} <= {
             JobState.SUCCEEDED,
             JobState.FAILED,

@@ -60,6 +60,11 @@ def define(app: TaskMQ) -> None:
         await asyncio.sleep(seconds)
         return "slept"
 
+    @app.task(name="fail_late", queue="work", retry=None)
+    async def fail_late(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        raise ValueError("late")
+
     @app.task(name="counted", queue="work", retry=None)
     async def counted(context: Context, until: int) -> list[int]:
         await context.resume()

@@ -57,9 +57,7 @@ async def test_a_stopping_worker_returns_a_detached_run_without_counting_the_att
 
 
 @run_by(in_shop, is_impatient=True)
-async def test_a_job_runs_twice_and_ends_once_if_its_scheduler_cannot_be_reached_in_time(
-    shop: Shop, /, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_run_continues_alone_if_its_scheduler_cannot_be_reached_in_time(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 1.5)
     await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
@@ -69,4 +67,35 @@ async def test_a_job_runs_twice_and_ends_once_if_its_scheduler_cannot_be_reached
 
     assert await job.aresult(timeout=ALLOWED * 4) == "slept"
     assert (await shop.jobs.aget(job.id)).attempt == 1
-    assert "may run twice" in caplog.text
+    assert shop.worker.stats.ended == 1
+    assert [event.kind for event in await shop.jobs.ahistory(job.id)] == ["detached"]
+
+
+@run_by(in_shop, is_impatient=True)
+async def test_a_failure_counts_after_the_broker_took_the_message_back(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("fail_late", ALLOWED + 1)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    shop.broker.hang_publishes()
+    await shop.stage.pass_by(ALLOWED)
+    shop.broker.release_publishes()
+
+    await until(lambda: shop.stage.job(job.id).state is JobState.FAILED)
+
+    assert shop.worker.stats.ended == 1
+    assert shop.stage.job(job.id).attempt == 1
+
+
+@run_by(in_shop, is_impatient=True)
+async def test_a_run_without_its_message_reports_that_it_is_alive_until_its_end(shop: Shop, /) -> None:
+    job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 4)
+    await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+    # No `detached` reaches the scheduler before the broker takes the message back.
+    shop.broker.hang_publishes()
+    await shop.stage.pass_by(ALLOWED)
+    shop.broker.release_publishes()
+
+    assert await job.aresult(timeout=ALLOWED * 4) == "slept"
+
+    assert shop.process.scheduler.status().lost == 0
+    assert shop.process.scheduler.status().reports["accepted"] > ALLOWED * 2 / 10
+    assert shop.worker.stats.ended == 1

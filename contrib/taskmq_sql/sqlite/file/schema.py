@@ -284,7 +284,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=(),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER",),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

@@ -14,6 +14,7 @@ from taskmq.contracts.jobs import (
     Lane,
     LaneHead,
     Pick,
+    ReturnedJob,
     Withdrawn,
     partition_key,
 )
@@ -28,6 +29,7 @@ from taskmq_sql.sqlite.jobs.records import LISTED, record
 __all__ = [
     "confirm",
     "dispatch",
+    "dispatch_again",
     "dispatch_named",
     "fail",
     "forget",
@@ -81,13 +83,14 @@ _ONE: Final = """
 """
 _TAKE_ONE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?"
 _DISPATCH: Final = """
-    UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4, started = NULL
+    UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4,
+        started = NULL, crashes = NULL
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
 _BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE partition = ? AND epoch < ? ORDER BY id"
 _WHOLE: Final = """
     SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state, due, first_started, outages,
-        detail
+        crashes, detail
     FROM job WHERE id IN (@values)
 """
 _UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"
@@ -148,11 +151,54 @@ def _record_batch(transaction: Transaction, partition: int, epoch: int, chosen: 
     chosen.write()
     if not chosen.jobs:
         return None
-    packed = b"".join(_PAIR.pack(job_id, token) for job_id, _, token, _ in chosen.rows)
+    number = _write_batch(transaction, partition, epoch, [(job_id, token) for job_id, _, token, _ in chosen.rows])
+    return DispatchBatch(number, False, chosen.jobs)
+
+
+def _write_batch(transaction: Transaction, partition: int, epoch: int, jobs: Iterable[tuple[bytes, int]]) -> int:
+    packed = b"".join(_PAIR.pack(*job) for job in jobs)
     cursor = transaction.connection.execute(
         "INSERT INTO dispatch_batch (partition, epoch, jobs) VALUES (?, ?, ?)", (partition, epoch, packed)
     )
-    return DispatchBatch(cursor.lastrowid or 0, False, chosen.jobs)
+    return cursor.lastrowid or 0
+
+
+def dispatch_again(
+    transaction: Transaction, partition: int, epoch: int, jobs: Sequence[ReturnedJob]
+) -> DispatchBatch | None:
+    """Write another batch with jobs under way, which keep their tokens; jobs to be cancelled are left out."""
+    if not holds(transaction, partition, epoch):
+        return None
+    returned = {job_id: job for job in jobs if (job_id := id_bytes(job.id)) is not None}
+    found = [
+        job
+        for job in load(transaction, list(returned)).values()
+        if job.state in UNDER_WAY and job.token == returned[job.id].token and job.cancel_requested is None
+    ]
+    if not found:
+        return None
+    events: list[tuple[bytes, HistoryEntry]] = []
+    for job in found:
+        one, had_begun, began = returned[job.id], job.state != _DISPATCHED, job.started
+        job.step(JobState.DISPATCHED, now=transaction.now)
+        job.started, job.crashes = None, (job.crashes or 0) + one.crashes
+        if had_begun or one.crashes:
+            worker = "" if job.worker is None else transaction.names.name(transaction.connection, job.worker)
+            entry = HistoryEntry(
+                version=job.version,
+                at=transaction.now,
+                kind="interrupted",
+                state=JobState.DISPATCHED,
+                by=worker,
+                note=one.reason,
+                started=began,
+            )
+            events.append((job.id, entry))
+    save(transaction, found)
+    note_events(transaction, events)
+    number = _write_batch(transaction, partition, epoch, [(job.id, job.token) for job in found])
+    rows = select_each(transaction.connection, _WHOLE, [job.id for job in found])
+    return DispatchBatch(number, False, [_job(transaction, row) for row in rows])
 
 
 def confirm(transaction: Transaction, batches: Sequence[int]) -> None:
@@ -221,8 +267,14 @@ def take_over(transaction: Transaction, partition: int, epoch: int) -> list[Disp
     connection = transaction.connection
     left: list[DispatchBatch] = []
     empty: list[int] = []
-    for number, confirmed, packed in connection.execute(_BATCHES, (partition, epoch)).fetchall():
-        tokens = dict(_PAIR.iter_unpack(packed))
+    batches = [
+        (number, confirmed, dict(_PAIR.iter_unpack(packed)))
+        for number, confirmed, packed in connection.execute(_BATCHES, (partition, epoch)).fetchall()
+    ]
+    # A job that was dispatched again is in several batches, and counts in the last one.
+    last = {job: number for number, _, tokens in batches for job in tokens.items()}
+    for number, confirmed, packed in batches:
+        tokens = {job_id: token for job_id, token in packed.items() if last[job_id, token] == number}
         rows = select_each(connection, _WHOLE, list(tokens))
         jobs = [_job(transaction, row) for row in rows if row[7] == tokens[row[0]] and row[10] in UNDER_WAY]
         if jobs:
@@ -359,7 +411,7 @@ def _withdraw(
 
 def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
     job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, *rest = row
-    first_started, outages, detail = rest
+    first_started, outages, crashes, detail = rest
     name, connection = transaction.names.name, transaction.connection
     return DispatchedJob(
         id=id_text(job_id),
@@ -375,4 +427,5 @@ def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
         due=due if first_started is None else None,
         outages=outages or 0,
         owner=owner_in(detail),
+        crashes=crashes,
     )

@@ -21,14 +21,15 @@ _WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HE
 
 _LOAD: Final = """
     SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
-        cancel_requested, error_type, error, traceback, scheduled, first_started, outages, has_dependents
+        cancel_requested, error_type, error, traceback, scheduled, first_started, outages, crashes, has_dependents
     FROM job WHERE id IN (@values)
 """
 _CHANGE: Final = """
     UPDATE job SET state = v.column2, version = v.column3, attempt = v.column4, token = v.column5, queue = v.column6,
         priority = v.column7, due = v.column8, expires = v.column9, dispatched = v.column10, started = v.column11,
         worker = v.column12, cancel_requested = v.column13, error_type = v.column14, error = v.column15,
-        traceback = v.column16, scheduled = v.column17, first_started = v.column18, outages = v.column19
+        traceback = v.column16, scheduled = v.column17, first_started = v.column18, outages = v.column19,
+        crashes = v.column20
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
 _END: Final = """
@@ -46,6 +47,7 @@ class LiveJob(msgspec.Struct):
 
     Attributes:
         outages: number of outages that interrupted runs of the present attempt.
+        crashes: number of workers that died while they had its dispatch; None: its message never came back.
         has_dependents: other jobs wait for its end, or did.
         finished, content_type, result: of the end, once it has ended.
     """
@@ -70,6 +72,7 @@ class LiveJob(msgspec.Struct):
     scheduled: int | None
     first_started: int | None
     outages: int | None
+    crashes: int | None
     has_dependents: int | None
     before: Sequence[Any] = ()
     finished: int | None = None
@@ -125,7 +128,8 @@ def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
         in_each(transaction.connection, "DELETE FROM job WHERE id IN (@values)", [job.id for job in ended])
         _settle_dependencies(transaction, ended)
     if live:
-        run_each(transaction.connection, _CHANGE, [(*_values(job), job.first_started, job.outages) for job in live])
+        rows = [(*_values(job), job.first_started, job.outages, job.crashes) for job in live]
+        run_each(transaction.connection, _CHANGE, rows)
         _insert_entries(transaction, live)
 
 

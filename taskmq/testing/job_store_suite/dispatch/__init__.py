@@ -1,10 +1,11 @@
-"""What schedulers do with jobs: partitions, dispatches and their batches, gates, timers, and pools."""
+"""What schedulers do with jobs: partitions, dispatches and their batches, gates, timers, pools, and returns."""
 
 from taskmq.testing.job_store_suite.dispatch.batches import Batches
 from taskmq.testing.job_store_suite.dispatch.dispatches import Dispatches
 from taskmq.testing.job_store_suite.dispatch.gates import GateCases
 from taskmq.testing.job_store_suite.dispatch.leases import PartitionLeases
 from taskmq.testing.job_store_suite.dispatch.pools import PoolCases
+from taskmq.testing.job_store_suite.dispatch.returns import Returns
 from taskmq.testing.job_store_suite.dispatch.timers import Timers
 
-__all__ = ["Batches", "Dispatches", "GateCases", "PartitionLeases", "PoolCases", "Timers"]
+__all__ = ["Batches", "Dispatches", "GateCases", "PartitionLeases", "PoolCases", "Returns", "Timers"]

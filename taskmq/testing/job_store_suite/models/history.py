@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     NewJob,
     Pick,
+    ReturnedJob,
     partition_key,
 )
 from taskmq.contracts.stores import Lease
@@ -75,6 +76,7 @@ class JobHistory:
             (9, self._report),
             (3, self._fire),
             (1, self._undispatch),
+            (2, self._dispatch_again),
             (1, self._fail),
             (2, self._take_over),
             (3, self._confirm),
@@ -343,6 +345,17 @@ class JobHistory:
         seen = await self._any().schedulers.undispatch(partition, epoch, jobs, delay=delay, reason="no queue")
         expected = self.model.undispatch(partition, of_model, jobs, delay=delay, reason="no queue")
         assert seen == expected, f"{seen} instead of {expected}"
+        return {job.id for job in jobs}
+
+    async def _dispatch_again(self) -> set[str]:
+        jobs, crashes = self._some(), self.dice.choice((0, 0, 1))
+        partition, epoch, of_model = await self._holder_of(jobs)
+        returned = [ReturnedJob(id=job.id, token=job.token, crashes=crashes, reason="gone") for job in jobs]
+        batch = await self._any().schedulers.dispatch_again(partition, epoch, returned)
+        expected = self.model.dispatch_again(partition, of_model, returned)
+        assert (batch is None) is (expected is None), f"{batch} instead of {expected}"
+        if batch is not None and expected is not None:
+            self._agree(batch, expected)
         return {job.id for job in jobs}
 
     async def _fail(self) -> set[str]:

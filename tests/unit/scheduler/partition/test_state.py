@@ -192,7 +192,7 @@ def test_no_counts_remain_once_all_jobs_have_left(steps: list[tuple[str, int, st
         elif step == "leave":
             state.leave(f"job-{number}", token, seconds=1.0)
         elif step == "hear":
-            state.ledger.hear(f"job-{number}", token, now=float(at))
+            state.ledger.hear(f"job-{number}", token, now=float(at), worker="")
         else:
             state.ledger.confirm(at - 1)
     batches = {at for at, (step, _, _) in enumerate(steps) if step == "add"}

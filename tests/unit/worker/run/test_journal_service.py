@@ -377,6 +377,24 @@ async def test_a_superseded_run_retries_only_if_it_still_has_the_message(
     assert outcomes[1] == Interrupted()
 
 
+async def test_a_superseded_run_of_a_stored_job_drops_its_message_without_an_outcome(app: TaskMQ) -> None:
+    @app.task(name="t")
+    async def t() -> None:
+        raise RunSuperseded("another run")
+
+    from taskmq.executors import CoroutineExecutor
+
+    processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig())
+    store = {"id": "1", "token": 7, "reports": "taskmq.reports.shop.0"}
+    delivery = FakeDelivery(json.dumps({"task": "t", "store": store}).encode(), queue="work.jobs")
+    attempt = processor.read(delivery)
+    assert isinstance(attempt, Attempt)
+
+    # The other run has the same token: a report of this one would end it.
+    assert await processor.run(attempt) == Interrupted()
+    assert delivery.settled == "acked"
+
+
 def test_a_fork_of_a_thread_task_cannot_save(app: TaskMQ) -> None:
     def save_in_a_fork(ctx: Context) -> str:
         reading, writing = os.pipe()
