@@ -8,7 +8,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit with its code."""
     if sys.argv[1:2] == ["probe"]:
-        # Containers run it all the time: it does not load what the other commands need.
+        # Containers run the probe constantly: it does not load what other commands need.
         from taskmq.probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))

@@ -31,7 +31,7 @@ from taskmq.run.context import Context
 from taskmq.run.locks import Lock
 from taskmq.run.member import Member, check_group
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
-from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
+from taskmq.schedules.decorators import CronOptions, EveryOptions, split_options
 from taskmq.schedules.triggers import Trigger
 from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
@@ -176,7 +176,7 @@ class TaskMQ(CeleryHints):
         """
         from taskmq.schedules.triggers import every
 
-        of_trigger, policy = divided(options, EveryOptions)
+        of_trigger, policy = split_options(options, EveryOptions)
         return functools.partial(self._add_schedule, name, every(period, **of_trigger), policy)
 
     def cron(
@@ -189,7 +189,7 @@ class TaskMQ(CeleryHints):
         """
         from taskmq.schedules.triggers import cron
 
-        of_trigger, policy = divided(options, CronOptions)
+        of_trigger, policy = split_options(options, CronOptions)
         return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
 
     def on(

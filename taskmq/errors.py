@@ -1,8 +1,8 @@
-"""Every exception of taskmq.
+"""Exceptions of taskmq.
 
-One root, `TaskMQError`, and one class per thing a caller could do differently. Facts are attributes, the
-message says what happened, to which name, and what to do. The four exceptions of `control_flow` are not
-errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
+The root is `TaskMQError`; there is one class for each case that callers may handle differently. Facts are attributes;
+the message says what happened, to which name, and what to do. The four exceptions of `control_flow` are not errors: a
+task raises them to say how its run ends, and `except TaskMQError` does not catch them.
 """
 
 from typing import Any
@@ -80,19 +80,19 @@ __all__ = [
 
 
 class TaskMQError(Exception):
-    """The root of all errors of taskmq."""
+    """Base of all errors of taskmq."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By arguments and facts, not by calling the constructor: its parameters are not what `args` holds.
+        # By arguments and facts, since the constructor's parameters differ from `args`.
         return rebuild, (type(self), self.args, self.__dict__)
 
 
 class SendError(TaskMQError):
-    """A task was not sent, or it is not known whether it was (`PublishUnknown` only)."""
+    """Raised when a task was not sent, or when that is unknown (`PublishUnknown` only)."""
 
 
 class Unroutable(SendError):
-    """The broker has no queue of that name; nothing was sent."""
+    """Raised when the broker has no queue of this name; nothing was sent."""
 
     def __init__(self, queue: str, hint: str = "start a worker for it, or declare it first") -> None:
         super().__init__(f"queue {queue!r} does not exist at the broker: {hint}")
@@ -100,33 +100,33 @@ class Unroutable(SendError):
 
 
 class BrokerUnavailable(SendError):
-    """The broker could not be reached before the deadline; nothing was sent."""
+    """Raised when the broker could not be reached before the deadline; nothing was sent."""
 
 
 class AccessDenied(BrokerUnavailable):
-    """The broker refuses this user: wrong credentials, no access to the virtual host, or a missing permission."""
+    """Raised when the broker refuses the user: wrong credentials, no access to the virtual host, or no permission."""
 
 
 class BrokerBlocked(SendError):
-    """The broker takes no messages (memory or disk alarm, or a full send window); nothing was sent."""
+    """Raised when the broker accepts no messages (memory or disk alarm, or full send window); nothing was sent."""
 
 
 class PublishRejected(SendError):
-    """The broker refused the message, for example because the queue is full; nothing was sent."""
+    """Raised when the broker rejects the message, for example because the queue is full; nothing was sent."""
 
 
 class PublishUnknown(SendError):
-    """The confirm never came: the broker may or may not have taken the message.
+    """Raised when the confirm never arrived: the broker may or may not have accepted the message.
 
-    Sending again with the same job id is safe where the task is idempotent.
+    Sending again with the same job id is safe if the task is idempotent.
     """
 
 
 class DuplicateJob(SendError):
-    """There is a job of that unique key already; nothing was sent.
+    """Raised when a job with this unique key exists already; nothing was sent.
 
     Attributes:
-        job_id: the existing job's.
+        job_id: the id of the existing job.
     """
 
     def __init__(self, task: str, *, job_id: str) -> None:
@@ -136,14 +136,14 @@ class DuplicateJob(SendError):
 
 
 class QuotaExceeded(SendError):
-    """The tenant, or its user, has submitted as much to the store as it may; nothing was kept.
+    """Raised when the tenant, or its user, has used up a quota; nothing was stored.
 
     Attributes:
-        tenant: whose quota it is.
-        user: whose, where it is that of a user of the tenant, else None.
+        tenant: the tenant.
+        user: the user of the tenant whose quota it is; None if it is the tenant's.
         limit: `queued`, `a_day`, `bytes` or `rate`.
-        most: what the limit is.
-        retry_after: seconds after which there is room again; None where that depends on the jobs that wait.
+        most: the value of the limit.
+        retry_after: seconds until there is room again; None if that depends on waiting jobs.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class QuotaExceeded(SendError):
     ) -> None:
         whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
         what = {
-            "queued": "jobs waiting at a time",
-            "a_day": "jobs a day",
-            "bytes": "bytes of jobs a day",
-            "rate": "jobs a second",
+            "queued": "waiting jobs",
+            "a_day": "jobs per day",
+            "bytes": "bytes of jobs per day",
+            "rate": "jobs per second",
         }[limit]
-        when = "once some of its jobs have begun" if retry_after is None else f"in {retry_after:.3g} s"
-        super().__init__(f"task {task}: {whose} may have {most:g} {what}, and has used them up; try again {when}")
+        when = "when some of its jobs have started" if retry_after is None else f"in {retry_after:.3g} s"
+        super().__init__(f"task {task}: {whose} has reached its quota of {most:g} {what}; try again {when}")
         self.tenant = tenant
         self.user = user
         self.limit = limit
@@ -166,13 +166,13 @@ class QuotaExceeded(SendError):
 
 
 class PartlySent(SendError):
-    """Some calls of a `send_many` were not sent. Those after the ones that were tried were not looked at.
+    """Raised when some calls of a `send_many` were not sent. Calls after the tried ones were not examined.
 
     Attributes:
-        failures: what happened, by position in the input.
-        sent: how many were confirmed.
-        tried: how many of the input were tried, from its first on; the rest was not sent.
-        job_ids: of those that were confirmed, in the order of the input; empty for a stream, which has given them.
+        failures: the error by position in the input.
+        sent: the number of confirmed calls.
+        tried: the number of calls tried, from the first on; the rest was not sent.
+        job_ids: ids of the confirmed jobs, in input order; empty for a stream, which has already yielded them.
     """
 
     def __init__(self, failures: "dict[int, SendError]", sent: int) -> None:
@@ -187,12 +187,12 @@ class PartlySent(SendError):
 
 
 class PartlyReplayed(SendError):
-    """Some dead letters were not sent again: they are where they were.
+    """Raised when some dead letters could not be replayed; they remain where they were.
 
     Attributes:
-        failure: what happened to the first of them.
-        failed: how many the broker did not take.
-        replayed: how many were confirmed.
+        failure: the error of the first one.
+        failed: the number of letters that the broker rejected.
+        replayed: the number of confirmed letters.
     """
 
     def __init__(self, failure: SendError, *, failed: int, replayed: int) -> None:
@@ -203,7 +203,7 @@ class PartlyReplayed(SendError):
 
 
 class TooLarge(SendError):
-    """The message is larger than the limit; nothing was sent."""
+    """Raised when the message is larger than the limit; nothing was sent."""
 
     def __init__(self, size: int, limit: int, what: str) -> None:
         super().__init__(
@@ -214,33 +214,31 @@ class TooLarge(SendError):
 
 
 class EncodeError(SendError):
-    """A value has no form on the wire; nothing was sent."""
+    """Raised when a value cannot be encoded; nothing was sent."""
 
 
 class InvalidArguments(EncodeError):
-    """The arguments do not fit the task's signature."""
+    """Raised when the arguments do not match the task's signature."""
 
 
 class ResultTimeout(TaskMQError, TimeoutError):
-    """The job did not end within the time that the caller was ready to wait; it goes on."""
+    """Raised when the job did not end within the caller's timeout; the job continues."""
 
 
 class ResultExpired(TaskMQError):
-    """The job has ended, and its result is not kept any more."""
+    """Raised when the job has ended, but its result is no longer stored."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"job {job_id} has ended, but its result is not kept any more: ask sooner, or raise result_ttl"
-        )
+        super().__init__(f"job {job_id} has ended, but its result has expired: ask sooner, or raise result_ttl")
         self.job_id = job_id
 
 
 class ResultDamaged(TaskMQError):
-    """The large result that is kept has another size or hash than the one that was put there."""
+    """Raised when a stored large result differs in size or hash from what was written."""
 
 
 class TaskFailed(TaskMQError):
-    """The job ended without success: the task's error as data, never as a class of the worker's code."""
+    """Raised when the job failed: holds the task's error as data, never as a class of the worker's code."""
 
     def __init__(self, job_id: str, *, type_name: str, message: str, traceback: str, attempts: int) -> None:
         super().__init__(f"job {job_id} failed after {attempts} attempt(s): {type_name}: {message}")
@@ -252,29 +250,29 @@ class TaskFailed(TaskMQError):
 
 
 class FlowFailed(TaskMQError):
-    """A step of a workflow has failed for good; `Flow.redrive` tries again what has not succeeded.
+    """Raised when a step of a workflow has failed for good; `Flow.redrive` runs failed steps again.
 
     Attributes:
-        failures: the error's type name and message, by the step's name.
+        failures: the error's type name and message, by step name.
     """
 
     def __init__(self, flow_id: str, failures: "dict[str, str]") -> None:
         name, error = next(iter(failures.items()), ("?", ""))
         others = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-        super().__init__(f"workflow {flow_id}: step {name} has failed: {error}{others}")
+        super().__init__(f"workflow {flow_id}: step {name} failed: {error}{others}")
         self.flow_id = flow_id
         self.failures = failures
 
 
 class FlowNotFound(TaskMQError):
-    """The state does not know the workflow: its time is over, it was never sent, or the state has lost it."""
+    """Raised when the state does not know the workflow: it expired, was never sent, or was lost."""
 
 
 class FlowClosed(TaskMQError):
-    """The batch takes no more jobs: it was closed or cancelled, or the workflow is no batch.
+    """Raised when the batch accepts no more jobs: it was closed or cancelled, or the workflow is not a batch.
 
     Attributes:
-        flow_id: the workflow's id.
+        flow_id: the id of the workflow.
     """
 
     def __init__(self, message: str, flow_id: str) -> None:
@@ -283,14 +281,14 @@ class FlowClosed(TaskMQError):
 
 
 class JobCancelled(TaskMQError):
-    """The job was cancelled, has expired, or its task ended it with `Ignore`."""
+    """Raised when the job was cancelled, has expired, or its task ended it with `Ignore`."""
 
 
 class StateUnavailable(TaskMQError):
-    """The state store could not be reached.
+    """Raised when the state could not be reached.
 
     Attributes:
-        is_certain: the call has changed nothing; otherwise that is not known.
+        is_certain: whether the call certainly changed nothing; otherwise that is unknown.
     """
 
     def __init__(self, message: str, *, is_certain: bool = True) -> None:
@@ -299,10 +297,10 @@ class StateUnavailable(TaskMQError):
 
 
 class StoreUnavailable(TaskMQError):
-    """The job store could not be reached.
+    """Raised when the job store could not be reached.
 
     Attributes:
-        is_certain: the call has changed nothing; otherwise that is not known.
+        is_certain: whether the call certainly changed nothing; otherwise that is unknown.
     """
 
     def __init__(self, message: str, *, is_certain: bool = True) -> None:
@@ -311,33 +309,33 @@ class StoreUnavailable(TaskMQError):
 
 
 class StoreMismatch(TaskMQError):
-    """The job store's tables are of another version, or its database cannot hold every text; nothing was changed."""
+    """Raised when the tables of the job store have another version, or its database cannot hold all text."""
 
 
 class StoreRefused(TaskMQError):
-    """The job store has refused what it was asked for, and would again; nothing was changed.
+    """Raised when the job store rejects a request for good; nothing was changed.
 
-    The message has no values: they may be arguments of tasks.
+    The message contains no values, since they may be arguments of tasks.
     """
 
 
 class StoreWentBack(TaskMQError):
-    """The job store does not know what it has confirmed, or its clock was set back: people have to look at it first.
+    """Raised when the job store lost what it had confirmed, or its clock went back: an operator must intervene.
 
-    A standby has taken over without the last transactions, a backup was brought back, or a clock was set.
+    A standby took over without the last transactions, a backup was restored, or a clock was set back.
     """
 
 
 class JobNotFound(TaskMQError):
-    """The store has no job of that id, or none of that tenant."""
+    """Raised when the store has no job with this id, or none of this tenant."""
 
 
 class JobConflict(TaskMQError):
-    """The job is not what the caller takes it for; nothing was changed.
+    """Raised when the job is not in the state that the caller expects; nothing was changed.
 
     Attributes:
         state, version: the job's.
-        waits_for: the id of a job that it waited for, and that has to be retried first; "": it is not about that.
+        waits_for: the id of a job that it depends on and that must be retried first; "" in other conflicts.
     """
 
     def __init__(self, message: str, *, state: str = "", version: int = 0, waits_for: str = "") -> None:
@@ -348,10 +346,10 @@ class JobConflict(TaskMQError):
 
 
 class OccurrenceConflict(JobConflict):
-    """Other jobs have the ids that some occurrences were to get; nothing was changed.
+    """Raised when other jobs have the ids that occurrences would get; nothing was changed.
 
     Attributes:
-        occurrences: by the schedule's number, the instant (ms), and the run.
+        occurrences: schedule number, instant (ms) and run of each.
     """
 
     def __init__(self, occurrences: "frozenset[tuple[int, int, str]]") -> None:
@@ -360,14 +358,14 @@ class OccurrenceConflict(JobConflict):
 
 
 class DefinitionNotFound(TaskMQError):
-    """The store has no definition of that name, or none of that tenant or version."""
+    """Raised when the store has no definition of this name, tenant or version."""
 
 
 class DefinitionConflict(TaskMQError):
-    """The definition has another version than the caller says; nothing was changed.
+    """Raised when the definition does not have the version that the caller expects; nothing was changed.
 
     Attributes:
-        version: that it has.
+        version: the current version.
     """
 
     def __init__(self, message: str, *, version: int) -> None:
@@ -376,11 +374,11 @@ class DefinitionConflict(TaskMQError):
 
 
 class NotAuthenticated(TaskMQError):
-    """The caller presents no credential that is good. The message never says what is wrong with it."""
+    """Raised when the caller has no valid credential. The message never says why a credential is invalid."""
 
 
 class LoginThrottled(NotAuthenticated):
-    """Too many logins have failed: this one was not looked at.
+    """Raised when too many logins have failed: this one was not checked.
 
     Attributes:
         retry_after: seconds to wait.
@@ -392,10 +390,10 @@ class LoginThrottled(NotAuthenticated):
 
 
 class NotPermitted(TaskMQError):
-    """The caller may not do that, though they may know that it is there.
+    """Raised when the caller may see a thing, but lacks the permission to do this to it.
 
     Attributes:
-        permission: what they lack.
+        permission: the missing permission.
     """
 
     def __init__(self, message: str, *, permission: str = "") -> None:
@@ -404,18 +402,18 @@ class NotPermitted(TaskMQError):
 
 
 class ConfirmationNeeded(NotPermitted):
-    """The call takes the caller's password once more, or a sign-in within the last five minutes."""
+    """Raised when the call needs the caller's password again, or a sign-in within the last five minutes."""
 
 
 class IdentityNotFound(TaskMQError):
-    """There is no such tenant, user, role, session or token, or none that the caller may know of."""
+    """Raised when there is no such tenant, user, role, session or token, or none visible to the caller."""
 
 
 class IdentityConflict(TaskMQError):
-    """A tenant, user or token is not what the caller takes it for; nothing was changed.
+    """Raised when a tenant, user or token is not in the state that the caller expects; nothing was changed.
 
     Attributes:
-        version: the user's, where it is not the one that the caller says; 0: the conflict is about something else.
+        version: the user's current version, if the caller gave another one; 0 in other conflicts.
     """
 
     def __init__(self, message: str, *, version: int = 0) -> None:
@@ -424,7 +422,7 @@ class IdentityConflict(TaskMQError):
 
 
 class LimitReached(TaskMQError):
-    """A user has as many tokens, or a tenant as many alert rules or channels, as may be; nothing was kept."""
+    """Raised when a user has the most tokens, or a tenant the most alert rules or channels; nothing was stored."""
 
     def __init__(self, message: str, *, most: int) -> None:
         super().__init__(message)
@@ -432,10 +430,10 @@ class LimitReached(TaskMQError):
 
 
 class ServerUnavailable(TaskMQError):
-    """A taskmq server could not be reached, or has not answered.
+    """Raised when a taskmq server could not be reached, or did not answer.
 
     Attributes:
-        is_certain: the call has changed nothing; otherwise that is not known.
+        is_certain: whether the call certainly changed nothing; otherwise that is unknown.
     """
 
     def __init__(self, message: str, *, is_certain: bool = True) -> None:
@@ -444,11 +442,11 @@ class ServerUnavailable(TaskMQError):
 
 
 class RequestRefused(TaskMQError):
-    """A call of the API is refused for a reason that has no error class here.
+    """Raised when the API refuses a call for a reason without an error class.
 
     Attributes:
-        status: of a server's answer.
-        code: stable; "" where the answer is none of a taskmq server's.
+        status: HTTP status of the answer.
+        code: stable error code; "" if the answer is not a taskmq server's.
     """
 
     def __init__(self, message: str, *, status: int, code: str = "") -> None:
@@ -458,14 +456,14 @@ class RequestRefused(TaskMQError):
 
 
 class InvalidOption(TaskMQError):
-    """An option of a task, a call or the app is misspelt or has a value that it cannot have."""
+    """Raised when an option of a task, a call or the app is misspelled or has an invalid value."""
 
 
 class InvalidFilter(InvalidOption):
-    """A filter that jobs are looked for with cannot be read.
+    """Raised when a filter of jobs cannot be parsed.
 
     Attributes:
-        column: where in its text, from 1.
+        column: position of the error in the text, from 1.
     """
 
     def __init__(self, message: str, *, column: int) -> None:
@@ -474,27 +472,27 @@ class InvalidFilter(InvalidOption):
 
 
 class ScheduleNotFound(InvalidOption):
-    """No schedule has that name, or none of that tenant."""
+    """Raised when no schedule has this name, or none of this tenant."""
 
 
 class InvalidSetting(TaskMQError):
-    """A setting in the environment, a file or on the command line is unknown or cannot be read."""
+    """Raised when a setting in the environment, a file or on the command line is unknown or invalid."""
 
 
 class DuplicateTask(TaskMQError):
-    """Two functions were registered under one task name."""
+    """Raised when two functions are registered under one task name."""
 
 
 class UnsupportedFeature(TaskMQError):
-    """The feature needs something that this app has not configured or this broker does not have."""
+    """Raised when a feature needs something that the app does not configure or the broker lacks."""
 
 
 class AppNotFound(TaskMQError):
-    """The target of a command is not an importable module with an app."""
+    """Raised when the target of a command is not an importable module with an app."""
 
 
 class QueueMissing(TaskMQError):
-    """The queue that was named does not exist."""
+    """Raised when the named queue does not exist."""
 
     def __init__(self, queue: str, hint: str = "") -> None:
         super().__init__(f"queue {queue!r} does not exist at the broker{f': {hint}' if hint else ''}")
@@ -503,45 +501,45 @@ class QueueMissing(TaskMQError):
 
 
 class TopologyMismatch(TaskMQError):
-    """A queue or exchange exists with other properties than taskmq declares; nothing was changed."""
+    """Raised when a queue or exchange exists with other properties than taskmq declares; nothing was changed."""
 
 
 class MalformedMessage(TaskMQError):
-    """A message is not a task: its body cannot be read, or is of a version this taskmq does not know."""
+    """Raised when a message is not a task: its body cannot be decoded, or has an unknown version."""
 
 
 class UnknownTask(TaskMQError):
-    """A message names a task that this worker has not registered."""
+    """Raised when a message names a task that this worker has not registered."""
 
 
 class TaskTimeout(TaskMQError):
-    """The task ran longer than its `timeout`."""
+    """Raised when the task ran longer than its `timeout`."""
 
 
 class RunSuperseded(TaskMQError):
-    """Another run of the same job has begun: this one must do nothing more, and cannot save any more."""
+    """Raised when another run of the same job has started: this run must stop, and can save nothing more."""
 
 
 class LockTimeout(TaskMQError, TimeoutError):
-    """A lock was not to be had within the time that the caller was ready to wait.
+    """Raised when a lock could not be acquired within the caller's timeout.
 
     Attributes:
-        name: the lock's.
-        owner: who has it.
+        name: the lock's name.
+        owner: the current holder.
     """
 
     def __init__(self, name: str, owner: str) -> None:
-        super().__init__(f"lock {name!r} was not to be had in time: {owner} has it")
+        super().__init__(f"lock {name!r} could not be acquired in time: {owner} holds it")
         self.name = name
         self.owner = owner
 
 
 class LockLost(TaskMQError):
-    """A lock was lost while its block went on: another holder may have acted meanwhile.
+    """Raised when a lock was lost inside its block: another holder may have acted in the meantime.
 
     Attributes:
-        name: the lock's.
-        token: that of this holder; the next one's is larger.
+        name: the lock's name.
+        token: this holder's fencing token; the next holder's is larger.
     """
 
     def __init__(self, name: str, token: int) -> None:
@@ -551,9 +549,9 @@ class LockLost(TaskMQError):
 
 
 class SoftTimeout(TaskTimeout):
-    """Raised inside a task that runs longer than its `soft_timeout`: it may clean up, and end in its own way.
+    """Raised inside a task that runs longer than its `soft_timeout`, so that it can clean up and end.
 
-    One that ends with it counts as timed out; one that catches it goes on until its `timeout`.
+    If the task ends with it, it counts as timed out; if it catches it, it continues until its `timeout`.
     """
 
     def __init__(self, message: str = "the task ran longer than its soft_timeout") -> None:
@@ -561,7 +559,7 @@ class SoftTimeout(TaskTimeout):
 
 
 class MemoryExceeded(TaskMQError):
-    """The task's process took more memory than the task's `resources` say, and was killed.
+    """Raised when the task's process used more memory than its `resources` allow, and was killed.
 
     Attributes:
         limit: bytes.
@@ -573,7 +571,7 @@ class MemoryExceeded(TaskMQError):
 
 
 class ResultTooLarge(TaskMQError):
-    """What a task returned is larger than the worker's `--result-limit`; it was not stored.
+    """Raised when a task's result is larger than the worker's `--result-limit`; it was not stored.
 
     Attributes:
         size, limit: bytes.
@@ -589,10 +587,10 @@ class ResultTooLarge(TaskMQError):
 
 
 class WorkerLost(TaskMQError):
-    """The process that ran the task ended before the task did.
+    """Raised when the process that ran the task ended before the task did.
 
     Attributes:
-        starts: how often the job was started, where it is dead because no start had an end.
+        starts: how often the job was started, if it is dead because no start ended.
     """
 
     def __init__(self, message: str, *, starts: int | None = None) -> None:

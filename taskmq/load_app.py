@@ -38,7 +38,7 @@ def load_app(target: str) -> tuple[TaskMQ, str]:
         found = getattr(found, part, None)
     if not isinstance(found, TaskMQ):
         apps = ", ".join(_apps(module)) or "none"
-        raise AppNotFound(f"{target!r}: {name} has no app called {attribute!r}; apps in it: {apps}")
+        raise AppNotFound(f"{target!r}: {name} has no app called {attribute!r}; its apps: {apps}")
     return found, f"{name}:{attribute}"
 
 
@@ -86,5 +86,5 @@ def _only_app(module: ModuleType, target: str) -> str:
     apps = _apps(module)
     if len({id(getattr(module, name)) for name in apps}) != 1:
         names = ", ".join(apps) or "none"
-        raise AppNotFound(f"{target!r}: the module must contain exactly one app, or name one; apps in it: {names}")
+        raise AppNotFound(f"{target!r}: the module must contain exactly one app, or name one; its apps: {names}")
     return apps[0]

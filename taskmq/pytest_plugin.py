@@ -1,4 +1,4 @@
-"""The pytest plugin: `taskmq_app`, an app under test. Imports nothing of taskmq before a test asks for it."""
+"""Pytest plugin: the fixture `taskmq_app`, an app under test. Imports taskmq only when a test asks for it."""
 
 import os
 from collections.abc import Generator
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-# What `typing` has under this name; every pytest run beside taskmq pays for what is imported here.
+# Avoids importing `typing`, which every pytest run would pay for.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -17,17 +17,17 @@ __all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_store", "ta
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Three settings: `taskmq_app`, `taskmq_store`, `taskmq_timeout`."""
-    parser.addini("taskmq_app", "the app that the fixture taskmq_app puts to the test: MODULE:ATTRIBUTE", default="")
+    """Add the settings `taskmq_app`, `taskmq_store` and `taskmq_timeout`."""
+    parser.addini("taskmq_app", "the app under test of the fixture taskmq_app: MODULE:ATTRIBUTE", default="")
     parser.addini("taskmq_store", "whether the app has a job store: true or false", default="")
-    parser.addini("taskmq_timeout", "real time that a drain() or advance() of taskmq_app may take", default="10s")
+    parser.addini("taskmq_timeout", "maximum real time of a drain() or advance() of taskmq_app", default="10s")
 
 
 @pytest.fixture
 def taskmq_target(request: pytest.FixtureRequest) -> object:
-    """What `taskmq_app` puts to the test: an app, a function that makes one, or `MODULE:ATTRIBUTE`.
+    """Return the app under test: an app, a function that makes one, or `MODULE:ATTRIBUTE`.
 
-    Override it, or set `taskmq_app` in pytest's settings, or `app` in taskmq's.
+    Override it, or set `taskmq_app` in pytest's settings or `app` in taskmq's.
     """
     from taskmq.client.settings import load_settings
 
@@ -37,13 +37,13 @@ def taskmq_target(request: pytest.FixtureRequest) -> object:
 
 @pytest.fixture
 def taskmq_start() -> datetime | None:
-    """What time it is for the app at the beginning of a test; None: now. Override it."""
+    """Return the app's time at the start of a test; None: now. Override it."""
     return None
 
 
 @pytest.fixture
 def taskmq_store(request: pytest.FixtureRequest) -> bool | None:
-    """Whether the app has a job store; None: where it says so. Override it, or set `taskmq_store`.
+    """Return whether the app has a job store; None: as the app says. Override it, or set `taskmq_store`.
 
     Raises:
         InvalidSetting: the setting is neither true nor false.
@@ -52,13 +52,13 @@ def taskmq_store(request: pytest.FixtureRequest) -> bool | None:
 
     named: str = request.config.getini("taskmq_store").lower()
     if named not in ("", "true", "false"):
-        raise InvalidSetting(f"taskmq_store = {named} in pytest's settings: true or false")
+        raise InvalidSetting(f"taskmq_store = {named} in pytest's settings: must be true or false")
     return None if not named else named == "true"
 
 
 @pytest.fixture
 def taskmq_timeout(request: pytest.FixtureRequest) -> "Duration":
-    """How much real time one `drain` or `advance` may take; override it, or set `taskmq_timeout`."""
+    """Return the maximum real time of one `drain` or `advance`; override it, or set `taskmq_timeout`."""
     named: str = request.config.getini("taskmq_timeout")
     return named
 
@@ -70,7 +70,7 @@ def taskmq_app(
     taskmq_timeout: "Duration",
     taskmq_store: bool | None,  # noqa: FBT001 - pytest passes fixtures by name
 ) -> "Generator[Harness, None, None]":
-    """The app under test; see `taskmq.testing.Harness`."""
+    """Run the app under test; see `taskmq.testing.Harness`."""
     from taskmq.app import TaskMQ
     from taskmq.errors import AppNotFound
     from taskmq.load_app import load_app
@@ -79,7 +79,7 @@ def taskmq_app(
     target = taskmq_target
     if not target:
         raise AppNotFound(
-            "which app is put to the test? Say taskmq_app = 'MODULE:ATTRIBUTE' in pytest's settings, or define a "
+            "no app under test: set taskmq_app = 'MODULE:ATTRIBUTE' in pytest's settings, or define a "
             "fixture taskmq_target that returns the app"
         )
     if isinstance(target, str):
@@ -87,6 +87,6 @@ def taskmq_app(
     elif callable(target):
         target = target()
     if not isinstance(target, TaskMQ):
-        raise AppNotFound(f"taskmq_target={target!r}: an app, a function that makes one, or MODULE:ATTRIBUTE")
+        raise AppNotFound(f"taskmq_target={target!r}: must be an app, a function that makes one, or MODULE:ATTRIBUTE")
     with Harness(target, start=taskmq_start, timeout=taskmq_timeout, store=taskmq_store) as harness:
         yield harness

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Outgoing
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
@@ -28,7 +28,7 @@ __all__ = ["OFFSET", "keep_copy", "read_archive"]
 
 OFFSET: Final = "x-stream-offset"
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _QUIET: Final = 0.5
 _PATIENCE: Final = 10.0
 _MOST: Final = 10_000

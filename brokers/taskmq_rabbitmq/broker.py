@@ -7,7 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
+from taskmq.contracts.broker import (
+    BrokerOptions,
+    Browser,
+    Delivery,
+    Outgoing,
+    QueueStats,
+    Subscription,
+    ignore_connection,
+)
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_on_demand
@@ -122,7 +130,7 @@ class RabbitMQBroker:
                     keep_copy(parts.publisher, message, timeout=timeout, limit=limit)
         return parts.publisher.publish_many(messages, timeout=timeout, limit=limit)
 
-    async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
+    async def read_archive(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
         """See `taskmq.contracts.broker.Archiving`."""
         tag = consumer_tag(ARCHIVE, next(self._numbers))
         return await read_archive(self._open().receiving, offset=offset, limit=limit, tag=tag, counts=self._counts)
@@ -163,7 +171,7 @@ class RabbitMQBroker:
         patterns: Collection[str],
         receive: Callable[[str, bytes], None],
         *,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> RabbitMQListener:
         """See `taskmq.contracts.broker.Broadcasting`."""
 
@@ -262,13 +270,13 @@ class RabbitMQBroker:
         parts.announcements.announce(_PROBE, b"{}")
         return parts.sending.blocked
 
-    async def unsettled(self) -> Mapping[str, int] | None:
+    async def count_unsettled(self) -> Mapping[str, int] | None:
         """See `taskmq.contracts.broker.Counting`."""
         from taskmq_rabbitmq.admin.inspection import count_unsettled
 
         return await count_unsettled(self._open().management)
 
-    async def delayed(self) -> int:
+    async def count_delayed(self) -> int:
         """See `taskmq.contracts.broker.Counting`."""
         return sum(level.ready for level in await self.stats(map(level_name, range(LEVELS))))
 

@@ -28,7 +28,7 @@ from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.status import OccurrenceCounts
 from taskmq.schedules.triggers import jitter_of
-from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
+from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, release_claims, take_turn
 from taskmq.version import VERSION
 
 __all__ = ["Beat", "BeatStatus"]
@@ -345,7 +345,7 @@ class Beat:
                 self._trouble = f"occurrences are not sent: {failures[pending[0]]}"
                 _log.warning("publishing %d occurrences failed, will retry: %s", len(pending), failures[pending[0]])
                 if self._is_stopping.is_set():
-                    await self._change_claims(pending, lambda _, record, claims: hand_back(record, claims))
+                    await self._change_claims(pending, lambda _, record, claims: release_claims(record, claims))
                     return
                 await self._pause()
             else:
@@ -374,7 +374,7 @@ class Beat:
 
         for one in confirmed:
             late = (at - due_instant(one.entry, one.claim)) / 1000
-            self._counts.emitted(one.entry.task.name, one.claim.kind, late=late)
+            self._counts.count_emitted(one.entry.task.name, one.claim.kind, late=late)
 
         def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
             complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))
@@ -382,7 +382,7 @@ class Beat:
         await self._change_claims(confirmed, confirm)
         for one, error in failures.items():
             if isinstance(error, TooLarge):
-                self._counts.failed(one.entry.task.name)
+                self._counts.count_failed(one.entry.task.name)
                 _log.error(
                     "schedule %s: the occurrence of %d is not sent: %s", one.entry.name, one.claim.instant, error
                 )

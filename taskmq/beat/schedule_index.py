@@ -42,7 +42,7 @@ class ScheduleIndex:
             StateUnavailable: the state could not be reached.
         """
         changed: dict[str, None] = {}
-        while page := await self._store.changed(self._app.name, self._place, limit=_PAGE):
+        while page := await self._store.list_changed(self._app.name, self._place, limit=_PAGE):
             for change in page:
                 self._learn(change.name, change.definition)
                 changed[change.name] = None

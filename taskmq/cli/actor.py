@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
 
 from cyclopts import Parameter
 
-from taskmq.cli.globals import current_globals, only_here, run_with_app, set_globals
+from taskmq.cli.globals import current_globals, refuse_local_options, run_with_app, set_globals
 from taskmq.cli.output import note
 from taskmq.contracts.identity import Actor
 from taskmq.errors import TaskMQError
@@ -20,25 +20,25 @@ from taskmq.model.keys import tenant_key
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["audited", "change_with_app", "me", "note_change", "of_tenant"]
+__all__ = ["change_with_app", "me", "name_caller", "note_change", "of_tenant"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 _By = Annotated[
-    str | None, Parameter(name="--by", help="Who does so, for history and audit. Default: the user.", negative="")
+    str | None, Parameter(name="--by", help="Name for history and audit. Default: the system user.", negative="")
 ]
 
 _Tenant = Annotated[str | None, Parameter(name="--tenant", help="The job's tenant.", negative="")]
 
 
-def audited(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command that changes something the option `--by`; through a server its token says who it is."""
+def name_caller(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option `--by` to a command that changes something; a server takes the name from the token."""
 
     def keep(by: str | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if current_globals().server is not None:
-            only_here(by=by)
+            refuse_local_options(by=by)
         set_globals(dataclasses.replace(current_globals(), by=by))
         return args
 
@@ -46,7 +46,7 @@ def audited(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def of_tenant(command: Callable[P, R]) -> Callable[P, R]:
-    """Give a command about jobs the option `--tenant`: its jobs are called as their tenant calls them."""
+    """Add the option `--tenant` to a command about jobs, so that it accepts the ids that the tenant chose."""
 
     def keep(tenant: str | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if tenant is None or current_globals().server is not None:
@@ -63,7 +63,7 @@ def _with_option(
     annotation: Any,
     keep: Callable[[str | None, tuple[Any, ...]], tuple[Any, ...]],
 ) -> Callable[P, R]:
-    """Give a command one option more, whose value goes to `keep` with the command's words before it runs."""
+    """Add one option to a command; `keep` receives its value and the command's arguments before the command runs."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> R:
@@ -78,17 +78,17 @@ def _with_option(
 
 
 def me(note: str = "") -> Actor:
-    """Name the person who runs the command, for the audit: `--by`, else the system's user; and the host.
+    """Return the person who runs the command, for the audit: `--by` or the system's user, and the host.
 
     Args:
-        note: why.
+        note: the reason, for people.
     """
     name = current_globals().by
     if name is None:
         try:
             name = getpass.getuser()
         except (OSError, KeyError):
-            # A container's user may have no name.
+            # In a container the user may have no name.
             name = str(os.getuid())
     return Actor(user=name, address=socket.gethostname(), note=note)
 
@@ -102,14 +102,14 @@ def change_with_app(
     after: dict[str, Any] | None = None,
     why: str = "",
 ) -> T:
-    """Do what `use` does with the app, as `run_with_app`, and have the audit say so first.
+    """Write audit entries, then call `use` with the app as `run_with_app` does.
 
     Args:
         action: a noun and a verb, such as `queue.pause`.
-        subjects: the names of what it is done to, an entry for each.
-        tenant: whose they are.
-        after: facts about it; no arguments of tasks.
-        why: for people.
+        subjects: names of the things changed; each gets an entry.
+        tenant: the owner of the subjects.
+        after: facts about the change; no task arguments.
+        why: the reason, for people.
     """
 
     async def run(target: "TaskMQ") -> T:
@@ -129,13 +129,13 @@ async def note_change(
     after: dict[str, Any] | None = None,
     why: str = "",
 ) -> None:
-    """Write what is about to be done into the audit, where the app has a store.
+    """Record a change in the audit before it is made, if the app has a store.
 
-    An operator pauses a queue also while the store is away: the command goes on without an entry, and reports that.
+    An operator can pause a queue while the store is unavailable: the command continues without an entry and warns.
     """
     from taskmq.operations.audit.actions import note_action
 
     try:
         await note_action(target, me(why), action, subject=subject, tenant=tenant, after=after)
     except TaskMQError as error:
-        note(f"the audit has no entry of this: {error}")
+        note(f"not recorded in the audit: {error}")

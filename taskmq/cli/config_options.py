@@ -1,4 +1,4 @@
-"""Options of a command that are the fields of a config."""
+"""Command options generated from the fields of a config class."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -15,10 +15,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_config_options(config: type[msgspec.Struct], *, unset: Collection[str] = ()) -> Callable[[F], F]:
-    """Give a command an option for each field of a config that is one, in place of its `**options`.
+    """Replace the `**options` of a command by one option for each configurable field of a config.
 
     Args:
-        unset: fields that are settings as well: None where they are not given.
+        unset: fields that are also settings: None if the option is not given.
     """
 
     def decorate(command: F) -> F:
@@ -36,10 +36,10 @@ def with_config_options(config: type[msgspec.Struct], *, unset: Collection[str] 
 
 
 def config_values(config: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a config's fields, of what a command was given; what is None is left to the default.
+    """Return the values of a config's fields from a command's options; None leaves the default.
 
     Raises:
-        InvalidOption: one cannot be; names the option.
+        InvalidOption: a value is invalid; the message names the option.
     """
     values: dict[str, Any] = {}
     for name, (_, option) in options_of(config).items():
@@ -65,7 +65,7 @@ def _parameter(config: type[msgspec.Struct], name: str, *, is_unset: bool) -> in
     elif default is None:
         kind = kind | None  # type: ignore[assignment]
     flags = [f"--{name.replace('_', '-')}", *option.flags]
-    # What is off by default can only be switched on.
+    # An option that is off by default needs no negative form.
     negative = "" if default is False else None
     note = Parameter(name=flags, help=text, negative=negative)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, note])

@@ -1,4 +1,4 @@
-"""Dead letters at the broker of the app at hand, for the person at the command line."""
+"""Dead letters at the broker of the local app, for the person at the command line."""
 
 import sys
 import time
@@ -19,25 +19,25 @@ __all__ = ["OperatorDeadLetters", "TerminalProgress"]
 
 
 class OperatorDeadLetters(AppDeadLetters):
-    """Dead letters without a bound, and with how far it is on a terminal."""
+    """Dead letters without a limit on how many are read, with progress on a terminal."""
 
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
         super().__init__(app, caller, most=None, watch=TerminalProgress)
 
     async def queues(self) -> Sequence[str]:
-        """The queues of the app that have dead letters.
+        """Return the queues of the app that can have dead letters.
 
         Raises:
             InvalidOption: the app has no queues.
         """
         if not self._app.tasks.queues:
-            raise InvalidOption("which queue? Name it, or its app with --app MODULE:ATTRIBUTE")
+            raise InvalidOption("no queue given: name it, or pass its app with --app MODULE:ATTRIBUTE")
         return await super().queues()
 
     async def visit(
         self, queue: str, see: Callable[[DeadLetter], object], limit: int | None, which: LetterFilters
     ) -> int:
-        """Call `see` with each letter that is meant, oldest first; how many those were."""
+        """Call `see` with each matching letter, oldest first; return their number."""
         meant = LetterChoice(**which)
         with TerminalProgress("export") as progress:
             return await visit(
@@ -50,16 +50,16 @@ class OperatorDeadLetters(AppDeadLetters):
                 progress=progress,
             )
 
-    async def archived(self, start: int, limit: int) -> list[tuple[int, LetterView]]:
-        """Return letters of the broker's archive from an offset on, each with its own offset.
+    async def read_archive(self, start: int, limit: int) -> list[tuple[int, LetterView]]:
+        """Return letters of the broker's archive from an offset on, each with its offset.
 
         Raises:
-            UnsupportedFeature: the broker keeps none.
+            UnsupportedFeature: the broker keeps no archive.
         """
         broker = self._broker
         if not isinstance(broker, Archiving):
-            raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters; RabbitMQ does")
-        found = [(place, read_letter(each)) for place, each in await broker.archived(offset=start, limit=limit)]
+            raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters; use RabbitMQ")
+        found = [(place, read_letter(each)) for place, each in await broker.read_archive(offset=start, limit=limit)]
         return [
             (place, self._view(logical_queue(letter.queue) if letter.queue else "", letter))
             for place, letter in found
@@ -67,10 +67,10 @@ class OperatorDeadLetters(AppDeadLetters):
 
 
 class TerminalProgress:
-    """Says on a terminal how far it is, four times a second; nothing elsewhere.
+    """Progress line on a terminal, updated four times a second; silent elsewhere.
 
     Args:
-        what: what is done with the letters.
+        what: the action, for people.
     """
 
     def __init__(self, what: str) -> None:
@@ -78,17 +78,17 @@ class TerminalProgress:
         self._next = time.monotonic() + 0.5
         self._width = 0
 
-    def __call__(self, looked: int, count: int) -> None:
+    def __call__(self, count_read: int, count: int) -> None:
         now = time.monotonic()
         if now >= self._next and sys.stderr.isatty():
             self._next = now + 0.25
-            self._show(f"{self._what}: {looked:,} of {count:,} letters looked at")
+            self._show(f"{self._what}: {count_read:,} of {count:,} letters read")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The line is taken away.
+        # Erase the line.
         if self._width:
             self._show("")
             sys.stderr.write("\r")

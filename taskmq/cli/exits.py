@@ -1,4 +1,4 @@
-"""Exit codes, and which error means which."""
+"""Exit codes and the errors they stand for."""
 
 from typing import Final
 
@@ -105,12 +105,12 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
 )
 
 
-# Of a server's answer that is no error of ours.
+# A status of a server that maps to none of our errors.
 _STATUSES: Final = {404: NOT_FOUND, 409: CONFLICT, 410: NOT_FOUND, 412: CONFLICT, 413: USAGE, 422: USAGE}
 
 
 def exit_code(error: TaskMQError) -> int:
-    """The code for an error that ends a command."""
+    """Return the exit code for an error."""
     if isinstance(error, PartlyReplayed):
         return exit_code(error.failure)
     if isinstance(error, RequestRefused):

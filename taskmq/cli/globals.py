@@ -1,4 +1,4 @@
-"""Options that every command has."""
+"""Options shared by all commands."""
 
 import contextlib
 import logging
@@ -18,8 +18,8 @@ __all__ = [
     "Format",
     "Globals",
     "current_globals",
-    "only_here",
     "open_app",
+    "refuse_local_options",
     "run_with_app",
     "set_globals",
     "target_of",
@@ -32,13 +32,13 @@ Format = Literal["table", "json", "jsonl"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Globals:
-    """What was said before the command, or is the same for all.
+    """Global options of one invocation.
 
     Attributes:
-        server: the URL of the server that commands go through, in place of app, broker, state and store.
-        is_insecure: whether a token may go to a server on another machine without TLS.
-        by: who runs the command; None: the system's user.
-        tenant: whose things the command is about, through a server; None: the token's.
+        server: URL of the server that commands go through, instead of app, broker, state and store.
+        is_insecure: whether a token may be sent without TLS to another machine.
+        by: the person who runs the command; None: the system's user.
+        tenant: the tenant that the command is about, through a server; None: that of the token.
     """
 
     app: str | None = None
@@ -57,7 +57,7 @@ _current: ContextVar[Globals | None] = ContextVar("taskmq_cli_globals", default=
 
 
 def set_globals(options: Globals) -> None:
-    """Keep them for the command that is about to run."""
+    """Store the options for the command that is about to run."""
     _current.set(options)
 
 
@@ -66,44 +66,46 @@ def current_globals() -> Globals:
 
 
 def target_of(given: str | None) -> str:
-    """The app's `module:attribute`: from the argument, `--app`, or the settings.
+    """Return the app's `module:attribute` from the argument, `--app` or the settings.
 
     Raises:
-        InvalidSetting: neither flag nor setting names it.
+        InvalidSetting: neither an option nor a setting names the app.
     """
     target = given or current_globals().app or _settings_app()
     if target is None:
-        raise InvalidSetting("which app? Say MODULE:ATTRIBUTE, --app, $TASKMQ_APP, or app= in taskmq.toml")
+        raise InvalidSetting(
+            "no app given: pass MODULE:ATTRIBUTE or --app, or set $TASKMQ_APP or app= in taskmq.toml"
+        )
     return target
 
 
-def only_here(**given: Any) -> None:
-    """See that no option is used that the API does not have; its name, and whether it was given.
+def refuse_local_options(**given: Any) -> None:
+    """Check that no option is used that the API lacks. Takes names, and whether each was given.
 
     Raises:
-        InvalidOption: one is.
+        InvalidOption: such an option is used.
     """
     for name, value in given.items():
         if value:
             raise InvalidOption(
-                f"--{name.replace('_', '-')} does not go through a server: leave it out, or say --app in place of "
+                f"--{name.replace('_', '-')} does not work through a server: omit it, or use --app instead of "
                 "--server"
             )
 
 
 def open_app() -> "TaskMQ":
-    """The app of `--app` or the settings; without one an app that has no tasks, at the configured broker."""
+    """Return the app of `--app` or the settings; without one, an app without tasks at the configured broker."""
     from taskmq.app import TaskMQ
     from taskmq.load_app import load_app
 
     options = current_globals()
     if options.server is not None:
         raise InvalidSetting(
-            f"this command does not go through a server, and {options.server} is one: leave --server and "
-            "$TASKMQ_SERVER out, and say which app, broker or store it is about"
+            f"this command does not work through a server ({options.server}): omit --server, unset "
+            "$TASKMQ_SERVER, and name the app, broker or store"
         )
     target = options.app or _settings_app()
-    # Standard output is for data: what the app's modules print when they are imported goes to standard error.
+    # Standard output is for data: redirect what the app's modules print on import to standard error.
     with contextlib.redirect_stdout(sys.stderr):
         app = TaskMQ() if target is None else load_app(target)[0]
     app.sessions.configure(url=options.url, state=options.state, store=options.store, name="taskmq cli")
@@ -111,7 +113,7 @@ def open_app() -> "TaskMQ":
 
 
 def run_with_app(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    """What `use` comes to with the app of `open_app`, which is connected meanwhile."""
+    """Connect the app of `open_app`, call `use` with it, and return its result."""
     import asyncio
 
     target = open_app()

@@ -1,4 +1,4 @@
-"""The API of the app at hand, for the person at the command line."""
+"""The API of the local app, called by the person at the command line."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,10 @@ __all__ = ["Operator", "OperatorApi"]
 
 
 class Operator:
-    """The person at the command line, who may do everything at the app, as the caller of its API.
+    """Caller with all permissions: the person at the command line.
 
     Args:
-        tenant: whose things the calls are about; None: everybody's.
+        tenant: the tenant that calls are about; None: all tenants.
     """
 
     def __init__(self, tenant: str | None = None) -> None:
@@ -36,63 +36,63 @@ class Operator:
         return me().user
 
     def actor(self, note: str = "") -> Actor:
-        """Return the actor that the audit names."""
+        """Return the actor for the audit."""
         return me(note)
 
     async def note_action(
         self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
     ) -> None:
-        """Write what is about to be done into the audit; without an entry it is done even so, and said."""
+        """Record a change in the audit before it is made; without an entry, warn and continue."""
         await note_change(app, action, subject, tenant=self.tenant or "", after=after, why=note)
 
     def may(self, permission: Permission, tenant: str | None) -> bool:
-        """Whether they have a permission: always."""
+        """Return True: the operator has every permission."""
         del permission, tenant
         return True
 
     def allows(self, task: str) -> bool:
-        """Whether they may call a task: always."""
+        """Return True: the operator may call every task."""
         del task
         return True
 
     @property
     def is_at_app(self) -> bool:
-        """Whether they have the app at hand: yes."""
+        """Whether the caller is at the app: always true."""
         return True
 
     @property
     def allows_all(self) -> bool:
-        """Whether they may call whatever task there is: yes."""
+        """Whether the caller may call every task: always true."""
         return True
 
 
 class OperatorApi(AppApi):
-    """The API of an app, whose caller may do everything; imported only where there is no server.
+    """API of a local app, for a caller with all permissions. Imported only without a server.
 
     Args:
-        tenant: whose things the calls are about; None: everybody's.
+        tenant: the tenant that calls are about; None: all tenants.
     """
 
     def __init__(self, app: TaskMQ, tenant: str | None = None) -> None:
         super().__init__(app, Operator(tenant), administration=self._administer)
 
     async def report(self, job: str, *, within: float, depth: int | None) -> "JobReport":
-        """Return what is known of a job that was sent to the broker; see `report_job`."""
+        """Return what is known about a job that was sent to the broker; see `report_job`."""
         from taskmq.operations.jobs import report_job
 
         return await report_job(self._app, job, within=within, depth=depth)
 
     async def result(self, job: str, *, within: float) -> Any:
-        """The value that the task of a job has returned."""
+        """Return the result of a job."""
         return await self._app.job(job).aresult(timeout=within)
 
     async def cancel_sent(self, job: str, reason: str, *, remember: str) -> "Cancellation":
-        """Cancel a job that was sent to the broker; workers end it for so long when they meet it."""
+        """Cancel a job that was sent to the broker; for `remember`, workers end it on delivery."""
         await self._caller.note_action(self._app, "job.cancel", subject=job, note=reason)
         return await self._app.job(job).acancel(reason, remember=remember)
 
     async def locate_missing_job(self, job: str) -> str:
-        """Say where a job is that the store has none of by that name; "" where nothing is known."""
+        """Return a hint where a job may be that the store lacks; "" if nothing is known."""
         from taskmq.operations.jobs import locate_missing_job
 
         try:
@@ -111,14 +111,14 @@ class OperatorApi(AppApi):
 
     @property
     def dead_letters(self) -> "OperatorDeadLetters":
-        """Lists, groups, replays and purges dead letters, however many there are."""
+        """Dead letters, without a limit on how many are read."""
         from taskmq.cli.dead_letters import OperatorDeadLetters
 
         return OperatorDeadLetters(self._app, self._caller)
 
     @property
     def tokens(self) -> "AppTokens":
-        """Lists and revokes the API tokens of everybody."""
+        """API tokens of all users."""
         return self.tokens_of(None)
 
     def for_tenant(self, tenant: str | None) -> "OperatorApi":

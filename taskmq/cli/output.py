@@ -1,4 +1,4 @@
-"""How data is printed: tables for people, JSON for programs, never truncated when the output is not a terminal."""
+"""Output formats: tables for people, JSON for programs; truncated only on a terminal."""
 
 import functools
 import inspect
@@ -19,8 +19,8 @@ from taskmq.model.units import to_datetime
 
 __all__ = [
     "announce",
+    "ask_first",
     "confirm",
-    "confirmed",
     "duration_text",
     "note",
     "print_line",
@@ -36,21 +36,20 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_Yes = Annotated[bool, Parameter(name="--yes", help="Do not ask.", negative="")]
-# Characters of a line of a table, and of a column that is folded.
+_Yes = Annotated[bool, Parameter(name="--yes", help="Skip the confirmation prompt.", negative="")]
+# Width limits of a table and of a column that wraps.
 _LINE: Final = 118
 _NARROWEST: Final = 24
-# On a terminal each of these is one line: what an error says is cut to the room that there is, and ids where that is
-# not enough.
+# On a terminal these stay on one line: errors are cut to the available width, ids only if that is not enough.
 _ERRORS: Final = frozenset({"error", "message", "summary"})
 _IDS: Final = frozenset({"job", "id", "sample"})
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
-    """Print rows in the format that was asked for.
+    """Print rows in the requested format.
 
     Args:
-        folded: columns with sentences, which go on in further lines of a table instead of making it too wide.
+        folded: columns of sentences, which wrap instead of widening the table.
     """
     match current_globals().output:
         case "json":
@@ -65,11 +64,11 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fol
 
 
 def print_record(record: Mapping[str, Any]) -> None:
-    """Print one thing with its fields."""
+    """Print the fields of one record."""
     if current_globals().output == "table":
         width = max(map(len, record), default=0)
         for name, value in record.items():
-            texts = _texts_of(value)
+            texts = _string_items(value)
             text = printable(value) if texts is None else "\n".join(f"  {printable(one)}" for one in texts)
             write_line(f"{name:<{width}}  {text}" if "\n" not in text and not texts else f"{name}:\n{text}")
     elif current_globals().output == "jsonl":
@@ -79,7 +78,7 @@ def print_record(record: Mapping[str, Any]) -> None:
 
 
 def print_line(record: Mapping[str, Any], text: str) -> None:
-    """Print one of many things that come one by one: `text` for people, a line of JSON for programs."""
+    """Print one record of a stream: `text` for people, a line of JSON for programs."""
     if current_globals().output == "table":
         write_line(printable(text))
     else:
@@ -88,25 +87,25 @@ def print_line(record: Mapping[str, Any], text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Say something that is not data. It may quote a server or a name: nothing in it acts on the terminal."""
+    """Write a message to standard error. Control characters are escaped, as the text may quote a server."""
     sys.stderr.write(f"{escape_controls(text)}\n")
 
 
 def announce(text: str) -> None:
-    """Say what a service does, unless `--quiet`."""
+    """Write a status message of a service, unless `--quiet`."""
     if current_globals().log_level < logging.ERROR:
         note(text)
 
 
 def when(milliseconds: int | None) -> str:
-    """An instant for people."""
+    """Format an instant for people."""
     if milliseconds is None:
         return ""
     return to_datetime(milliseconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people: its two largest units, such as "2h 5m"."""
+    """Format a duration for people with its two largest units, such as "2h 5m"."""
     left = round(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
@@ -117,21 +116,21 @@ def duration_text(seconds: float) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Whether to go on with something that destroys: asked on a terminal, else only with `--yes`."""
+    """Ask on a terminal before something is destroyed, elsewhere require `--yes`; return the answer."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        note(f"{question} Not a terminal: say --yes.")
+        note(f"{question} Not a terminal: pass --yes.")
         return False
     sys.stderr.write(f"{escape_controls(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def confirmed(question: str) -> Callable[[Callable[P, R]], Callable[P, R | int]]:
-    """Have a command that takes something away ask before it runs, and give it the option `--yes`.
+def ask_first(question: str) -> Callable[[Callable[P, R]], Callable[P, R | int]]:
+    """Make a destructive command ask before it runs, and add the option `--yes`.
 
-    Not confirmed, it changes nothing and ends with 1.
+    If the user declines, the command changes nothing and exits with 1.
 
     Args:
         question: a sentence with parameters of the command in braces.
@@ -165,9 +164,9 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, f
 
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    # Beside sentences a long name goes on in a further line: else it takes their room.
+    # Wrap a long name if there are columns of sentences, or it takes their room.
     most = max(console.width // 4, _NARROWEST) if folded else None
-    # As Text: a str would be read as rich's markup, and "list[int]" is data.
+    # As Text, since a str such as "list[int]" would be read as rich's markup.
     cells = [[Text(_cell(column, row.get(column))) for column in columns] for row in rows]
     widths = [max(len(column), *(line[place].cell_len for line in cells), 0) for place, column in enumerate(columns)]
     errors = _ERRORS.intersection(columns) - {*folded}
@@ -186,18 +185,18 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, f
 
 
 def _cell(column: str, value: object) -> str:
-    """A value in a table on a terminal; of an error its first line."""
+    """Format a value for a table on a terminal; of an error, only its first line."""
     text = printable(value)
     return text.strip().partition("\n")[0] if column in _ERRORS else text
 
 
 def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
-    """Write rows as columns of text, see `print_rows`."""
+    """Write rows as plain-text columns, see `print_rows`."""
     cells = [list(columns), *([printable(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     places = [place for place, column in enumerate(columns) if column in folded]
     room = _LINE - 2 * (len(columns) - 1) - sum(widths) + sum(widths[place] for place in places)
-    # The narrow ones first, so that what they leave goes to the others.
+    # Narrow columns first, so that their unused width goes to the others.
     for done, place in enumerate(sorted(places, key=widths.__getitem__)):
         widths[place] = min(widths[place], max(room // (len(places) - done), _NARROWEST))
         room -= widths[place]
@@ -211,15 +210,15 @@ def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fo
 
 
 def printable(value: object) -> str:
-    """A value for people, which does nothing to their terminal."""
-    texts = _texts_of(value)
+    """Format a value for people, with control characters escaped."""
+    texts = _string_items(value)
     text = "" if value is None else str(value) if texts is None else ", ".join(texts)
-    # What a message says must not move the cursor or write into the terminal's answers.
+    # A message must not move the cursor or write into the terminal's answers.
     return escape_controls(text) if sys.stdout.isatty() else text
 
 
-def _texts_of(value: object) -> list[str] | None:
-    """The items of a list of texts; None for everything else."""
+def _string_items(value: object) -> list[str] | None:
+    """Return the items of a list of strings; None for any other value."""
     if not isinstance(value, list | tuple):
         return None
     items = cast("Sequence[object]", value)
@@ -228,7 +227,7 @@ def _texts_of(value: object) -> list[str] | None:
 
 
 def write_json(value: object, *, is_pretty: bool = False) -> None:
-    """Write a value as JSON, on one line or over several; no character in it acts on a terminal."""
+    """Write a value as JSON, on one line or several, with terminal control characters escaped."""
     encoded = msgspec.json.encode(value)
     write_line(escape_json((msgspec.json.format(encoded) if is_pretty else encoded).decode()))
 

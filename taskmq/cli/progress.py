@@ -1,4 +1,4 @@
-"""A bar that shows on a terminal how far a long command is; pipes and `-o json` get nothing of it."""
+"""Progress bar of long commands on a terminal; silent in pipes and with `-o json`."""
 
 import logging
 import sys
@@ -18,20 +18,20 @@ _FOR_PEOPLE: Final = "table"
 
 @contextmanager
 def progress(what: str) -> "Generator[Advance]":
-    """Show a bar on standard error from the first call on until the block ends, and leave nothing behind.
+    """Show a bar on standard error from the first call until the block ends, then erase it.
 
-    Nothing is shown where standard error is no terminal, with `--quiet`, and with `-o json` and `-o jsonl`.
+    Silent if standard error is not a terminal, with `--quiet`, `-o json` and `-o jsonl`.
     """
     options = current_globals()
     if not sys.stderr.isatty() or options.output != _FOR_PEOPLE or options.log_level >= logging.ERROR:
-        yield _nothing
+        yield _discard
         return
     with ExitStack() as shown:
         bar: Advance | None = None
 
         def advance(done: int, total: int | None) -> None:
             nonlocal bar
-            # Not before: the command may have a question first.
+            # Not earlier: the command may ask a question first.
             if bar is None:
                 bar = shown.enter_context(_bar(what))
             bar(done, total)
@@ -58,5 +58,5 @@ def _bar(what: str) -> "Generator[Advance]":
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
-def _nothing(done: int, total: int | None) -> None:
-    """Show nothing."""
+def _discard(done: int, total: int | None) -> None:
+    """Discard progress."""

@@ -16,92 +16,104 @@ from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.model.telemetry.plain_text import escape_controls
 from taskmq.version import VERSION
 
-__all__ = ["HERE_ALONE", "goes_through_a_server", "run_command"]
+__all__ = ["LOCAL_ONLY", "goes_through_a_server", "run_command"]
 
 _COMMANDS = {
     "demo": (
         "taskmq.cli.processes.demo:demo",
-        "The main job on real files: tasks, retries, a schedule, results; checks itself.",
+        "Run a self-checking demo on real files: tasks, retries, a schedule, results.",
     ),
     "dev": (
         "taskmq.cli.processes.dev:dev",
-        "Embedded broker and job store, worker, beat, scheduler and dashboard in one process tree; it reloads.",
+        "Run a complete development setup that reloads: broker, store, worker, beat, scheduler, dashboard.",
     ),
     "bench": (
         "taskmq.cli.processes.bench:bench_installation",
-        "Measure throughput and latency of broker and state, in a separate queue.",
+        "Measure the throughput and latency of the broker and the state, in a separate queue.",
     ),
     "worker": (
         "taskmq.cli.processes.worker:app",
-        "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",
+        "Run the tasks of an app's queues; `worker control` commands running workers.",
     ),
     "top": (
         "taskmq.cli.processes.top:show_activity",
-        "What goes on: queues, tasks and workers, drawn again and again.",
+        "Show live activity: queues, tasks and workers.",
     ),
-    "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
-    "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
-    "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
+    "workers": ("taskmq.cli.operators.workers:workers", "List the running workers."),
+    "probe": ("taskmq.cli.processes.probe:probe", "Check whether a worker is live or ready; for health checks."),
+    "beat": (
+        "taskmq.cli.processes.beat:beat",
+        "Emit an app's schedules. Run any number of beats; they share the work.",
+    ),
     "scheduler": (
         "taskmq.cli.processes.scheduler:scheduler",
-        "Dispatch the jobs of an app's store; any number may run.",
+        "Dispatch the jobs of an app's store. Run any number of schedulers; they share the work.",
     ),
     "server": (
         "taskmq.cli.processes.server:server",
-        "Serve an app over HTTP: jobs, queues, schedules, accounts; any number may run.",
+        "Serve the HTTP API and the dashboard of an app. Run any number of servers.",
     ),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": (
         "taskmq.cli.jobs.job:app",
-        "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain, logs.",
+        "Show, cancel and reschedule jobs; submit, list, change, hold, release, retry and explain jobs of the store.",
     ),
-    "bulk": ("taskmq.cli.jobs.bulk:app", "The same done to many jobs of the store: begin, list, show, abort."),
-    "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
-    "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
+    "bulk": ("taskmq.cli.jobs.bulk:app", "Cancel, hold, release, retry or change many jobs of the store at once."),
+    "definition": ("taskmq.cli.jobs.definition:app", "Manage job definitions, the named templates of jobs."),
+    "task": ("taskmq.cli.jobs.task:app", "List and show the tasks that workers and schedulers have registered."),
     "node": (
         "taskmq.cli.nodes.node:app",
-        "Host nodes that jobs are placed on: list, show, drain, resume, remove, allocations.",
+        "Manage the host nodes that run placed jobs: list, show, drain, resume, remove, allocations.",
     ),
     "pool": (
         "taskmq.cli.operators.pool:app",
-        "Pools of tenants, and policies of queues: list, show, set, remove, policy.",
+        "Manage the pools of tenants and the scheduling policies of queues.",
     ),
-    "quota": ("taskmq.cli.administration.quotas:app", "How much tenants and users may submit: list, set, remove."),
-    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, move, purge."),
+    "quota": (
+        "taskmq.cli.administration.quotas:app",
+        "Limit how much tenants and users may submit: list, set, remove.",
+    ),
+    "queue": ("taskmq.cli.operators.queue:app", "Manage queues: list, show, pause, resume, move, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
-        "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
+        "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
-    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: list, show, graph, close, cancel, redrive."),
-    "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
-    "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
+    "workflow": ("taskmq.cli.operators.workflow:app", "Manage workflows: list, show, graph, close, cancel, redrive."),
+    "dlq": (
+        "taskmq.cli.operators.dlq:app",
+        "Manage dead letters: list, groups, show, replay, purge, export, archive.",
+    ),
+    "stats": (
+        "taskmq.cli.history.stats:stats",
+        "Show statistics of runs: throughput, failures, wait times, run times.",
+    ),
     "failures": (
         "taskmq.cli.history.failures:failures",
-        "List what has failed in both lanes and in workflows, and what runs it again.",
+        "List failed jobs and workflows, and how to run them again.",
     ),
     "alert": (
         "taskmq.cli.history.alert:app",
-        "Alerts: list, rules, apply, remove, test, silence, notices.",
+        "Manage alerts: list, rules, apply, remove, test, silence, notices.",
     ),
     "topology": (
         "taskmq.cli.operators.topology:app",
-        "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, isolate, migrate.",
+        "Manage the queues and exchanges at the broker: plan, apply, diff, export, policies, permissions, migrate.",
     ),
     "store": (
         "taskmq.cli.operators.store:app",
-        "The job store: upgrade, current, check, prune, archive, read, erase, import from beats.",
+        "Manage the job store: upgrade, current, check, prune, archive, read, erase.",
     ),
     "admin": (
         "taskmq.cli.administration.admin:app",
-        "Who may do what, at the job store: init, user, token, tenant, role.",
+        "Manage access to the job store: users, tokens, tenants, roles.",
     ),
     "audit": (
         "taskmq.cli.administration.audit:app",
-        "What administrators and operators have done: list, verify, export.",
+        "Read and verify the audit log of administrators and operators.",
     ),
     "doctor": (
         "taskmq.cli.operators.doctor:doctor",
-        "Check broker, state, job store and settings; each finding with its remedy.",
+        "Check the broker, state, job store and settings, and suggest fixes.",
     ),
 }
 
@@ -111,7 +123,7 @@ _EXITS = (
 )
 
 
-HERE_ALONE: Final = frozenset(
+LOCAL_ONLY: Final = frozenset(
     tuple(name.split())
     for name in (
         *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "send"),
@@ -119,20 +131,20 @@ HERE_ALONE: Final = frozenset(
         *("admin init", "admin restored", "admin role permissions"),
     )
 )
-"""Commands that do not go through a server; docs/http.md says why."""
+"""Commands that do not go through a server; see docs/http.md."""
 _WITH_ARGUMENTS: Final = frozenset({("send",), ("job", "submit")})
-_THERE_ALL_THE_SAME: Final = ("worker", "control")
+_REMOTE_EXCEPTION: Final = ("worker", "control")
 
 
 def goes_through_a_server(words: Sequence[str]) -> bool:
-    """Whether the command of these words does, such as `job list`; also for one that has others below it."""
+    """Whether a command, such as `job list`, or one of its subcommands can go through a server."""
     beginnings = {tuple(words[:count]) for count in range(1, len(words) + 1)}
-    return _THERE_ALL_THE_SAME in beginnings or beginnings.isdisjoint(HERE_ALONE)
+    return _REMOTE_EXCEPTION in beginnings or beginnings.isdisjoint(LOCAL_ONLY)
 
 
 def _words(tokens: Sequence[str]) -> list[str]:
-    """The tokens of a command line that may be the words of a command."""
-    first = next((place for place, token in enumerate(tokens) if token in _COMMANDS), len(tokens))
+    """Return the tokens of a command line that may name a command."""
+    first = next((index for index, token in enumerate(tokens) if token in _COMMANDS), len(tokens))
     return [token for token in tokens[first:] if not token.startswith("-")]
 
 
@@ -142,10 +154,10 @@ def _build(tokens: Sequence[str]) -> App:
         help="A RabbitMQ-native task queue and job scheduler.",
         help_epilogue=_EXITS,
         version=f"taskmq {VERSION}",
-        # Rich's Markdown alone would cost as much as everything else that --help needs.
+        # Importing Rich's Markdown would double the time of --help.
         help_format="plaintext",
         result_action="return_value",
-        error_formatter=_panel,
+        error_formatter=_format_error,
     )
     for name, (path, text) in _COMMANDS.items():
         root.command(path, name=name, help=text)
@@ -153,18 +165,18 @@ def _build(tokens: Sequence[str]) -> App:
     @root.meta.default
     def meta(  # pyright: ignore[reportUnusedFunction]
         *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-        app: Annotated[str | None, Parameter(help="MODULE:ATTRIBUTE of the app; default $TASKMQ_APP.")] = None,
-        url: Annotated[str | None, Parameter(help="The broker, instead of the app's own and $TASKMQ_URL.")] = None,
+        app: Annotated[str | None, Parameter(help="The app, as MODULE:ATTRIBUTE. Default: $TASKMQ_APP.")] = None,
+        url: Annotated[str | None, Parameter(help="URL of the broker; overrides the app and $TASKMQ_URL.")] = None,
         state: Annotated[
-            str | None, Parameter(help="The shared state, instead of the app's own and $TASKMQ_STATE.")
+            str | None, Parameter(help="URL of the shared state; overrides the app and $TASKMQ_STATE.")
         ] = None,
         store: Annotated[
-            str | None, Parameter(help="The job store, instead of the app's own and $TASKMQ_STORE.")
+            str | None, Parameter(help="URL of the job store; overrides the app and $TASKMQ_STORE.")
         ] = None,
         server: Annotated[
             str | None,
             Parameter(
-                help="Go through the HTTP API of this server instead; default $TASKMQ_SERVER, with $TASKMQ_TOKEN.",
+                help="Use the HTTP API of this server, with $TASKMQ_TOKEN. Default: $TASKMQ_SERVER.",
                 show=goes_through_a_server(_words(tokens)),
             ),
         ] = None,
@@ -172,17 +184,19 @@ def _build(tokens: Sequence[str]) -> App:
             bool,
             Parameter(
                 negative="",
-                help="Send $TASKMQ_TOKEN to a --server at http:// that is not this machine.",
+                help="Allow sending $TASKMQ_TOKEN over http:// to another machine.",
                 env_var="TASKMQ_INSECURE",
                 show=goes_through_a_server(_words(tokens)),
             ),
         ] = False,
-        output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
-        quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Errors only.")] = False,
-        verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Say more.")] = False,
+        output: Annotated[Format, Parameter(name=["--output", "-o"], help="Output format.")] = "table",
+        quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")] = False,
+        verbose: Annotated[
+            bool, Parameter(name=["--verbose", "-v"], negative="", help="Print debug messages.")
+        ] = False,
     ) -> Any:
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
-        through = _server(server, app, url, state, store)
+        through = _server_url(server, app, url, state, store)
         set_globals(
             Globals(
                 app=app,
@@ -200,50 +214,50 @@ def _build(tokens: Sequence[str]) -> App:
     return root
 
 
-def _panel(error: CycloptsError) -> Any:
-    return CycloptsPanel(_too_many(error) if isinstance(error, UnusedCliTokensError) else error)
+def _format_error(error: CycloptsError) -> Any:
+    return CycloptsPanel(_describe_unused(error) if isinstance(error, UnusedCliTokensError) else error)
 
 
-def _too_many(error: UnusedCliTokensError) -> str:
+def _describe_unused(error: UnusedCliTokensError) -> str:
     words = error.unused_tokens or []
-    text = f"It takes no further words: {' '.join(words)}."
+    text = f"Unexpected arguments: {' '.join(words)}."
     command = tuple(error.command_chain or ())
     if command in _WITH_ARGUMENTS:
-        array = json.dumps([_value(word) for word in words], ensure_ascii=False)
+        array = json.dumps([_parse_value(word) for word in words], ensure_ascii=False)
         given = f"--args {shlex.quote(array)}, a JSON array"
-        return f"{text} Arguments go as {given}, or by name as --kwargs, a JSON object."
+        return f"{text} Pass the task's arguments as {given}, or by name as --kwargs, a JSON object."
     return f"{text} See {' '.join(('taskmq', *command, '--help'))}."
 
 
-def _value(word: str) -> Any:
-    """What a word means as JSON; else the word itself."""
+def _parse_value(word: str) -> Any:
+    """Parse a word as JSON; return the word itself if it is not JSON."""
     try:
         return json.loads(word)
     except ValueError:
         return word
 
 
-def _server(server: str | None, *others: str | None) -> str | None:
-    """The server to go through: the options of the command line count before the environment."""
+def _server_url(server: str | None, *others: str | None) -> str | None:
+    """Return the URL of the server to go through; command-line options take precedence over the environment."""
     is_local = any(other is not None for other in others)
     if server is not None and is_local:
-        raise InvalidSetting("--server goes in place of --app, --url, --state and --store: say the one or the other")
+        raise InvalidSetting("--server cannot be combined with --app, --url, --state or --store")
     return server or (None if is_local else os.environ.get("TASKMQ_SERVER") or None)
 
 
 def run_command(tokens: Sequence[str]) -> int:
-    """Run one command; the exit code."""
+    """Run one command and return its exit code."""
     try:
         result = _build(tokens).meta(
             list(tokens), exit_on_error=False, print_error=True, result_action="return_value"
         )
-        # Here and not at the interpreter's end, where a reader that has gone could no longer be seen to.
+        # Flushing here, not at interpreter exit, turns a closed pipe into a BrokenPipeError we can handle.
         sys.stdout.flush()
     except CycloptsError:
-        # Cyclopts has printed what is wrong.
+        # Cyclopts has printed the error.
         return USAGE
     except TaskMQError as error:
-        # The texts may be those of a server, which forge no lines here.
+        # The text may come from a server, which must not forge lines of output.
         for text in (str(error), *getattr(error, "__notes__", ())):
             first, *rest = escape_controls(text).split("\n")
             sys.stderr.write("\n    ".join((f"taskmq: {first}", *rest)) + "\n")
@@ -251,7 +265,7 @@ def run_command(tokens: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; what is still in the buffer has nowhere to go.
+        # The reader closed the pipe, as `head` does; discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return result if isinstance(result, int) else 0

@@ -1,4 +1,4 @@
-"""The way of a command to the API, of a server or of the app at hand, and back to what it prints."""
+"""Calls of the API, through a server or at the local app, and output of their results."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,19 +21,19 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Api: TypeAlias = "OperatorApi | AsyncClient"
-"""The API that a command calls: at the app or through a server. Type checkers compare each call with both."""
+"""API that a command calls, at the app or through a server. Type checkers check each call against both."""
 _HINTS: Final = {
-    "bulk_not_found": "`taskmq bulk list` shows those that there are",
-    "node_not_found": "`taskmq node list` shows the nodes",
+    "bulk_not_found": "list them with `taskmq bulk list`",
+    "node_not_found": "list the nodes with `taskmq node list`",
 }
 
 
 def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None) -> T:
-    """Return what calls of the API come to: through the server where there is one, else at the app at hand.
+    """Call `use` with the API, through the server if there is one, else at the local app; return its result.
 
     Args:
         use: makes the calls.
-        tenant: whose things they are about. Default: the caller's.
+        tenant: the tenant that the calls are about. Default: the caller's.
     """
     import asyncio
 
@@ -52,7 +52,7 @@ async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) 
     try:
         from taskmq.http import AsyncClient
     except ImportError as error:
-        raise UnsupportedFeature(f"--server needs {error.name}: pip install 'taskmq[client]'") from error
+        raise UnsupportedFeature(f"--server needs {error.name}: run pip install 'taskmq[client]'") from error
 
     options = current_globals()
     whose = options.tenant if tenant is None else tenant
@@ -63,17 +63,17 @@ async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) 
 
 @contextmanager
 def _hints() -> Generator[None]:
-    """Add to errors what a person at the command line can do."""
+    """Add to errors what the user can do about them."""
     server = current_globals().server
     try:
         yield
     except NotAuthenticated as error:
         if server:
-            error.add_note(f"$TASKMQ_TOKEN has to be a token of {server}: see `taskmq admin token`")
+            error.add_note(f"$TASKMQ_TOKEN must be a valid token of {server}; see `taskmq admin token`")
         raise
     except NotPermitted as error:
         if server:
-            error.add_note(f"the roles and scopes behind $TASKMQ_TOKEN decide at {server}")
+            error.add_note(f"the roles and scopes of $TASKMQ_TOKEN do not allow this at {server}")
         raise
     except RequestRefused as error:
         if (hint := _HINTS.get(error.code)) is not None:
@@ -92,24 +92,24 @@ class _Page(Protocol[T_co]):
 
 
 class Pages(Protocol[T_co]):
-    """A call that returns a page."""
+    """Call that returns a page."""
 
     def __call__(self, *, limit: int, cursor: str | None) -> Awaitable[_Page[T_co]]: ...
 
 
 class Listed(NamedTuple, Generic[T]):
-    """The first things of a list; `next` is where it goes on, None at the end."""
+    """First items of a list; `next` is the cursor of the rest, or None at the end."""
 
     items: list[T]
     next: str | None
 
 
 async def first_items(pages: Pages[T], limit: int, *, after: str | None = None) -> Listed[T]:
-    """Return so many things of a list, page by page; fewer, with a `next`, where a bounded search found no more.
+    """Return the first items of a list, reading page by page; fewer, with a `next`, if a bounded search ended.
 
     Args:
-        pages: reads one.
-        after: where an earlier list has ended.
+        pages: reads one page.
+        after: cursor of an earlier list.
     """
     found: list[T] = []
     while len(found) < limit:
@@ -128,7 +128,7 @@ def show_rows(
     *,
     folded: Sequence[str] = (),
 ) -> None:
-    """Print things as rows for people, and for programs as the API returns them."""
+    """Print items as rows for people, and as the API returns them for programs."""
     if current_globals().output == "table":
         print_rows(columns, [row(one) for one in found], folded=folded)
     else:
@@ -136,10 +136,10 @@ def show_rows(
 
 
 def show_record(found: Any, record: Callable[[], Mapping[str, Any]]) -> None:
-    """Print one thing for people, and for programs as the API returns it."""
+    """Print one item for people, and as the API returns it for programs."""
     print_record(record() if current_globals().output == "table" else msgspec.to_builtins(found))
 
 
 def text_of_instant(text: str | None) -> str:
-    """An instant of the API for people: to the second."""
+    """Format an instant of the API for people, to the second."""
     return "" if text is None else f"{text[:19]}Z"

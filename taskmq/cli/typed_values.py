@@ -1,4 +1,4 @@
-"""What people type at a command: texts that stand for values."""
+"""Parsers of typed command-line values."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,44 +26,44 @@ _CONDITIONS: Final[tuple[DependencyCondition, ...]] = get_args(DependencyConditi
 
 
 def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str, object]]) -> msgspec.Raw:
-    """The text, where it is JSON of that kind.
+    """Return the text if it is JSON of this kind.
 
     Raises:
-        InvalidOption: it is not; names the option.
+        InvalidOption: it is not; the message names the option.
     """
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         form = """'[1, "two"]'""" if kind is list else """'{"name": "value"}'"""
-        raise InvalidOption(f"{option} is no JSON, write for example {form}: {error}") from None
+        raise InvalidOption(f"{option} is not valid JSON, write for example {form}: {error}") from None
     if not isinstance(value, kind):
         raise InvalidOption(f"{option} must be a JSON {'array' if kind is list else 'object'}")
     return msgspec.Raw(text.encode())
 
 
 def array_of(option: str, text: str) -> list[Any]:
-    """The values of a JSON array.
+    """Parse a JSON array.
 
     Raises:
-        InvalidOption: it is none; names the option.
+        InvalidOption: the text is not an array; the message names the option.
     """
     return msgspec.json.decode(json_value(option, text, list), type=list[Any])
 
 
 def object_of(option: str, text: str) -> dict[str, Any]:
-    """The fields of a JSON object.
+    """Parse a JSON object.
 
     Raises:
-        InvalidOption: it is none; names the option.
+        InvalidOption: the text is not an object; the message names the option.
     """
     return msgspec.json.decode(json_value(option, text, dict), type=dict[str, Any])
 
 
 def instant_of(option: str, text: str) -> datetime:
-    """Read an instant: ISO 8601 with a zone, `now`, or a time from now such as `+1h` and `-24h`.
+    """Parse an instant: ISO 8601 with a zone, `now`, or an offset from now such as `+1h` and `-24h`.
 
     Raises:
-        InvalidOption: the text is none of these; names the option.
+        InvalidOption: the text is none of these; the message names the option.
     """
     try:
         if text == "now" or text[:1] in {"+", "-"}:
@@ -72,12 +72,14 @@ def instant_of(option: str, text: str) -> datetime:
     except (ValueError, OverflowError, InvalidOption):
         found = None
     if found is None or found.tzinfo is None:
-        raise InvalidOption(f"{option} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00, or +1h from now")
+        raise InvalidOption(
+            f"{option} {text!r} is not an instant: write for example 2027-01-31T09:00+01:00, or +1h from now"
+        )
     return found
 
 
 def milliseconds_of(option: str, text: str) -> int:
-    """Read an instant as milliseconds since the epoch; raises as `instant_of` does."""
+    """Parse an instant as milliseconds since the epoch; raises as `instant_of` does."""
     return round(instant_of(option, text).timestamp() * 1000)
 
 
@@ -90,28 +92,28 @@ def _from_now(text: str) -> datetime:
 
 
 def label_of(text: str, *, option: str = "--label") -> tuple[str, str]:
-    """Name and value of a label.
+    """Parse a label into its name and value.
 
     Raises:
-        InvalidOption: it is none; names the option.
+        InvalidOption: the text is not a label; the message names the option.
     """
     name, parted, value = text.partition("=")
     if not parted or not name:
-        raise InvalidOption(f"{option} {text!r}: NAME=VALUE")
+        raise InvalidOption(f"{option} {text!r}: must be NAME=VALUE")
     return name, value
 
 
 def node_labels_of(texts: Sequence[str]) -> dict[str, str]:
-    """Labels that a node must have.
+    """Parse labels that a node must have.
 
     Raises:
-        InvalidOption: one is none.
+        InvalidOption: a text is not a label.
     """
     return dict(label_of(text, option="--node-label") for text in texts)
 
 
 def upstream_from(text: str) -> tuple[str, DependencyCondition]:
-    """A job that another one is to wait for, and how it has to end: an id, or `CONDITION=ID`."""
+    """Parse a dependency, given as `ID` or `CONDITION=ID`: a job to wait for, and how it must end."""
     for condition in _CONDITIONS:
         if text.startswith(f"{condition}="):
             return text.removeprefix(f"{condition}="), condition

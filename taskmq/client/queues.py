@@ -79,7 +79,7 @@ class StatePauses:
     async def _definitions(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
         cursor = 0
-        while page := await self._store.changed(QUEUE_PAUSES, cursor, limit=_PAGE):
+        while page := await self._store.list_changed(QUEUE_PAUSES, cursor, limit=_PAGE):
             for change in page:
                 found.pop(change.name, None)
                 if change.definition is not None:

@@ -52,8 +52,8 @@ __all__ = [
     "Revocable",
     "Subscription",
     "TimeLimited",
+    "ignore_connection",
     "is_revoked",
-    "unheeded",
 ]
 
 HeaderValue = str | int
@@ -273,11 +273,11 @@ class QueueStats(msgspec.Struct, frozen=True):
 class Counting(Protocol):
     """A broker whose `stats` omit numbers that are too expensive to request often."""
 
-    async def unsettled(self) -> Mapping[str, int] | None:
+    async def count_unsettled(self) -> Mapping[str, int] | None:
         """Return messages delivered and not settled by physical queue, some seconds old; None if they are unknown."""
         ...
 
-    async def delayed(self) -> int:
+    async def count_delayed(self) -> int:
         """Return the number of messages that are not yet due, in all queues.
 
         Raises:
@@ -287,7 +287,7 @@ class Counting(Protocol):
 
 
 class Broker(Protocol):
-    """One broker, as one event loop of one process sees it. Connects on first use."""
+    """A broker, as one event loop of one process sees it. Connects on first use."""
 
     @property
     def address(self) -> str:
@@ -407,7 +407,7 @@ class Listening(Protocol):
         ...
 
 
-def unheeded(is_connected: bool) -> None:  # noqa: FBT001 - called by position
+def ignore_connection(is_connected: bool) -> None:  # noqa: FBT001 - called by position
     """Ignore the state of the connection: the default for callers that do not track it."""
 
 
@@ -432,7 +432,7 @@ class Broadcasting(Protocol):
         patterns: Collection[str],
         receive: Callable[[str, bytes], None],
         *,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> Listening:
         """Call `receive`, on this loop, with topic and body of each message that one of the patterns matches, once.
 
@@ -483,7 +483,7 @@ class Routed(Protocol):
 class Archiving(Protocol):
     """A broker that can keep copies of dead letters next to the letters themselves."""
 
-    async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
+    async def read_archive(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
         """Return up to `limit` copies from `offset` on, each with its offset; they stay, and need not be settled.
 
         Raises:

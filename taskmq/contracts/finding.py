@@ -8,7 +8,7 @@ Level = Literal["ok", "warning", "problem"]
 
 
 class Finding(NamedTuple):
-    """One finding of an examination.
+    """A finding of an examination.
 
     Attributes:
         level: `problem` if jobs are lost, late or refused; `warning` if they may be.

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from taskmq.errors import SoftTimeout, TaskMQError
 from taskmq.model.outcome import frames_of, message_of, type_name
 
-__all__ = ["contain_below", "contain_ours", "contained"]
+__all__ = ["contain_below", "contain_ours", "contained_logger"]
 
 _PERIOD: Final = 60.0
 # The core's own loggers, and those of the standard library that an event loop calls itself.
@@ -40,7 +40,7 @@ _OURS: Final = (
 )
 
 
-def contained(name: str) -> logging.Logger:
+def contained_logger(name: str) -> logging.Logger:
     """Return the logger of this name; it never raises what a handler, filter, formatter or record factory raises.
 
     Two exceptions propagate, because they are not the handler's: a `SoftTimeout`, which is raised in a run from
@@ -57,15 +57,15 @@ def contained(name: str) -> logging.Logger:
 def contain_ours() -> None:
     """Make the loggers of the core `contained`, and those that an event loop calls. May be called twice."""
     for name in _OURS:
-        contained(name)
+        contained_logger(name)
 
 
 def contain_below(name: str) -> None:
     """Make the logger of this name and those below it `contained`, for a library that was imported."""
-    contained(name)
+    contained_logger(name)
     for each in tuple(logging.Logger.manager.loggerDict):
         if each.startswith(f"{name}."):
-            contained(each)
+            contained_logger(each)
 
 
 class _Contained(logging.Logger):

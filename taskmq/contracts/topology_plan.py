@@ -31,7 +31,7 @@ Role = Literal["producer", "worker", "beat", "scheduler", "server", "operator"]
 
 
 class TopologyEntry(msgspec.Struct, frozen=True):
-    """One object at the broker, wanted or found.
+    """An object at the broker, wanted or found.
 
     Attributes:
         status: `later` does not exist and need not: it is declared with its first message; `extra` exists, looks like
@@ -185,10 +185,8 @@ class Topology(Protocol):
         """Recreate queues that exist with other properties, with their messages; return their number.
 
         Their workers must be stopped. Producers may continue: for a while they get `PublishRejected`, and may be
-            disconnected briefly. Confirmed messages are never lost; after a failure a message may exist twice, with
-            the same id. After a failure, or after this process is killed, simply call it again.
-        disconnected for a moment. What was confirmed is never lost; a message may be there twice, with the same id,
-        after a failure. After one, or after this process is killed, it is simply called again.
+        disconnected briefly. Confirmed messages are never lost; after a failure a message may exist twice, with the
+        same id. After a failure, or after this process is killed, simply call it again.
 
         Args:
             report: called with each step, in words for people.

@@ -1,4 +1,4 @@
-"""How fast this installation is: no-op jobs through a queue of their own, with a worker in this process."""
+"""Benchmark of an installation: no-op jobs through a separate queue, with a worker in this process."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ _BREATH: Final = 0.005
 
 
 class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Says how much is sent and run, and how fast.
+    """Parameters of a benchmark.
 
     Attributes:
-        jobs: how many are sent at once, and then run.
+        jobs: number of jobs to send at once, and then to run.
         concurrency: slots of the worker.
-        rate: jobs a second while the latency is measured.
-        seconds: for how long.
+        rate: jobs per second while measuring latency.
+        seconds: how long to measure latency.
     """
 
     jobs: int = 5_000
@@ -41,24 +41,24 @@ class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if min(self.jobs, self.concurrency, self.rate) < 1 or self.seconds <= 0:
-            raise InvalidOption("jobs, concurrency and rate: at least 1; seconds: more than 0")
+            raise InvalidOption("jobs, concurrency and rate must be at least 1; seconds must be more than 0")
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Milliseconds: of half of them at most `p50`, of 99 % at most `p99`."""
+    """Percentiles of a latency in milliseconds."""
 
     p50: float
     p99: float
 
 
 class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out.
+    """Results of a benchmark.
 
     Attributes:
-        sent: confirmed jobs a second, from one process in one call.
-        run: jobs a second that one worker process ran and acknowledged, out of a full queue.
-        start: from `send` to the start of the run, at the plan's rate, by one clock.
-        state_round_trip: of one small question; None without a state.
+        sent: confirmed jobs per second, from one process in one call.
+        run: jobs per second that one worker process ran and acknowledged, from a full queue.
+        start: time from `send` to the start of the run, at the plan's rate, by one clock.
+        state_round_trip: duration of one small request; None without a state.
     """
 
     broker: str
@@ -73,14 +73,14 @@ class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
 async def bench(
     url: str, state: str | None, plan: BenchPlan, *, say: Callable[[str], object] = lambda _: None
 ) -> BenchReport:
-    """Measure the broker and the state of these URLs, and leave nothing behind, also where it is cancelled.
+    """Measure the broker and the state at these URLs, and leave nothing behind, even if cancelled.
 
     Args:
-        say: called with what is done next, for people.
+        say: called with a description of each step.
 
     Raises:
         BrokerUnavailable, StateUnavailable: one of them could not be reached.
-        SendError: a job was not taken.
+        SendError: a job was not accepted.
     """
     name = f"bench.{secrets.token_hex(6)}"
     app = TaskMQ(url, state=state, name="taskmq bench")
@@ -112,7 +112,7 @@ async def bench(
 
 
 class _Measured:
-    """What the jobs have seen; they run in this process."""
+    """Measurements of the jobs, which run in this process."""
 
     def __init__(self, jobs: int) -> None:
         self.waits: list[float] = []
@@ -122,7 +122,7 @@ class _Measured:
         self._ended = 0.0
 
     def define(self, app: TaskMQ, queue: str) -> AsyncTask[[float | None], None]:
-        """The job, as a task of an app; it writes down here when it began."""
+        """Define the no-op job as a task of an app; it records when it starts."""
 
         @app.task(name="taskmq.bench", queue=queue, result=False, retry=None)
         async def noop(sent: float | None) -> None:
@@ -139,7 +139,7 @@ class _Measured:
         return noop
 
     async def wait_for_all(self) -> None:
-        """Return once all jobs have run."""
+        """Wait until all jobs have run."""
         while not self._all_ran.is_set():
             before = self._left
             try:
@@ -147,14 +147,12 @@ class _Measured:
                     await self._all_ran.wait()
             except TimeoutError:
                 if self._left == before:
-                    raise BrokerUnavailable(
-                        f"{before} of {self._jobs} jobs do not come back from the broker"
-                    ) from None
+                    raise BrokerUnavailable(f"{before} of {self._jobs} jobs did not arrive from the broker") from None
 
     @property
     def run_a_second(self) -> float:
         assert self._began is not None
-        # One job has ended when the time begins.
+        # One job has ended when the measurement starts.
         return max(self._jobs - 1, 1) / max(self._ended - self._began, 1e-6)
 
 
@@ -162,7 +160,7 @@ class _Measured:
 async def _working(
     url: str, state: str | None, queue: str, concurrency: int, measured: _Measured
 ) -> AsyncGenerator[None, None]:
-    """A worker of the queue; it is gone afterwards."""
+    """Run a worker of the queue inside the block."""
     app = TaskMQ(url, state=state, name="taskmq bench")
     measured.define(app, queue)
     config = WorkerConfig(queues=(queue,), concurrency=concurrency, events="off", control=False, slow_loop_warning=0)

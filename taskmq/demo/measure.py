@@ -1,4 +1,4 @@
-"""What the demo finds out about one source file. Pure but for reading it."""
+"""Analysis of one source file in the demo. Pure except for reading the file."""
 
 import ast
 import hashlib
@@ -28,7 +28,7 @@ _LARGEST = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class LongDefinition:
-    """A function or class and how many lines it has."""
+    """A function or class and its number of lines."""
 
     lines: int
     name: str
@@ -36,12 +36,12 @@ class LongDefinition:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What was measured of one file.
+    """Measurements of one file.
 
     Attributes:
         digest: SHA-256 of its bytes, in hex.
-        tokens: as Python's own tokenizer counts them; 0 where it gives up.
-        largest: its largest definitions, the largest first.
+        tokens: number of tokens by Python's tokenizer; 0 if it fails.
+        largest: its largest definitions, largest first.
     """
 
     path: str
@@ -54,7 +54,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class DemoTotals:
-    """All files together; `digest` is of the digests in the order of the paths."""
+    """Totals of all files; `digest` covers the files' digests in the order of the paths."""
 
     files: int
     bytes: int
@@ -64,10 +64,10 @@ class DemoTotals:
 
 
 def measure(path: Path) -> FileReport:
-    """Look at one file.
+    """Measure one file of the demo.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     content = path.read_bytes()
     return FileReport(
@@ -81,7 +81,7 @@ def measure(path: Path) -> FileReport:
 
 
 def totals(reports: Iterable[FileReport]) -> DemoTotals:
-    """The sum of the reports, the same in whatever order they come."""
+    """Return the totals of the reports, whatever their order."""
     ordered = sorted(reports, key=lambda report: report.path)
     digests = hashlib.sha256("".join(report.digest for report in ordered).encode())
     return DemoTotals(
@@ -94,7 +94,7 @@ def totals(reports: Iterable[FileReport]) -> DemoTotals:
 
 
 def source_files(folder: Path) -> list[Path]:
-    """The Python files below `folder`, without tests and installed packages, in a fixed order."""
+    """Return the Python files below `folder`, without tests and installed packages, in a fixed order."""
     return sorted(
         path
         for path in folder.rglob("*.py")

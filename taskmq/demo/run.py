@@ -1,4 +1,4 @@
-"""The demo's course: start, send, wait, compare."""
+"""Runner of the demo: start, send, wait, compare."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that had to come out right."""
+    """A single check of the demo."""
 
     what: str
     found: str
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the demo found and whether it is right."""
+    """Results of the demo, and whether they are right."""
 
     totals: DemoTotals
     largest: list[tuple[str, int, str]]
@@ -59,8 +59,8 @@ class Outcome:
 
 
 class Findings(NamedTuple):
-    """What came back from the workers: reports in the order of the files, seconds that the reminder and each tick
-    were late, and what became of the jobs of the store.
+    """Results from the workers: reports in file order, lateness of the reminder and of each tick in seconds, and the
+    results of stored jobs.
     """
 
     reports: list[FileReport]
@@ -72,7 +72,7 @@ class Findings(NamedTuple):
 
 
 def default_folder() -> Path:
-    """The Python standard library's own sources."""
+    """Return the folder of the Python standard library."""
     return Path(sysconfig.get_path("stdlib"))
 
 
@@ -80,16 +80,16 @@ def run_demo(folder: Path, *, url: str | None, advance: Advance) -> Outcome:
     """Run the demo on the Python files below `folder`.
 
     Args:
-        url: a broker; None for an embedded one in a temporary folder.
-        advance: called with how many files are done, of how many.
+        url: URL of a broker; None for an embedded one in a temporary folder.
+        advance: called with the number of finished files and the total.
 
     Raises:
-        TaskMQError: it could not be run at all.
+        TaskMQError: the demo could not be run.
     """
     files = source_files(folder.resolve())
     if not files:
-        raise TaskMQError(f"{folder} holds no Python files to look at")
-    # The fan-in's message holds all reports: it stays well below every broker's limit.
+        raise TaskMQError(f"{folder} contains no Python files")
+    # The fan-in's message contains all reports, and stays well below every broker's limit.
     files = files[:5000]
     with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as scratch:
         state = f"local://{scratch}/state" if url else f"local://{scratch}/queue"
@@ -106,34 +106,34 @@ async def _run(files: Sequence[Path], places: Sequence[str], scratch: Path, adva
         reminder = await remind.options(delay=_REMIND_AFTER).asend(sent_at + _REMIND_AFTER)
         jobs = await measure_file.asend_many([(path,) for path in files])
         gathered = asyncio.create_task(_gather(jobs, advance))
-        # Meanwhile the same work without a queue, in a thread of this process.
+        # Meanwhile, do the same work without a queue in a thread of this process.
         expected = await asyncio.to_thread(lambda: [measure(path) for path in files])
         reports = await gathered
         summary = await (await summarise.asend(reports)).aresult(_PATIENCE)
-        retried = await _attempts(jobs)
+        retried = await _count_retried(jobs)
         lateness = await reminder.aresult(_PATIENCE)
-        ticks = await _ticks()
+        ticks = await _collect_ticks()
         stored = await use_the_store(files, scratch)
     found = Findings(reports, summary, retried, lateness, ticks, stored)
     return Outcome(summary, _largest(reports), checks(found, files, expected), time.monotonic() - started)
 
 
 def checks(found: Findings, files: Sequence[Path], expected: list[FileReport]) -> list[Check]:
-    """What came back, held against a plain loop over the same files."""
+    """Compare the results with a plain loop over the same files."""
     reports, summary, retried, lateness, ticks, stored = found
     count = len(stored.reports)
     changed = f"{stored.brought_forward} and {stored.cancelled}"
     busy = sum(map(is_busy, files))
     return [
-        Check("every file's report equals the plain loop's", f"{len(reports)} reports", reports == expected),
+        Check("each file's report equals the plain loop's", f"{len(reports)} reports", reports == expected),
         Check(
             "the fan-in's totals equal the plain loop's", f"{summary.tokens:,} tokens", summary == totals(expected)
         ),
-        Check("busy files were tried again, the others were not", f"{retried} retried", retried == busy),
+        Check("busy files were retried, the others were not", f"{retried} retried", retried == busy),
         Check("the delayed task did not run early", f"{lateness * 1000:+.0f} ms", 0 <= lateness < 30),
         Check("the recurring task ran each second", f"{len(ticks)} ticks", len(ticks) == _TICKS and min(ticks) >= 0),
         Check(
-            "jobs of the store came to the same, and were listed",
+            "jobs of the store gave the same results, and were listed",
             f"{stored.listed} listed",
             stored.reports == expected[:count] and stored.listed == count + 2 > 2,
         ),
@@ -142,7 +142,7 @@ def checks(found: Findings, files: Sequence[Path], expected: list[FileReport]) -
             changed,
             (stored.brought_forward, stored.cancelled) == (JobState.SUCCEEDED, JobState.CANCELLED),
         ),
-        Check("a failed job ran again, as another one", "succeeded" if stored.again else "no", stored.again),
+        Check("a failed job was retried as another job", "succeeded" if stored.again else "no", stored.again),
     ]
 
 
@@ -159,18 +159,18 @@ async def _gather(jobs: Sequence[Job[FileReport]], advance: Advance) -> list[Fil
     return await asyncio.gather(*(one(job) for job in jobs))
 
 
-async def _attempts(jobs: Sequence[Job[Any]]) -> int:
-    """How many jobs needed more than one attempt."""
+async def _count_retried(jobs: Sequence[Job[Any]]) -> int:
+    """Count the jobs that needed more than one attempt."""
     records = await asyncio.gather(*(app.jobs.find_result(job.id) for job in jobs))
     return sum(record is not None and record.attempt > 1 for record in records)
 
 
-async def _ticks() -> list[float]:
-    """How late runs in a row of the recurring task are, in seconds: from the first on that there is from now on."""
+async def _collect_ticks() -> list[float]:
+    """Return the lateness of consecutive ticks in seconds, from the next one on."""
     instants = islice(instants_after(app.schedules[tick.name].trigger, app.sessions.clock.now_ms()), _INSTANTS)
     jobs = [scheduled_job_id(app.name, tick.name, instant) for instant in instants]
     try:
-        # The scheduler may still be starting: what was due before is not caught up with.
+        # The scheduler may still be starting; earlier ticks are not caught up.
         begin = jobs.index(await _first_finished(jobs[:-_TICKS]))
         return [await app.job(job_id).aresult(_PATIENCE) for job_id in jobs[begin : begin + _TICKS]]
     except ResultTimeout:
@@ -191,7 +191,7 @@ def _largest(reports: Sequence[FileReport]) -> list[tuple[str, int, str]]:
 
 @contextlib.asynccontextmanager
 async def _services(places: Sequence[str]) -> AsyncGenerator[None]:
-    """A worker with two processes, and a scheduler."""
+    """Run a worker with two processes, and a scheduler."""
     command = [sys.executable, "-m", "taskmq", "--quiet", *places]
     target = "taskmq.demo.tasks:app"
     async with contextlib.AsyncExitStack() as stack:

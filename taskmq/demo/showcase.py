@@ -1,4 +1,4 @@
-"""The app of `taskmq demo --serve`: a shop that is busy by itself, so that the dashboard has something to show."""
+"""App of `taskmq demo --serve`: a busy shop that fills the dashboard."""
 
 import asyncio
 import random
@@ -14,18 +14,18 @@ _QUICK = RetryPolicy(max_attempts=3, base="2s", jitter=False)
 
 
 class PaymentDeclinedError(Exception):
-    """The bank does not pay; trying again can help."""
+    """Raised when the bank declines a payment; a retry can help."""
 
 
 class CardExpiredError(Exception):
-    """The card is too old; trying again cannot help."""
+    """Raised when the card has expired; a retry cannot help."""
 
 
 @app.task(
     name="orders.charge", queue="orders", retry=RetryPolicy(max_attempts=3, base="2s", never=(CardExpiredError,))
 )
 async def charge(ctx: Context, order: int, cents: int, currency: str = "EUR") -> str:
-    """Charge an order; some are declined at first, and every seventeenth card has expired."""
+    """Charge an order; some payments are declined at first, and every seventeenth card has expired."""
     await asyncio.sleep(0.05 + order % 7 / 20)
     if order % 17 == 0:
         raise CardExpiredError(f"order {order}: the card has expired")
@@ -54,20 +54,20 @@ async def send_mail(to: str, subject: str, *, urgent: bool = False) -> str:
 @app.cron("0 6 1 * *", name="monthly-report", tz="Europe/Paris")
 @app.task(name="reports.summarise", queue="reports", retry=None)
 def summarise(month: date | None = None) -> str:
-    """Sum a month up: the one before this one, unless another is given."""
+    """Summarize a month, by default the previous one."""
     return f"nothing was sold in {'the last month' if month is None else f'{month:%B %Y}'}: it is a demo"
 
 
 @app.cron("30 2 * * *", name="tidy-up", tz="Europe/Paris")
 @app.task(name="shop.tidy", queue="reports", retry=None)
 async def tidy() -> None:
-    """Nothing to tidy up in a demo."""
+    """Do nothing: a demo has nothing to tidy up."""
 
 
 @app.every("4s", name="customers")
 @app.task(name="shop.feed", queue="mail", retry=None)
 async def feed() -> int:
-    """A few customers: orders, photos, mails; some for later."""
+    """Create a few orders, photos and mails, some for later."""
     orders = [_random.randrange(1, 100_000) for _ in range(_random.randrange(2, 7))]
     for order in orders:
         labels = {"customer": f"c{order % 40}", "batch": str(order % 3)}

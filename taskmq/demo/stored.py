@@ -1,4 +1,4 @@
-"""The demo's second half: jobs of the store, which people can list, change, cancel and run again."""
+"""Second half of the demo: jobs of the store, which people can list, change, cancel and run again."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _PATIENCE: Final = "60s"
 
 @dataclass(frozen=True, slots=True)
 class StoredFindings:
-    """What became of jobs that were submitted.
+    """Results of submitted jobs.
 
     Attributes:
-        reports: of those that ran, in the order of their files.
-        listed: how many jobs a list by their label has found.
-        brought_forward: the state of one that was to wait for an hour, and was changed.
-        cancelled: the state of one that was cancelled while it waited.
-        again: whether one that has failed succeeded as another job, once its file was there.
+        reports: reports of the jobs that ran, in file order.
+        listed: number of jobs found by their label.
+        brought_forward: state of a job that was delayed by an hour, and then brought forward.
+        cancelled: state of a job that was cancelled while it waited.
+        again: whether a failed job succeeded as another job, once its file existed.
     """
 
     reports: list[FileReport]
@@ -39,11 +39,11 @@ class StoredFindings:
 
 
 async def use_the_store(files: Sequence[Path], scratch: Path) -> StoredFindings:
-    """Submit, list, change, cancel and run again.
+    """Submit, list, change, cancel and retry jobs.
 
     Args:
-        files: at least one; up to 20 of them are looked at.
-        scratch: a folder for a file that is not there at first.
+        files: at least one; up to 20 of them are measured.
+        scratch: a folder for a file that is missing at first.
     """
     labels: dict[str, str] = dict([_LABEL])
     jobs = [await app.jobs.asubmit(measure_file, path, labels=labels) for path in files[:_SUBMITTED]]

@@ -143,7 +143,7 @@ class Relay(Generic[T]):
         loop = asyncio.get_running_loop()
         while done:
             try:
-                await self._outbox.done(done)
+                await self._outbox.mark_done(done)
             except StateUnavailable:
                 # There is time as long as no other taker may have them.
                 if self._stopping.is_set() or loop.time() + _PAUSE > end:

@@ -30,8 +30,7 @@ class Service(Protocol):
     """A part of a process that works for as long as the process.
 
     `run` and `stop` may be called in any order and number: `run` returns immediately after a `stop`, and only the
-        first `stop` has an effect.
-    but the first does nothing.
+    first `stop` has an effect.
     """
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from taskmq.contracts.broker import Broadcasting, Broker, Listening, unheeded
+from taskmq.contracts.broker import Broadcasting, Broker, Listening, ignore_connection
 from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
 from taskmq.model.commands import WATCH, Command, command_topic, encode_command
 from taskmq.model.telemetry.events import ALL_EVENTS, Event, EventBatch, decode_batch, worker_topic
@@ -65,7 +65,7 @@ class EventStream:
         broker: Callable[[], Broker],
         *topics: str,
         buffer: int = 10_000,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> None:
         if buffer < 1:
             raise InvalidOption("buffer: at least 1")

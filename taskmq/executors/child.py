@@ -41,7 +41,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.run.context import Context, current_context
-from taskmq.run.execution import undone
+from taskmq.run.execution import check_is_done
 from taskmq.run.forks import leave_fork
 from taskmq.run.log_capture import LogCapture
 from taskmq.run.log_fields import install_job_fields
@@ -83,7 +83,7 @@ def main(target: str, control: int) -> None:
 
 
 class _Child:
-    """One process that runs requests."""
+    """The process that runs requests."""
 
     def __init__(self, app: Any, setup: Setup, requests: PipeReader, control: PipeReader, answers: int) -> None:
         self._app = app
@@ -109,15 +109,15 @@ class _Child:
 
     def serve(self) -> None:
         """Run requests until the pipe ends."""
-        os.register_at_fork(after_in_child=self._pipes.let_go)
+        os.register_at_fork(after_in_child=self._pipes.detach)
         threading.Thread(target=self._listen, name="taskmq-control", daemon=True).start()
         self._send(ExecutorReady(self._process))
         while (payload := self._requests.read()) is not None:
             request = decode_request(payload)
             assert isinstance(request, Request)
             answer = self._run(request)
-            if not self._pipes.are_there:
-                sys.stderr.write(f"task {request.task} has closed the pipes of its process, which ends\n")
+            if not self._pipes.are_unchanged:
+                sys.stderr.write(f"task {request.task} closed the pipes of its process; the process ends\n")
                 os._exit(1)
             self._send(answer)
 
@@ -215,7 +215,7 @@ class _Child:
                 words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"
                 value = call_with_alarm(call, request.soft_timeout, words=words)
         # Here, where a coroutine can be closed; coroutines cannot be pickled.
-        if (error := undone(value, request.task)) is not None:
+        if (error := check_is_done(value, request.task)) is not None:
             raise error
         return value
 
@@ -256,11 +256,11 @@ class OwnPipes:
         self._known = {descriptor: _identity(descriptor) for descriptor in descriptors}
 
     @property
-    def are_there(self) -> bool:
+    def are_unchanged(self) -> bool:
         """Whether each descriptor is unchanged; one that a task closed may be reused for a file of its own."""
         return all(_identity(descriptor) == known for descriptor, known in self._known.items())
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Replace nothing in a fork, so that the end of a pipe is the end of this process."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor, known in self._known.items():

@@ -64,7 +64,7 @@ class ChildJournalWriter:
         """Queue a line of the run for writing, in order."""
         self._write(content)
 
-    def changed(self, journal: RunJournal) -> None:
+    def mark_changed(self, journal: RunJournal) -> None:
         if journal is self._journal and os.getpid() == self._process:
             self._write(None)
 
@@ -91,13 +91,13 @@ class ChildJournalWriter:
         """Raise in a fork before a lock is acquired, which a thread may have held at the fork."""
         if os.getpid() != self._process:
             raise UnsupportedFeature(
-                "a fork of the task's process can save nothing: save in the process that the task was started in, or "
-                "use multiprocessing's method `spawn` and hand the values back"
+                "a fork of the task's process cannot save: save in the process in which the task was started, or "
+                "use multiprocessing's method `spawn` and return the values"
             )
 
     def _ask(self, journal: RunJournal, question: BeginRun | SaveValue) -> Reply:
         if journal is not self._journal:
-            raise StateUnavailable("the task has ended: what it has left running can save nothing")
+            raise StateUnavailable("the task has ended: code that it left running cannot save")
         self._write(question)
         # A reply to an earlier question, whose wait was interrupted, has no reader.
         while (reply := self._replies.get()) is not None and reply.number != question.number:

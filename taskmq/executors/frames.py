@@ -69,7 +69,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
 
 
 class Request(msgspec.Struct, array_like=True, tag="request"):
-    """One run: the message's own bytes, decoded in the process.
+    """A run: the message's own bytes, decoded in the process.
 
     Attributes:
         carry: texts of middleware for the process.

@@ -1,10 +1,8 @@
 """Enforcement of an executor process's memory limit.
 
-    cgroup v1 if this process may create groups below its own memory group: the kernel counts the memory of the or v2
-        process and its children from its first such run on, and kills when that exceeds the limit elsewhere the
-        process's resident memory is checked 20 times a second, including all that it has imported
-    or v2        what it starts take from its first such run on, and kills when that is too much
-    elsewhere    the process's resident memory is looked at 20 times a second, all that it has imported included
+    cgroup v1    if this process may create groups below its own memory group: the kernel counts the memory of the
+    or v2        process and its children from its first such run on, and kills when that exceeds the limit
+    elsewhere    the process's resident memory is checked 20 times a second, including all that it has imported
 
 An address-space limit (`RLIMIT_AS`) is not used: libraries and threads reserve far more than they use.
 """
@@ -15,9 +13,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOOKS", "MemoryGroup", "resident_bytes"]
+__all__ = ["CHECK_INTERVAL", "MemoryGroup", "resident_bytes"]
 
-LOOKS: Final = 0.05
+CHECK_INTERVAL: Final = 0.05
 """Seconds between two checks of a process that is in no group."""
 
 _V1: Final = Path("/sys/fs/cgroup/memory")

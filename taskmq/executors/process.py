@@ -11,7 +11,7 @@ from taskmq.errors import MemoryExceeded, TaskMQError, WorkerLost
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.frames import DroppedLines, LoggedLine, Request, RunAnswer, Setup, Stop
 from taskmq.executors.journal_pipe import Reply, Told, take
-from taskmq.executors.memory import LOOKS, MemoryGroup
+from taskmq.executors.memory import CHECK_INTERVAL, MemoryGroup
 from taskmq.executors.spawned import Spawned
 from taskmq.model.resources import MEMORY
 from taskmq.model.units import size_text
@@ -166,9 +166,9 @@ class ProcessExecutor:
         try:
             return await child.ask(request, hear)
         except WorkerLost as error:
-            if bounds.were_passed:
+            if bounds.were_exceeded:
                 raise MemoryExceeded(
-                    f"task {execution.context.task} took more than its memory of {size_text(int(limit))}: its "
+                    f"task {execution.context.task} used more than its memory of {size_text(int(limit))}: its "
                     "process was killed",
                     limit=int(limit),
                 ) from error
@@ -189,7 +189,7 @@ class ProcessExecutor:
                 await child.kill()
             elif child.devices not in ((), devices) or (limit and child.runs and child.memory > limit / 2):
                 # It has other devices open, or leftovers of earlier runs would be visible to this one.
-                await self._let_go(child)
+                await self._release(child)
             else:
                 return child
         if not self._is_closed:
@@ -213,10 +213,10 @@ class ProcessExecutor:
             self._ahead = self._spawn(self._start_ahead())
 
     async def _exchange(self, child: Spawned) -> None:
-        await self._let_go(child)
+        await self._release(child)
         self._replace()
 
-    async def _let_go(self, child: Spawned) -> None:
+    async def _release(self, child: Spawned) -> None:
         self._busy.add(child)
         try:
             await child.retire()
@@ -257,14 +257,14 @@ class _Bounds:
             child.group = MemoryGroup.around(child.pid)
         try:
             if child.group is None:
-                self._look()
+                self._check()
             else:
                 child.group.limit(limit)
         except OSError:
-            self._look()
+            self._check()
 
     @property
-    def were_passed(self) -> bool:
+    def were_exceeded(self) -> bool:
         group = self._child.group
         return self._is_seen_above or (group is not None and group.has_killed)
 
@@ -274,12 +274,12 @@ class _Bounds:
         if self._child.group is not None:
             self._child.group.lift()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._child.memory > self._limit:
             self._is_seen_above = True
             self._child.kill_now()
         else:
-            self._timer = asyncio.get_running_loop().call_later(LOOKS, self._look)
+            self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._check)
 
 
 def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
@@ -315,7 +315,7 @@ def _unpack(answer: RunAnswer, execution: Execution) -> Any:
     except BaseException as error:
         # Unpickling runs the task's own classes, which may raise anything.
         raise TaskMQError(
-            f"what task {execution.context.task} returned or raised cannot cross processes: {_words(error)}"
+            f"the result or error of task {execution.context.task} cannot be sent between processes: {_words(error)}"
         ) from error
     if answer.is_error:
         raise content

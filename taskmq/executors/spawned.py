@@ -96,7 +96,7 @@ class Spawned:
 
     @property
     def memory(self) -> int:
-        """Its resident bytes; 0 if the system does not report them."""
+        """Resident bytes of the process; 0 if the system does not report them."""
         return resident_bytes(self.pid)
 
     def tell(self, content: Control) -> None:
@@ -153,10 +153,10 @@ class Spawned:
     async def _end(self) -> str:
         try:
             async with asyncio.timeout(_RETIRE_SECONDS):
-                return _describe(await self._protocol.exited())
+                return _describe(await self._protocol.wait_exit())
         except TimeoutError:
             self.kill_now()
-            await self._protocol.exited()
+            await self._protocol.wait_exit()
             return "it had closed its pipes to the worker, and was killed"
 
     async def retire(self) -> None:
@@ -164,7 +164,7 @@ class Spawned:
         try:
             self._requests.close()
             async with asyncio.timeout(_RETIRE_SECONDS):
-                await self._protocol.exited()
+                await self._protocol.wait_exit()
         except TimeoutError:
             pass
         finally:
@@ -175,7 +175,7 @@ class Spawned:
         self.kill_now()
         self._requests.close()
         self._control.close()
-        await self._protocol.exited()
+        await self._protocol.wait_exit()
         self._transport.close()
         if self.group is not None:
             self.group.remove()
@@ -216,7 +216,7 @@ class _Protocol(asyncio.SubprocessProtocol):
             await self._listener
         return self._said.popleft()
 
-    async def exited(self) -> int:
+    async def wait_exit(self) -> int:
         """Return its exit code, once it has one; negative for a signal."""
         return await asyncio.shield(self._exited)
 

@@ -96,7 +96,7 @@ class ThreadExecutor:
                 soft.cancel()
             if hard is not None:
                 hard.cancel()
-            if not run.is_told:
+            if not run.is_reported:
                 self.give_up(run)
         value, error = result
         if error is not None:
@@ -118,7 +118,7 @@ class ThreadExecutor:
             for _ in self._threads:
                 self._wakeup.put(False)
 
-    def on_told(self, call: Callable[[], None]) -> None:
+    def on_report(self, call: Callable[[], None]) -> None:
         """Have `call` called on the loop after ended runs were reported: once for all of them."""
         self._told.append(call)
 
@@ -185,7 +185,7 @@ class ThreadExecutor:
         self._is_told = False
         while self._ended:
             run, (value, error) = self._ended.popleft()
-            run.is_told = True
+            run.is_reported = True
             if run.is_abandoned:
                 self.abandoned -= 1
             else:
@@ -263,21 +263,21 @@ class ThreadExecutor:
 
 
 class ThreadRun(ABC):
-    """One run in a thread.
+    """A run in a thread.
 
     Attributes:
         is_abandoned: whether it was abandoned: its result is dropped.
-        is_told: whether it has ended, and the loop knows.
+        is_reported: whether it has ended, and the loop knows.
         variables: the context variables that the function sees and changes.
     """
 
-    __slots__ = ("_ident", "execution", "is_abandoned", "is_told", "variables")
+    __slots__ = ("_ident", "execution", "is_abandoned", "is_reported", "variables")
 
     def __init__(self, execution: Execution, variables: contextvars.Context) -> None:
         self.execution = execution
         self.variables = variables
         self.is_abandoned = False
-        self.is_told = False
+        self.is_reported = False
         self._ident: int | None = None
 
     @abstractmethod
@@ -299,10 +299,10 @@ class ThreadRun(ABC):
         # The interpreter's own way to inspect another thread.
         frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         _log.warning(
-            "job %s of task %s: a thread cannot be stopped, so it is left to itself; it is in\n%s",
+            "job %s of task %s: abandoning its thread, which cannot be stopped; its stack:\n%s",
             execution.context.job_id,
             execution.context.task,
-            DetailText("(it has not begun)" if frame is None else "".join(traceback.format_stack(frame))),
+            DetailText("(it has not started)" if frame is None else "".join(traceback.format_stack(frame))),
         )
 
 

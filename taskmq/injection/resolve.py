@@ -328,7 +328,7 @@ class _Opened:
 def _arguments(node: DependencyNode, values: dict[int, Any], owner: str) -> dict[str, Any]:
     arguments = {name: values[index] for name, index in node.takes}
     if node.context is not None:
-        arguments[node.context] = current_context.get() or Context.detached(owner)
+        arguments[node.context] = current_context.get() or Context.create_detached(owner)
     return arguments
 
 

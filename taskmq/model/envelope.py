@@ -99,7 +99,7 @@ class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One call of one task. Times are milliseconds since the epoch, UTC.
+    """A call of one task. Times are milliseconds since the epoch, UTC.
 
     Attributes:
         v: version of the wire form; 0 if the sender omitted it, which means 1.

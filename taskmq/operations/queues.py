@@ -119,7 +119,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         found += await broker.stats([dead_letter_queue(queue.name)])
     found += await broker.stats([PARKING, UNROUTABLE])
     if any(each.unsettled is None for each in found):
-        in_hand = await broker.unsettled() if isinstance(broker, Counting) else None
+        in_hand = await broker.count_unsettled() if isinstance(broker, Counting) else None
         if in_hand is None:
             in_hand = Counter[str]()
             for answer in await _list_statuses(app, within):
@@ -128,7 +128,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
             each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
             for each in found
         ]
-    at_broker = await broker.delayed() if isinstance(broker, Counting) else _sum(each.delayed for each in found)
+    at_broker = await broker.count_delayed() if isinstance(broker, Counting) else _sum(each.delayed for each in found)
     delays = app.sessions.current().stores.delays
     in_state = 0 if delays is None else await delays.count()
     return QueueList(found, None if at_broker is None else at_broker + in_state)

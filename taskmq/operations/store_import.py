@@ -140,7 +140,7 @@ class _ScheduleImport:
             return Imported("schedule", entry.name, "stays", "no beat has run it; a scheduler starts it anew")
         else:
             try:
-                written = self._records.written(entry)
+                written = self._records.encode(entry)
             except (InvalidOption, EncodeError) as error:
                 return Imported("schedule", entry.name, "stays", str(error))
             lost = f"{len(record.active)} of its unfinished jobs do not count for overlap" if record.active else ""
@@ -201,7 +201,7 @@ class _JobImport:
                     moving.append((each, job))
             refusals = await self._submit([job for _, job in moving])
             # Removed last, so that an interrupted import can be repeated; the store recognizes their ids.
-            await self._delays.done([each for each, job in moving if job.id not in refusals])
+            await self._delays.mark_done([each for each, job in moving if job.id not in refusals])
             for each, job in moving:
                 if (why := refusals.get(job.id)) is None:
                     yield Imported("job", each.message.job_id, "moves")

@@ -33,9 +33,7 @@ def check_key(key: object, *, option: str) -> str:
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
         raise InvalidOption(f"{option}: {key!r} must be a string of 1 to {KEY_LIMIT} bytes")
     if is_derived_id(key):
-        raise InvalidOption(
-            f"{option}: {key[:80]!r} begins as only those keys do that follow from schedules and events"
-        )
+        raise InvalidOption(f"{option}: {key[:80]!r} has a prefix reserved for keys of schedules and events")
     return key
 
 
@@ -50,8 +48,8 @@ def read_key_maker(value: object, *, option: str) -> KeyMaker:
     if callable(value):
         return cast("KeyMaker", value)
     raise InvalidOption(
-        f"{option}={value!r}: the name of a parameter, a template such as 'order:{{order_id}}', or a function of the "
-        "arguments"
+        f"{option}={value!r}: must be the name of a parameter, a template such as 'order:{{order_id}}', or a "
+        "function of the arguments"
     )
 
 
@@ -59,10 +57,9 @@ class ArgumentKey:
     """Derives a task's keys from the arguments.
 
     Args:
-        maker: the name of a parameter, a template with names of parameters in braces (their attributes and items,
-            too), or a function that is called as the task is and returns a string; True: a digest of all
-            arguments. A value in a key is a
-            string, an integer, a UUID, a date, or a member of an Enum of those.
+        maker: the name of a parameter, a template with names of parameters in braces (also their attributes and
+            items), or a function that is called like the task and returns a string; True: a digest of all arguments.
+            A value in a key must be a string, an integer, a UUID, a date, or a member of an Enum of those.
         owner: the task's name, for errors.
         option: name of the option, for errors.
 
@@ -99,7 +96,7 @@ class ArgumentKey:
             raise InvalidArguments(f"task {self._owner}: {error}") from None
         except Exception as error:
             raise InvalidArguments(
-                f"task {self._owner}: {self._option} cannot be made of these arguments: {type(error).__name__}"
+                f"task {self._owner}: {self._option} cannot be derived from these arguments: {type(error).__name__}"
             ) from error
 
     def plain_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

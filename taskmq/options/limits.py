@@ -94,13 +94,13 @@ class RateLimit(msgspec.Struct, frozen=True):
         found = _RATE.fullmatch(str(self.rate))
         if found is None or int(found["count"]) < 1:
             raise InvalidOption(
-                f"rate_limit={self.rate!r}: a whole number of starts and a time, such as '100/s', '10/m' or '1/30s'"
+                f"rate_limit={self.rate!r}: must be a number of starts and a time, such as '100/s', '10/m' or '1/30s'"
             )
         time = found["time"].strip().lower()
         seconds = _UNITS.get(time) or parse_duration(time, what=f"rate_limit={self.rate!r}: its time").total_seconds()
         count = int(found["count"])
         if not _SHORTEST <= seconds / count <= _LONGEST:
-            raise InvalidOption(f"rate_limit={self.rate!r}: from one start in 31 days to 100,000 in a second")
+            raise InvalidOption(f"rate_limit={self.rate!r}: must be from one start in 31 days to 100,000 in a second")
         return count, seconds
 
 
@@ -135,7 +135,7 @@ Limit = RateLimit | Concurrency
 
 
 class TaskLimit:
-    """One limit of one task.
+    """A limit of a task.
 
     Attributes:
         limit: as given by the task.
@@ -184,7 +184,7 @@ def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:
         InvalidOption: a value is invalid.
     """
     rates = [_rate(value) for value in _each(options.get("rate_limit"))]
-    places = [_places(value) for value in _each(options.get("concurrency"))]
+    places = [_concurrency(value) for value in _each(options.get("concurrency"))]
     return (*rates, *places)
 
 
@@ -203,7 +203,7 @@ def bind_limits(
         name = limit.name or (owner if number == 1 else f"{owner}#{number}")
         option = "rate_limit" if isinstance(limit, RateLimit) else "concurrency"
         if any(type(other.limit) is type(limit) and other.name == name for other in bound):
-            raise InvalidOption(f"task {owner}: {option}: two limits of one task are called {name!r}")
+            raise InvalidOption(f"task {owner}: {option}: two limits of one task have the name {name!r}")
         key = None
         if limit.key is not None:
             key = ArgumentKey(limit.key, function, signature, owner=owner, option=f"{option}: key")
@@ -222,8 +222,8 @@ def check_shared(limits: Sequence[tuple[str, TaskLimit]]) -> None:
         first, other = known.setdefault((type(limit.limit), limit.name), (task, limit))
         if _numbers(limit) != _numbers(other):
             raise InvalidOption(
-                f"tasks {first} and {task} share the limit {limit.name!r}, and mean {_text(other)} and "
-                f"{_text(limit)} by it: give both the same numbers, or one of them another name="
+                f"tasks {first} and {task} share the limit {limit.name!r}, but define it as {_text(other)} and "
+                f"{_text(limit)}: give both the same numbers, or one of them another name="
             )
 
 
@@ -253,20 +253,20 @@ def _rate(value: object) -> RateLimit:
         return value
     if isinstance(value, str):
         return RateLimit(value)
-    raise InvalidOption(f"rate_limit={value!r}: text such as '100/s', a RateLimit, or a list of these")
+    raise InvalidOption(f"rate_limit={value!r}: must be text such as '100/s', a RateLimit, or a list of these")
 
 
-def _places(value: object) -> Concurrency:
+def _concurrency(value: object) -> Concurrency:
     if isinstance(value, Concurrency):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Concurrency(value)
-    raise InvalidOption(f"concurrency={value!r}: a whole number from 1 on, a Concurrency, or a list of these")
+    raise InvalidOption(f"concurrency={value!r}: must be a whole number from 1 on, a Concurrency, or a list of these")
 
 
 def _check_count(option: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
-        raise InvalidOption(f"{option}={value!r}: a whole number from 1 to {_MOST:,}")
+        raise InvalidOption(f"{option}={value!r}: must be a whole number from 1 to {_MOST:,}")
 
 
 def _check_common(option: str, key: object, name: object, on_failure: object) -> None:
@@ -275,4 +275,4 @@ def _check_common(option: str, key: object, name: object, on_failure: object) ->
     if name is not None:
         check_key(name, option=f"{option}: name")
     if on_failure not in ("closed", "open"):
-        raise InvalidOption(f"{option}: on_failure={on_failure!r}: 'closed' or 'open'")
+        raise InvalidOption(f"{option}: on_failure={on_failure!r}: must be 'closed' or 'open'")

@@ -235,7 +235,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
         ack = _one_of("ack", options.get("ack", "late"), ("late", "early"))
         retry = options.get("retry", RetryPolicy() if ack == "late" else None)
         if retry is not None and not isinstance(retry, RetryPolicy):
-            raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
+            raise InvalidOption(f"retry={retry!r}: must be a RetryPolicy, or None for no retries")
         if retry is not None and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
         preemptible = _flag("preemptible", options.get("preemptible", False))
@@ -293,7 +293,7 @@ def _soft_timeout(options: Mapping[str, Any]) -> float | None:
         return None
     span = parse_duration(soft, what="soft_timeout")
     if hard is not None and span >= parse_duration(hard, what="timeout"):
-        raise InvalidOption(f"soft_timeout={soft!r}: less than timeout={hard!r}, or it has no effect")
+        raise InvalidOption(f"soft_timeout={soft!r}: must be less than timeout={hard!r}")
     return span.total_seconds()
 
 
@@ -305,7 +305,7 @@ def _result_ttl(options: Mapping[str, Any]) -> float | None:
     if options.get("result") is False:
         raise InvalidOption("result_ttl has no effect with result=False")
     if not seconds:
-        raise InvalidOption(f"result_ttl={value!r}: longer than that; result=False keeps none")
+        raise InvalidOption(f"result_ttl={value!r}: must be longer; use result=False to keep none")
     return seconds
 
 
@@ -324,7 +324,7 @@ def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
 def _priority(value: Any, _: CallPlan) -> dict[str, Any]:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise InvalidOption(
-            f"priority={value!r}: a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
+            f"priority={value!r}: must be a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
         )
     class_of(value)
     return {"priority": value}
@@ -383,7 +383,7 @@ def _refuse_unknown(options: Mapping[str, Any], known: Collection[str]) -> None:
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise InvalidOption(f"{option}={value!r}: one of {', '.join(map(repr, choices))}")
+        raise InvalidOption(f"{option}={value!r}: must be one of {', '.join(map(repr, choices))}")
     return value
 
 
@@ -395,36 +395,36 @@ def _resolve_executor(executor: str, *, is_async: bool) -> ExecutorKind:
 
 def _instant(value: object, *, what: str) -> int:
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidOption(f"{what}={value!r}: a datetime with a time zone, for example datetime.now(UTC)")
+        raise InvalidOption(f"{what}={value!r}: must be a datetime with a time zone, for example datetime.now(UTC)")
     instant = to_ms(value - _EPOCH)
     if not 0 <= instant <= LAST_INSTANT:
-        raise InvalidOption(f"{what}={value!r}: from 1970 to the end of 9999, UTC")
+        raise InvalidOption(f"{what}={value!r}: must be from 1970 to the end of 9999, UTC")
     return instant
 
 
 def _span(value: Any, *, what: str) -> int:
     span = parse_duration(value, what=what)
     if span > _LONGEST:
-        raise InvalidOption(f"{what}={value!r}: at most {_LONGEST.days} days")
+        raise InvalidOption(f"{what}={value!r}: must be at most {_LONGEST.days} days")
     return to_ms(span)
 
 
 def _mapping(option: str, value: object) -> Mapping[object, object]:
     if not isinstance(value, Mapping):
-        raise InvalidOption(f"{option}={value!r}: a mapping is expected")
+        raise InvalidOption(f"{option}={value!r}: must be a mapping")
     return cast("Mapping[object, object]", value)
 
 
 def _flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidOption(f"{option}={value!r}: True or False")
+        raise InvalidOption(f"{option}={value!r}: must be True or False")
     return value
 
 
 def _at_least_one(option: str, value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise InvalidOption(f"{option}={value!r}: a whole number from 1 on")
+    raise InvalidOption(f"{option}={value!r}: must be a whole number from 1 on")
 
 
 def _text(option: str, value: object) -> str:

@@ -103,13 +103,15 @@ def read_uniqueness(options: Mapping[str, Any]) -> Uniqueness | None:
     maker = options.get("unique")
     if maker is None or maker is False:
         if others := sorted(options.keys() & {"unique_for", "unique_policy", "unique_ttl"}):
-            raise InvalidOption(f"{', '.join(others)}: without unique= it has no effect")
+            raise InvalidOption(f"{', '.join(others)}: no effect without unique=")
         return None
     policy = _one_of(options, "unique_policy", get_args(UniquePolicy), "refuse")
     if policy == "debounce" and "delay" not in options:
-        raise InvalidOption("unique_policy='debounce' needs a delay=: how long there has to be no further call")
+        raise InvalidOption("unique_policy='debounce' needs a delay=: the time without further calls")
     if policy == "throttle" and ("unique_for" in options or "unique_ttl" not in options):
-        raise InvalidOption("unique_policy='throttle' needs a unique_ttl=, which alone says how long a key is taken")
+        raise InvalidOption(
+            "unique_policy='throttle' needs a unique_ttl=, which alone determines how long a key is taken"
+        )
     return Uniqueness(
         maker=True if maker is True else read_key_maker(maker, option="unique"),
         until=cast("UniqueFor", _one_of(options, "unique_for", get_args(UniqueFor), "waiting")),
@@ -123,12 +125,12 @@ def _ttl(options: Mapping[str, Any], option: str) -> float:
         return _DAY
     seconds = parse_duration(options[option], what=option).total_seconds()
     if not 0 < seconds <= 366 * _DAY:
-        raise InvalidOption(f"{option}={options[option]!r}: more than nothing, and at most a year")
+        raise InvalidOption(f"{option}={options[option]!r}: must be more than 0 and at most a year")
     return seconds
 
 
 def _one_of(options: Mapping[str, Any], option: str, choices: tuple[str, ...], default: str) -> str:
     value = options.get(option, default)
     if value not in choices:
-        raise InvalidOption(f"{option}={value!r}: one of {', '.join(map(repr, choices))}")
+        raise InvalidOption(f"{option}={value!r}: must be one of {', '.join(map(repr, choices))}")
     return cast("str", value)

@@ -72,7 +72,7 @@ _opening: Final = threading.RLock()
 
 
 class Context(CeleryHints, msgspec.Struct, eq=False):
-    """One attempt of one job. Injected into a task's parameter that is annotated with this class.
+    """An attempt of a job. Injected into a task's parameter that is annotated with this class.
 
     Attributes:
         job_id: the same in every attempt.
@@ -114,7 +114,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     is_settled: bool = False
 
     @classmethod
-    def detached(cls, task: str) -> "Context":
+    def create_detached(cls, task: str) -> "Context":
         """Create a context for a call of the task as a plain function, outside of a worker."""
         return cls(Envelope(task=task), job_id="", max_attempts=1, queue="", redelivered=False)
 
@@ -184,7 +184,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         """
         if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(
-                "context.lock does not reach into processes of executor='process': use `with app.lock(...)` there"
+                "context.lock does not work in processes of executor='process': use `with app.lock(...)` there"
             )
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
@@ -196,7 +196,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         """
         if not isfinite(done) or not (total is None or isfinite(total)):
             raise EncodeError(
-                f"the progress {done!r} of {total!r} has no form as JSON: both have to be finite; leave out a total "
+                f"the progress {done!r} of {total!r} cannot be encoded as JSON: both must be finite; omit a total "
                 "that is not known"
             )
         self.open_journal().tell_progress(done, total, note)
@@ -229,7 +229,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
                 journal.save(step.key, saved)
                 return cast("R", value)
         except BaseException:
-            step.failed()
+            step.mark_failed()
             raise
         return cast("R", step.read(saved))
 
@@ -245,7 +245,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
                 await journal.asave(step.key, saved)
                 return cast("R", value)
         except BaseException:
-            step.failed()
+            step.mark_failed()
             raise
         return cast("R", step.read(saved))
 

@@ -1,4 +1,4 @@
-"""One run of a task's function, as middleware sees it, and the contract of executors."""
+"""Runs of a task's function, as middleware sees them, and the contract of executors."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context
 
-__all__ = ["DONE", "Execution", "Executor", "undone"]
+__all__ = ["DONE", "Execution", "Executor", "check_is_done"]
 
 _GENERATORS: Final = (GeneratorType, AsyncGeneratorType)
 DONE: Final = frozenset({type(None), int, str, bool, float, dict, list, tuple, bytes})
@@ -21,7 +21,8 @@ DONE: Final = frozenset({type(None), int, str, bool, float, dict, list, tuple, b
 
 
 class Execution(msgspec.Struct):
-    """One run. Middleware may replace `args` and `kwargs`, except for tasks that run in other processes.
+    """A run of a task's function. Middleware may replace `args` and `kwargs`, except for tasks that run in other
+    processes.
 
     Attributes:
         function: the task's function.
@@ -56,8 +57,7 @@ class Executor(Protocol):
         """Run the function and return its value.
 
         Cancelling gives the run up as far as possible: a coroutine is cancelled, a thread is abandoned with
-            `context.cancelled` set, a process is killed.
-        itself with `context.cancelled` set, a process is killed.
+        `context.cancelled` set, a process is killed.
 
         Raises:
             SoftTimeout: its `soft_timeout` has passed, and the function did not catch the exception.
@@ -85,8 +85,8 @@ class Executor(Protocol):
         ...
 
 
-def undone(value: object, task: str) -> Reject | None:
-    """Return the error for a run whose function returned undone work; None for every other value.
+def check_is_done(value: object, task: str) -> Reject | None:
+    """Return the error for a run whose function returned check_is_done work; None for every other value.
 
     Undone work is a coroutine, a generator or another awaitable, which nothing would ever run. A coroutine that has
     not started is closed.

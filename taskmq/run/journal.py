@@ -47,7 +47,7 @@ _LONGEST_NOTE: Final = 500
 class JournalWriter(Protocol):
     """Writer of journals. Safe to use from any thread."""
 
-    def changed(self, journal: "RunJournal", /) -> None:
+    def mark_changed(self, journal: "RunJournal", /) -> None:
         """Record that `journal` has news to write soon. Returns immediately."""
         ...
 
@@ -169,7 +169,7 @@ class RunJournal:
         """Raise `InvalidOption` if the run has had a step of that name."""
         if name in self._steps:
             raise InvalidOption(
-                f"job {self.job_id}: step {name!r} comes a second time in one run: give each step a different name"
+                f"job {self.job_id}: step {name!r} occurs twice in one run: give each step a different name"
             )
         self._steps.add(name)
 
@@ -187,15 +187,14 @@ class RunJournal:
 
     def _touch(self) -> None:
         self.is_dirty = self.has_told = True
-        self._writer.changed(self)
+        self._writer.mark_changed(self)
 
 
 class SavedStep:
-    """One step of a run: the key of its value, and how to decode it.
+    """A step of a run: the key of its value, and how to decode it.
 
     The value of a step is always decoded from its saved form, by the annotated return type of its function: a run
-        that resumes gets exactly what the one before got.
-    that resumes gets nothing else than the one before got.
+    that resumes gets exactly what the one before got.
 
     Raises:
         InvalidOption: the run has had a step of that name.
@@ -229,10 +228,10 @@ class SavedStep:
             return self._type.decode(data, JSON)
         except EncodeError as error:
             raise EncodeError(
-                f"the value of step {self._name!r} does not fit what its function returns: {error.__cause__}"
+                f"the value of step {self._name!r} does not match its function's return type: {error.__cause__}"
             ) from error
 
-    def failed(self) -> None:
+    def mark_failed(self) -> None:
         self._journal.release_step(self._name)
 
 
@@ -242,7 +241,7 @@ class Detached:
     def __init__(self) -> None:
         self._leases = OwnLeases()
 
-    def changed(self, journal: RunJournal) -> None:
+    def mark_changed(self, journal: RunJournal) -> None:
         journal.is_dirty = False
 
     async def begin(self, journal: RunJournal) -> BegunRun:

@@ -3,7 +3,7 @@
 A lock is a lease in the state, or without a state in the job store. It is renewed in the background while the block
 runs, and released at its end. The holder relies on it for the lease's duration from the moment before the last
 renewal. If there is no answer for that long, if the process was stopped, or if the state was emptied, the lock is
-lost, and another holder may have it. The block can check that (`is_lost`, `lost()`, `check()`), and ends with
+lost, and another holder may have it. The block can check that (`is_lost`, `wait_lost()`, `check()`), and ends with
 `LockLost`.
 
 No lock of this kind can keep a stopped holder from acting when it continues. So the guarded resource must take the
@@ -85,7 +85,7 @@ class Lock:
         self._timeout = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
         self._seconds = parse_duration(lease, what="lease").total_seconds()
         if self._seconds < 1:
-            raise InvalidOption(f"lock {name!r}: lease={lease!r}: at least a second")
+            raise InvalidOption(f"lock {name!r}: lease={lease!r}: must be at least a second")
         self._note = uuid.uuid4().hex
         self._trusted_until = 0.0
         self._is_gone = False
@@ -108,7 +108,7 @@ class Lock:
         if self.is_lost:
             raise LockLost(self.name, self.token)
 
-    async def lost(self) -> bool:
+    async def wait_lost(self) -> bool:
         """Return True once the lock is lost, and False once its block has ended; for a task next to the block."""
         while not self.is_lost:
             if self._ended.is_set():
@@ -167,11 +167,12 @@ class Lock:
 
     def _begin(self) -> None:
         if self.token:
-            raise InvalidOption(f"lock {self.name!r}: it is held; for another block make another one by its name")
+            raise InvalidOption(
+                f"lock {self.name!r}: it is held already; create another lock of this name for another block"
+            )
         if self._key in _held.get():
             raise InvalidOption(
-                f"lock {self.name!r} is held by this very task, which would wait for itself: take it once, further "
-                "out"
+                f"lock {self.name!r} is held by this task, which would wait for itself: acquire it once, further out"
             )
 
     def _remember(self) -> None:

@@ -52,8 +52,7 @@ class _JobRecord(logging.LogRecord):
     """A record with the fields.
 
     They are not items of its dictionary before it is formatted: the standard library refuses an `extra` with an
-        existing name, and programs use `task` and `queue`.
-    already, and `task` and `queue` are words that programs use.
+    existing name, and programs use `task` and `queue`.
     """
 
     __slots__ = ("_job",)

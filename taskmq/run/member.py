@@ -75,7 +75,7 @@ class Member:
         """
         seconds = parse_duration(every, what="every").total_seconds()
         if seconds <= 0:
-            raise InvalidOption(f"every={every!r}: more than 0 seconds")
+            raise InvalidOption(f"every={every!r}: must be more than 0 seconds")
         seen: dict[str, int] | None = None
         while True:
             found = seen
@@ -126,7 +126,7 @@ def check_group(group: str) -> str:
         InvalidOption: it is not.
     """
     if _GROUP.fullmatch(group) is None:
-        raise InvalidOption(f"group {group!r}: 1 to 128 of A-Z a-z 0-9 _ . -")
+        raise InvalidOption(f"group {group!r}: must be 1 to 128 characters of A-Z a-z 0-9 _ . -")
     return group
 
 

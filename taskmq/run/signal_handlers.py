@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 
 __all__ = ["contain_signal_handlers"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 
 _Handler = Callable[[int, FrameType | None], Any]
 # Ctrl-C raises on purpose.
@@ -24,8 +24,7 @@ def contain_signal_handlers() -> None:
     """Make the present handlers log their exceptions.
 
     Later handlers are unchanged: a task that sets one may rely on its exception. `SystemExit` and other errors that
-        are not an `Exception` propagate. Call it in the main thread.
-    and other errors that are no `Exception` go on. To be called in the main thread.
+    are not an `Exception` propagate. Call it in the main thread.
     """
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
@@ -38,6 +37,6 @@ def _contain(handler: _Handler) -> _Handler:
         try:
             handler(number, frame)
         except Exception:  # noqa: BLE001 - a handler is foreign code
-            _log.exception("the app's handler of %s raised; the worker goes on", signal.Signals(number).name)
+            _log.exception("the app's handler of %s raised; the worker continues", signal.Signals(number).name)
 
     return handle

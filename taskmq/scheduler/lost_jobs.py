@@ -243,7 +243,7 @@ class InFlightWatch:
         reports = stats.get(self._reports.name)
         if reports is None or reports.ready or not self._reports.is_idle:
             return None
-        counted = await broker.unsettled() if isinstance(broker, Counting) else None
+        counted = await broker.count_unsettled() if isinstance(broker, Counting) else None
         found: dict[str, bool] = {}
         for queue, name in zip(queues, names, strict=True):
             each = stats.get(name)

@@ -258,7 +258,7 @@ class InvitationPublisher:
         """Write to the store what has become of jobs, however long that takes; they are in flight until then.
 
         False: trying was stopped before, and the partition's next holder is to have their batch as one without a
-            confirm.
+        confirm.
         """
         if not jobs:
             return True

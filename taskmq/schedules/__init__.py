@@ -1,7 +1,7 @@
-"""Schedules as an app has them: what they call and when, what becomes of missed occurrences, what replicas share.
+"""Schedules of an app: what they call and when, policies for missed occurrences, and state shared by replicas.
 
     app.every, app.schedules.add ---> ScheduleEntry: task, arguments, trigger, policy
-    every beat, and who operates ---> Record, one per schedule, in the state, changed by compare-and-set
+    every beat and operator --------> Record, one per schedule, in the state, changed by compare-and-set
 
 `taskmq.beat` emits them.
 """

@@ -1,4 +1,4 @@
-"""What can be said where a schedule is defined above its task."""
+"""Options of the decorators that define a schedule above its task."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,7 +8,7 @@ from taskmq.model.units import Duration
 from taskmq.schedules.policy import ScheduleOptions
 from taskmq.schedules.triggers import DstFold, DstGap, Limits
 
-__all__ = ["CronOptions", "EveryOptions", "divided"]
+__all__ = ["CronOptions", "EveryOptions", "split_options"]
 
 
 class _Recurring(Limits, ScheduleOptions, total=False):
@@ -16,11 +16,11 @@ class _Recurring(Limits, ScheduleOptions, total=False):
 
 
 class EveryOptions(_Recurring, total=False):
-    """Options of `app.every`; those of `Limits` and `ScheduleOptions` among them.
+    """Options of `app.every`, including those of `Limits` and `ScheduleOptions`.
 
     Attributes:
-        phase: how long after each multiple of the period; less than the period.
-        anchor: an instant to be in phase with, instead.
+        phase: offset from each multiple of the period; less than the period.
+        anchor: instead of a phase, an instant that is one of the occurrences.
     """
 
     phase: Duration
@@ -28,15 +28,16 @@ class EveryOptions(_Recurring, total=False):
 
 
 class CronOptions(_Recurring, total=False):
-    """Options of `app.cron`; those of `Limits` and `ScheduleOptions` among them.
+    """Options of `app.cron`, including those of `Limits` and `ScheduleOptions`.
 
     Attributes:
-        tz: whose clocks; default UTC.
-        seconds: the expression has six fields, the first for the seconds.
-        dst_gap: what becomes of a time that does not exist as clocks are set forward: it is due at the first instant
-            that does (`run_after`, the default), or not at all (`skip`).
-        dst_fold: which one is due of a time that comes twice: `first` (default), `second`, or `both`.
-        both_days: a day has to fit the field of the month and that of the week; cron asks for one of them.
+        tz: time zone of the expression; default UTC.
+        seconds: the expression has six fields, the first for seconds.
+        dst_gap: what happens to a time skipped when clocks go forward: it is due at the first instant after the gap
+            (`run_after`, the default), or not at all (`skip`).
+        dst_fold: which occurrence of a time repeated when clocks go back is due: `first` (default), `second`, or
+            `both`.
+        both_days: a day must match both the day-of-month and the day-of-week field; cron requires only one.
     """
 
     tz: str
@@ -46,10 +47,10 @@ class CronOptions(_Recurring, total=False):
     both_days: bool
 
 
-def divided(options: Mapping[str, Any], own: type) -> tuple[dict[str, Any], ScheduleOptions]:
-    """The options of a trigger, which are those that `own` adds to the policy's, and the policy's."""
+def split_options(options: Mapping[str, Any], own: type) -> tuple[dict[str, Any], ScheduleOptions]:
+    """Split options into those of a trigger, which `own` adds to the policy's, and those of the policy."""
     of_policy = ScheduleOptions.__annotations__
     of_trigger = own.__annotations__.keys() - of_policy.keys()
-    # An unknown option is left to the policy, which refuses it.
+    # The policy rejects unknown options.
     policy = {name: value for name, value in options.items() if name not in of_trigger}
     return {name: options[name] for name in options if name in of_trigger}, cast("ScheduleOptions", policy)

@@ -1,4 +1,4 @@
-"""A schedule: a task, its arguments, when, and what if not; its form in the state where it was made at run time."""
+"""Schedule entries: a task, its arguments, a trigger and a policy; and how runtime schedules are stored."""
 
 import dataclasses
 import functools
@@ -46,11 +46,11 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     """A recurring call of one task, or start of one workflow.
 
     Attributes:
-        name: one of a tenant begins with the tenant, such as `@acme:nightly`.
-        task: that is called; of a workflow, the one of its first step.
-        is_dynamic: whether it was made at run time, and is kept in the state.
-        workflow: what is started instead of the task alone.
-        definition, definition_version: the template that the call was made from.
+        name: unique name; a tenant's begins with the tenant, such as `@acme:nightly`.
+        task: the task to call; of a workflow, that of its first step.
+        is_dynamic: whether it was added at run time and is stored in the state.
+        workflow: the workflow to start instead of the task alone.
+        definition, definition_version: the template of the call.
     """
 
     name: str
@@ -66,12 +66,12 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        """Whom its jobs belong to; "" where it does not say."""
+        """Tenant that owns its jobs; "" if the schedule names none."""
         return split_tenant_key(self.name)[0]
 
     @property
     def starts(self) -> str:
-        """What it starts, for people."""
+        """Description of what it starts, for people."""
         if self.definition:
             return f"{self.definition} version {self.definition_version} ({self.task.name})"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
@@ -79,36 +79,36 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=1_000)
 def task_elsewhere(name: str, queue: str) -> Task[..., Any]:
-    """Replaces a task whose code this app does not have: a name, a queue, and any arguments."""
+    """Return a stand-in for a task whose code this app lacks: a name, a queue, and any arguments."""
 
     async def elsewhere(*args: Any, **kwargs: Any) -> None:
-        raise InvalidOption(f"task {name}: its code is not here, for {args} and {kwargs}")
+        raise InvalidOption(f"task {name} is not defined in this app; called with {args} and {kwargs}")
 
     return define(elsewhere, {"name": name, "queue": queue})
 
 
-# `/schedules/explain` is a path of its own.
+# The path `/schedules/explain` is taken.
 _RESERVED: Final = frozenset({"explain"})
 
 
 def check_schedule_name(name: str) -> str:
-    """The tenant of the schedule of that name; "" for none.
+    """Return the tenant in a schedule's name; "" for none.
 
     Raises:
-        InvalidOption: it is no name.
+        InvalidOption: the name is invalid.
     """
     if not name or not name.isprintable():
-        raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
+        raise InvalidOption(f"schedule {name!r}: a name must be printable text")
     tenant, own = split_tenant_key(name)
     if tenant and (not own or tenant_key(tenant, own) != name):
         meant = tenant_key(tenant, own or "NAME")
-        raise InvalidOption(f"schedule {name!r}: a name of tenant {tenant!r} is written {meant!r}")
+        raise InvalidOption(f"schedule {name!r}: write {meant!r} for a schedule of tenant {tenant!r}")
     check_reachable(own if tenant else name, what="schedule", reserved=_RESERVED)
     return tenant
 
 
 def rule_of(trigger: Trigger) -> str:
-    """Tells a trigger from others: equal ones have the same, in every process."""
+    """Return a text that identifies a trigger; equal triggers have the same text in every process."""
     said = _ADDRESS.sub("", f"{type(trigger).__qualname__} {trigger!r}")
     return hashlib.sha256(said.encode()).hexdigest()[:12]
 
@@ -124,7 +124,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
     workflow: bytes = b""
-    # In a job store: the call as it is submitted, and to which queue. So the scheduler needs no code of the app.
+    # In a job store: the call as submitted, and its queue, so that the scheduler needs no code of the app.
     queue: str = ""
     call: msgspec.Raw = msgspec.Raw(b"null")
     detail: JobDetail | None = None
@@ -134,16 +134,16 @@ _decoder = msgspec.json.Decoder(_Definition)
 
 
 def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
-    """Refuse what the task cannot be called with.
+    """Check that the task accepts the schedule's arguments.
 
     Raises:
-        InvalidOption: it cannot.
+        InvalidOption: it does not.
     """
     if entry.workflow is not None:
-        # Its steps were checked when it was compiled.
+        # The steps were checked when the workflow was compiled.
         if entry.policy.overlap != "allow":
             raise InvalidOption(
-                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: no process counts how many "
+                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: nothing counts how many "
                 "workflows of a schedule run"
             )
         return
@@ -161,54 +161,54 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
 
 
 def check_not_unique(entry: ScheduleEntry) -> None:
-    """Refuse a schedule of a task whose calls are unique.
+    """Reject a schedule of a task with unique calls.
 
     Raises:
-        InvalidOption: its task says so.
+        InvalidOption: the task has `unique=`.
     """
     if entry.workflow is None and entry.task.plan.unique is not None:
         raise InvalidOption(
-            f"schedule {entry.name!r}: task {entry.task.name} has unique=, by which its occurrences would be dropped "
-            "unseen: leave it out, and say overlap='skip' of the schedule"
+            f"schedule {entry.name!r}: task {entry.task.name} has unique=, which would silently drop occurrences: "
+            "remove unique=, and set overlap='skip' on the schedule"
         )
 
 
 def check_without_store(entry: ScheduleEntry) -> None:
-    """Refuse a schedule whose calls go to the job store, of an app that has none.
+    """Reject a schedule whose calls go to the job store, if the app has none.
 
     Raises:
-        InvalidOption: its task says so.
+        InvalidOption: the task has `lane="store"`.
     """
     if entry.workflow is None and entry.task.call_plan.lane == "store":
         raise InvalidOption(
-            f"schedule {entry.name!r}: task {entry.task.name} has lane='store', and the app has no store, so a beat "
-            "would send its calls to the broker: give the app a store and run `taskmq scheduler`, or leave lane= out"
+            f"schedule {entry.name!r}: task {entry.task.name} has lane='store', but the app has no store, so a beat "
+            "would send its calls to the broker: give the app a store and run `taskmq scheduler`, or omit lane="
         )
 
 
 def write_definition(entry: ScheduleEntry) -> bytes:
-    """The definition as it is kept.
+    """Encode the definition for the state.
 
     Raises:
-        InvalidOption: its trigger is none of `taskmq.schedules.triggers`.
-        EncodeError: its arguments have no form as JSON.
+        InvalidOption: its trigger is not one of `taskmq.schedules.triggers`.
+        EncodeError: its arguments cannot be encoded as JSON.
     """
-    return msgspec.json.encode(_definition(entry, _plain(entry.trigger, entry.name)))
+    return msgspec.json.encode(_definition(entry, _encode_trigger(entry.trigger, entry.name)))
 
 
 def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
-    """The definition as a job store keeps it.
+    """Encode the definition for a job store.
 
-    A trigger of the app's own is not in it, where the code defines the schedule: only schedulers of that app fire it.
+    Omits a custom trigger of a schedule that the code defines: only schedulers of that app fire it.
 
     Args:
-        call: the message of its call; None of a workflow.
+        call: the message of its call; None for a workflow.
 
     Raises:
         InvalidOption, EncodeError: as `write_definition`.
     """
     try:
-        trigger = _plain(entry.trigger, entry.name)
+        trigger = _encode_trigger(entry.trigger, entry.name)
     except InvalidOption:
         if entry.is_dynamic:
             raise
@@ -231,13 +231,13 @@ def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
 
 
 class StoredRule(msgspec.Struct, frozen=True):
-    """What a scheduler has to know to fire a schedule of a job store.
+    """Data that a scheduler needs to fire a schedule of a job store.
 
     Attributes:
-        call: an envelope that was made at the epoch, in JSON; None of a workflow.
-        queue: that the call goes to.
-        detail: of its jobs.
-        workflow: what is started instead.
+        call: a JSON envelope created at the epoch; None for a workflow.
+        queue: queue of the call.
+        detail: detail of its jobs.
+        workflow: the workflow to start instead.
     """
 
     name: str
@@ -251,22 +251,22 @@ class StoredRule(msgspec.Struct, frozen=True):
 
 
 def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Collection[str]) -> StoredRule:
-    """The schedule that a job store keeps under `name`.
+    """Decode the schedule that a job store holds under `name`.
 
     Args:
-        own: what the code of this app says of it, for triggers that are the app's own.
-        tasks: of this app, for workflows.
+        own: the entry in this app's code, for custom triggers.
+        tasks: tasks of this app, for workflows.
 
     Raises:
-        InvalidOption: it cannot be read, or started, here.
+        InvalidOption: it cannot be decoded or started here.
     """
-    found = _decoded(kept, name)
+    found = _decode(kept, name)
     if found.trigger.get(_TYPE):
-        trigger = cast("Trigger", _value(found.trigger, name))
+        trigger = cast("Trigger", _decode_value(found.trigger, name))
     elif own is not None and rule_of(own.trigger) == found.trigger.get("rule"):
         trigger = own.trigger
     else:
-        raise InvalidOption(f"schedule {name!r}: its trigger is one of the app's own, and this app's code lacks it")
+        raise InvalidOption(f"schedule {name!r}: its trigger is a custom one that this app does not define")
     policy = read_policy(found.policy, schedule=name)
     if found.workflow:
         workflow = read_graph(found.workflow, schedule=name, known=tasks)
@@ -281,16 +281,16 @@ def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Col
 def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
     policy = entry.policy.as_options()
     if entry.workflow is not None:
-        # Without a task, so that a beat which knows no workflows here leaves it to others.
+        # Without a task, a beat that does not know the workflow leaves it to others.
         return _Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow))
     kwargs = dict(entry.kwargs)
-    # The same in each process that defines it, so that none sees a change where there is none.
+    # Identical in each process that defines it, so that none sees a change.
     signature = entry.task.signature
     raws = signature.canonical(entry.args, kwargs, signature.encode(entry.args, kwargs, JSON), keeps_keys=True)
     return _Definition(entry.task.name, trigger, *raws, policy)
 
 
-def _decoded(kept: bytes, name: str) -> _Definition:
+def _decode(kept: bytes, name: str) -> _Definition:
     try:
         return _decoder.decode(kept)
     except msgspec.MsgspecError as error:
@@ -298,13 +298,13 @@ def _decoded(kept: bytes, name: str) -> _Definition:
 
 
 def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any]]) -> ScheduleEntry:
-    """The schedule that is kept under `name`.
+    """Decode the schedule that the state holds under `name`.
 
     Raises:
         InvalidOption: this app has no such task, and the definition is none of a job store, which has the whole call;
             or it cannot be read.
     """
-    found = _decoded(kept, name)
+    found = _decode(kept, name)
     try:
         args = msgspec.json.decode(found.args, type=list[Any])
         kwargs = msgspec.json.decode(found.kwargs, type=dict[str, Any])
@@ -316,7 +316,7 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         if not found.queue:
             raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
         task = task_elsewhere(found.task, found.queue)
-    trigger = cast("Trigger", _value(found.trigger, name))
+    trigger = cast("Trigger", _decode_value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
     detail = found.detail or JobDetail()
     return ScheduleEntry(
@@ -333,34 +333,34 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
     )
 
 
-def _plain(trigger: object, name: str) -> dict[str, Any]:
-    """A trigger as data: its class, and what it was made of."""
+def _encode_trigger(trigger: object, name: str) -> dict[str, Any]:
+    """Return a trigger as data: its class and its arguments."""
     kind = type(trigger)
     if getattr(triggers, kind.__name__, None) is not kind or not dataclasses.is_dataclass(trigger):
         raise InvalidOption(
-            f"schedule {name!r}: a trigger of class {kind.__qualname__} cannot be kept in the state; use one of "
+            f"schedule {name!r}: a trigger of class {kind.__qualname__} cannot be stored; use one of "
             "taskmq.schedules.triggers, or define the schedule in the code"
         )
     facts: dict[str, Any] = {_TYPE: kind.__name__}
     for field in dataclasses.fields(trigger):
         if field.init:
-            facts[field.name] = _plain_value(getattr(trigger, field.name), name)
+            facts[field.name] = _encode_value(getattr(trigger, field.name), name)
     return facts
 
 
-def _plain_value(value: object, name: str) -> Any:
+def _encode_value(value: object, name: str) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, date):
         return {_DATE: value.isoformat()}
     if isinstance(value, tuple | list | set | frozenset):
-        return [_plain_value(each, name) for each in cast("list[object]", value)]
-    return _plain(value, name)
+        return [_encode_value(each, name) for each in cast("list[object]", value)]
+    return _encode_trigger(value, name)
 
 
-def _value(data: object, name: str) -> Any:
+def _decode_value(data: object, name: str) -> Any:
     if isinstance(data, list):
-        return tuple(_value(each, name) for each in cast("list[object]", data))
+        return tuple(_decode_value(each, name) for each in cast("list[object]", data))
     if not isinstance(data, dict):
         return data
     facts = cast("dict[str, Any]", data)
@@ -370,7 +370,7 @@ def _value(data: object, name: str) -> Any:
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise InvalidOption(f"schedule {name!r}: this taskmq has no trigger {facts.get(_TYPE)!r}")
     known = {field.name for field in dataclasses.fields(kind)}
-    given = {key: _value(value, name) for key, value in facts.items() if key != _TYPE}
+    given = {key: _decode_value(value, name) for key, value in facts.items() if key != _TYPE}
     if unknown := given.keys() - known:
         raise InvalidOption(f"schedule {name!r}: this taskmq's {kind.__name__} knows no {sorted(unknown)}")
     return kind(**given)

@@ -1,4 +1,4 @@
-"""Where the schedules of an app are kept: in its state, or in its job store."""
+"""Stores of an app's schedules: its state or its job store."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -21,45 +21,45 @@ _PAGE: Final = 1_000
 
 
 class ScheduleRecords(Protocol):
-    """The definitions that were made at run time, and the records of all."""
+    """Definitions added at run time, and the records of all schedules."""
 
-    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
-        """The definition as it is kept here.
+    def encode(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
+        """Encode a definition for this store.
 
         Args:
-            call: of the entry's definition, where it has one.
+            call: call of the entry's definition, if it has one.
 
         Raises:
-            InvalidOption, EncodeError: it cannot be.
+            InvalidOption, EncodeError: it cannot be encoded.
         """
         ...
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:
-        """Put a definition in the place of another one; None means none. False where neither is there."""
+        """Replace the definition `before` by `after`, where None means none; False if the stored one is neither."""
         ...
 
     async def definition(self, name: str) -> bytes | None:
-        """The definition of that name that was made at run time."""
+        """Return the definition added at run time under this name."""
         ...
 
     async def page(self, *, prefix: str, after: str, limit: int) -> dict[str, bytes]:
-        """Up to `limit` that were made at run time, by name: those after `after` that begin with `prefix`."""
+        """Return up to `limit` runtime definitions by name, after `after`, with names that begin with `prefix`."""
         ...
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
-        """Their records, in their order."""
+        """Return the records of the entries, in their order."""
         ...
 
     async def history(self, entry: ScheduleEntry, record: ScheduleRecord, *, limit: int) -> list[Occurrence]:
-        """What the schedule has emitted, the newest first; as much of it as is kept."""
+        """Return the emitted occurrences, newest first, as far as they are stored."""
         ...
 
     async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:
-        """What `change` returns, called with the record, in which it changes something. The scheduler sees it."""
+        """Call `change` with the record, which it modifies, and return its result. The scheduler sees the change."""
         ...
 
     async def now(self) -> int:
-        """What time it is there, ms since the epoch."""
+        """Return the store's time, ms since the epoch."""
         ...
 
 
@@ -67,7 +67,7 @@ class StateRecords:
     """`ScheduleRecords` in a state, for beats.
 
     Args:
-        store: the state's.
+        store: the state's store.
         app: the app's name.
     """
 
@@ -76,9 +76,9 @@ class StateRecords:
         self._app = app
         self._clock = clock
 
-    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:  # noqa: ARG002 - beats know no definitions
+    def encode(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:  # noqa: ARG002 - beats know no definitions
         if entry.tenant:
-            raise InvalidOption(f"schedule {entry.name!r}: schedules of tenants are for apps with a job store")
+            raise InvalidOption(f"schedule {entry.name!r}: schedules of tenants need a job store")
         check_without_store(entry)
         return write_definition(entry)
 
@@ -94,10 +94,10 @@ class StateRecords:
         return {name: kept[name] for name in names[:limit]}
 
     async def definitions(self) -> dict[str, bytes]:
-        """All that were made at run time."""
+        """Return all definitions added at run time."""
         place = 0
         found: dict[str, bytes] = {}
-        while page := await self._store.changed(self._app, place, limit=_PAGE):
+        while page := await self._store.list_changed(self._app, place, limit=_PAGE):
             found.update((change.name, change.definition) for change in page if change.definition is not None)
             place = page[-1].place
         return found
@@ -117,7 +117,7 @@ class StateRecords:
 
     async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:
         answer = await change_record(self._store, schedule_record_key(self._app, entry.name), change)
-        # After it, so that who looks sees it.
+        # Notify after the change, so that a reader sees it.
         await self._store.tell(self._app, [entry.name])
         return answer
 

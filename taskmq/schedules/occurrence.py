@@ -1,4 +1,4 @@
-"""The message of one occurrence, out of that of the schedule's call. Pure."""
+"""Messages of occurrences, derived from the message of the schedule's call. Pure."""
 
 from typing import Final
 
@@ -13,29 +13,29 @@ from taskmq.schedules.turn import Timed
 __all__ = ["LOW", "due_instant", "occurrence_envelope", "priority_of"]
 
 LOW: Final = 0
-"""The priority of what is made up for: behind what is due now."""
+"""Priority of catch-up occurrences: behind those due now."""
 
 _BEHIND: Final = ("catchup", "backfill")
 
 
 def due_instant(schedule: Timed, claim: OccurrenceClaim) -> int:
-    """When it was to be sent, ms: its schedule's jitter after its nominal instant."""
+    """Return when the occurrence is to be sent, ms: its nominal instant plus the schedule's jitter."""
     return claim.instant + jitter_of(schedule.name, schedule.policy.jitter)
 
 
 def priority_of(claim: OccurrenceClaim, own: int | None) -> int | None:
-    """The priority of an occurrence whose call has one of its `own`."""
+    """Return the priority of an occurrence whose call has priority `own`."""
     return LOW if claim.kind in _BEHIND else own
 
 
 def occurrence_envelope(
     call: Envelope, schedule: Timed, claim: OccurrenceClaim, *, job_id: str, key: str | None, now: int
 ) -> Envelope:
-    """The envelope of one occurrence.
+    """Build the envelope of one occurrence.
 
     Args:
-        call: of a call that was made at its `enqueued`; what it says of times moves with it.
-        key: its idempotency key, where the call has none.
+        call: envelope of a call created at its `enqueued`; its times are shifted accordingly.
+        key: its idempotency key, if the call has none.
         now: ms since the epoch.
     """
     moved = now - (call.enqueued or 0)

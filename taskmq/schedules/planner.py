@@ -1,4 +1,4 @@
-"""Which instants of a schedule are emitted, and which are missed. Pure."""
+"""Plan of due and missed instants of a schedule. Pure."""
 
 from collections import deque
 from typing import Final
@@ -12,20 +12,20 @@ from taskmq.schedules.triggers.trigger import most_recent
 __all__ = ["MOST_COUNTED", "Due", "instants_between", "most_recent", "plan_due", "take_from"]
 
 MOST_COUNTED: Final = 10_000
-"""So many missed instants of a rule without a period are counted one by one; beyond that the count is too low."""
+"""Maximum number of missed instants counted for a rule without a period; beyond it the count is too low."""
 
 _MOST_AT_ONCE: Final = 100
 
 
 class Due(msgspec.Struct, frozen=True):
-    """What has become due between the mark and now.
+    """Instants that became due between the mark and now.
 
     Attributes:
-        emit: instants to emit now, in their order.
-        missed: how many are given up.
-        coalesced: how many of these a later one stands for, since `catchup` asks for one of them all.
-        backlog: the first and the last of those that are emitted a few at a time.
-        mark: up to where all this decides.
+        emit: instants to emit now, in order.
+        missed: how many are dropped.
+        coalesced: how many of the dropped ones a later one stands for, because of `catchup="once"`.
+        backlog: first and last of those emitted a few at a time.
+        mark: the instant up to which this decides.
     """
 
     emit: tuple[int, ...] = ()
@@ -36,14 +36,15 @@ class Due(msgspec.Struct, frozen=True):
 
 
 def plan_due(trigger: Trigger, *, mark: int, now: int, policy: SchedulePolicy) -> Due:
-    """What becomes of the instants after `mark` up to `now`.
+    """Decide about the instants after `mark` up to `now`.
 
-    At most 100 are emitted at once; the mark is then at the last of them, and the rest is for the next call.
+    At most 100 are emitted at once; the mark then stays at the last of them, and the next call decides about the
+    rest.
     """
     following = trigger.next_after(mark)
     if following is None or following > now:
         return Due(mark=mark)
-    # Before this one they count as missed.
+    # Earlier ones count as missed.
     late = now - policy.late_after
     old = last_missed = None
     if following < late:
@@ -64,13 +65,13 @@ def plan_due(trigger: Trigger, *, mark: int, now: int, policy: SchedulePolicy) -
 
 
 def take_from(trigger: Trigger, *, after: int, until: int, limit: int) -> tuple[list[int], bool]:
-    """Up to `limit` instants after `after` up to `until`, and whether there are more."""
+    """Return up to `limit` instants after `after` up to `until`, and whether there are more."""
     found = instants_between(trigger, after, until, limit=limit + 1)
     return found[:limit], len(found) > limit
 
 
 def instants_between(trigger: Trigger, after: int, until: int, *, limit: int) -> list[int]:
-    """The first `limit` instants after `after` up to `until`."""
+    """Return the first `limit` instants after `after` up to `until`."""
     found: list[int] = []
     following = trigger.next_after(after)
     while following is not None and following <= until and len(found) < limit:
@@ -80,15 +81,15 @@ def instants_between(trigger: Trigger, after: int, until: int, *, limit: int) ->
 
 
 def _count(trigger: Trigger, after: int, until: int) -> int:
-    """How many instants there are after `after` up to `until`, or `MOST_COUNTED`."""
+    """Count the instants after `after` up to `until`, at most `MOST_COUNTED`."""
     if isinstance(trigger, Every):
         return (until - trigger.phase) // trigger.period - (after - trigger.phase) // trigger.period
     return len(instants_between(trigger, after, until, limit=MOST_COUNTED))
 
 
 def _last_of(trigger: Trigger, after: int, until: int, limit: int) -> tuple[int, int]:
-    """The first of the last `limit` instants after `after` up to `until`, which is one; how many these are."""
-    # A step back that doubles, as above: the window may hold many more than are wanted.
+    """Return the first of the last `limit` instants after `after` up to `until`, and their number."""
+    # Steps back double, as above: the window may hold far more than needed.
     back = 1_000
     while True:
         start = max(after, until - back)

@@ -1,10 +1,10 @@
-"""What all replicas know about one schedule: how far it is, what is being emitted, what runs, and what has happened.
+"""Shared record of one schedule: progress, claims, active runs and history.
 
-The record changes by compare-and-set only, so each writer has seen all that was decided before:
+The record changes only by compare-and-set, so each writer has seen all earlier decisions:
 
 - Every nominal instant up to `mark` has been decided on: emitted, claimed, buffered, put into a backlog, or missed.
-- A claim is made together with the step of `mark` over its instant. It stays in `claims` until the broker has
-  confirmed the message; a beat that finds it there after its `until` publishes the same message again.
+- A claim is made in the same change that moves `mark` over its instant. It stays in `claims` until the broker has
+  confirmed the message; a beat that finds it after its `until` publishes the same message again.
 """
 
 import uuid
@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 HISTORY: Final = 20
-"""So many occurrences are remembered in a record."""
+"""Number of occurrences in the history of a record."""
 PENDING_MS: Final = 3_600_000
-"""A message that no worker has begun after so long holds no place any more: it may have been purged."""
+"""Time after which a message that no worker has started no longer counts as active: it may have been purged."""
 
 _MOST_BACKFILLS: Final = 10
 
@@ -41,8 +41,8 @@ class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
     """An occurrence that a beat is about to publish.
 
     Attributes:
-        run: tells it from another emission of the same instant; "" for the ordinary one.
-        until: when others take it over, ms.
+        run: distinguishes another emission of the same instant; "" for the regular one.
+        until: when other beats take it over, ms.
         kind: why it is emitted: `due`, `catchup`, `buffered`, `backfill`.
     """
 
@@ -54,11 +54,11 @@ class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ActiveRun(msgspec.Struct, array_like=True):
-    """An occurrence that waits in its queue or runs; kept where the schedule limits how many do.
+    """An occurrence that waits in its queue or runs; tracked if the schedule limits concurrency.
 
     Attributes:
-        until: when it is taken for lost unless a worker reports that it is not, ms.
-        is_running: whether a worker has begun it.
+        until: when it counts as lost unless a worker reports it, ms.
+        is_running: whether a worker has started it.
     """
 
     job_id: str
@@ -67,13 +67,13 @@ class ActiveRun(msgspec.Struct, array_like=True):
 
 
 class MissedSpan(msgspec.Struct, array_like=True):
-    """Occurrences of the past that are emitted a few at a time.
+    """Past occurrences that are emitted a few at a time.
 
     Attributes:
-        run: of their claims; "" for what was missed.
-        after: up to here it is done.
-        until: the last instant that may be one.
-        next: not before, ms.
+        run: run of their claims; "" for missed ones.
+        after: the instant up to which they are done.
+        until: the last possible instant.
+        next: earliest time of the next emission, ms.
     """
 
     kind: str
@@ -84,7 +84,7 @@ class MissedSpan(msgspec.Struct, array_like=True):
 
 
 class Emitted(msgspec.Struct, frozen=True, array_like=True):
-    """One occurrence in the history. Instants are ms; `at` is when the broker had confirmed it."""
+    """An occurrence in the history. Instants are ms; `at` is when the broker confirmed it."""
 
     instant: int
     at: int
@@ -92,7 +92,7 @@ class Emitted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counts(msgspec.Struct, array_like=True):
-    """Since the schedule is known."""
+    """Counters since the schedule was first seen."""
 
     fired: int = 0
     late: int = 0
@@ -103,15 +103,15 @@ class Counts(msgspec.Struct, array_like=True):
 
 
 class ScheduleRecord(msgspec.Struct, array_like=True):
-    """What is known about one schedule.
+    """Everything known about one schedule.
 
     Attributes:
-        mark: see above; None: no beat has seen the schedule yet.
-        rule: tells the trigger that `mark` was made by from others.
-        paused: since when, ms; None: it is not.
+        mark: see above; None if no beat has seen the schedule yet.
+        rule: identifies the trigger for which `mark` was made.
+        paused: since when it is paused, ms; None if it is not.
         buffered: instants that wait for earlier occurrences to end.
-        history: the last ones that were emitted, the newest last.
-        resumed: from when to when it was paused, if no beat has dealt with that yet.
+        history: the latest emitted occurrences, newest last.
+        resumed: start and end of a pause that no beat has handled yet.
     """
 
     mark: int | None = None
@@ -127,24 +127,24 @@ class ScheduleRecord(msgspec.Struct, array_like=True):
     note: str = ""
 
     def remember(self, emitted: Emitted) -> None:
-        """Add to the history, which keeps the last ones."""
+        """Append to the history, which keeps the latest occurrences."""
         self.history = [*self.history[1 - HISTORY :], emitted]
 
     def begin_backfill(self, span: MissedSpan, *, name: str) -> None:
-        """Add a backfill to the backlogs of the schedule.
+        """Add a backfill to the schedule's backlogs.
 
         Raises:
-            LimitReached: ten are under way.
+            LimitReached: ten backfills are in progress.
         """
         if sum(each.kind == span.kind for each in self.backlogs) >= _MOST_BACKFILLS:
             raise LimitReached(
-                f"schedule {name!r} has {_MOST_BACKFILLS} backfills under way: wait until one has ended",
+                f"schedule {name!r} has {_MOST_BACKFILLS} backfills in progress: wait until one has ended",
                 most=_MOST_BACKFILLS,
             )
         self.backlogs = [*self.backlogs, span]
 
     def live(self, now: int) -> list[ActiveRun]:
-        """The runs that are not taken for lost."""
+        """Return the active runs that do not count as lost."""
         return [run for run in self.active if run.until > now]
 
 
@@ -153,15 +153,15 @@ _decoder = msgspec.msgpack.Decoder(ScheduleRecord)
 
 
 def encode_record(record: ScheduleRecord) -> bytes:
-    """The record as it is kept."""
+    """Encode a record for storage."""
     return _encode(record)
 
 
 def decode_record(kept: KeptRecord | None, *, name: str) -> ScheduleRecord:
-    """The record that is kept; an empty one where there is none.
+    """Decode a record; return an empty one if none is stored.
 
     Raises:
-        StateUnavailable: the state has something else there.
+        StateUnavailable: the stored value is not a record.
     """
     if kept is None:
         return ScheduleRecord()
@@ -174,5 +174,5 @@ def decode_record(kept: KeptRecord | None, *, name: str) -> ScheduleRecord:
 
 
 def new_version() -> str:
-    """A version that was never used."""
+    """Return a unique version."""
     return uuid.uuid4().hex[:16]

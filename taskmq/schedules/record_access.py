@@ -1,4 +1,4 @@
-"""Changes the record of one schedule from outside of a beat."""
+"""Changes to the record of one schedule from outside of a beat."""
 
 import asyncio
 import random
@@ -13,18 +13,18 @@ __all__ = ["RECORD_TTL", "change_record"]
 T = TypeVar("T")
 
 RECORD_TTL: Final = 400 * 86_400.0
-"""Seconds for which the record of a schedule is kept after its last emission: longer than a year."""
+"""Seconds that the record of a schedule is stored after its last emission: more than a year."""
 
 _PAUSE: Final = 0.05
 
 
 async def change_record(store: ScheduleStore, name: str, change: Callable[[ScheduleRecord], T]) -> T:
-    """What `change` returns, called with the record, in which it changes something.
+    """Call `change` with the record, which it modifies, and return its result.
 
-    Called again where another writer was faster.
+    It is called again if another writer was faster.
 
     Raises:
-        StateUnavailable: the state could not be reached; then it may have been changed all the same.
+        StateUnavailable: the state could not be reached; the record may have been changed.
     """
     (kept,) = await store.read([name])
     while True:

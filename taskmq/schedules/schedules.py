@@ -1,4 +1,4 @@
-"""`app.schedules`: the schedules of an app, and what can be done with them at run time."""
+"""`app.schedules`: an app's schedules and the operations on them at run time."""
 
 import logging
 import secrets
@@ -51,18 +51,18 @@ _log = logging.getLogger("taskmq.schedules")
 
 _MOST_SHOWN: Final = 10_000
 _PAGE: Final = 500
-# Behind all names that begin so: none has it, as it cannot be printed.
+# After all names with that prefix: it is unprintable, so no name contains it.
 _BEHIND: Final = "\U0010ffff"
 
 
 class Schedules(Mapping[str, ScheduleEntry]):
-    """The schedules that an app's code defines, by name; and, by its methods, those that are made at run time.
+    """Schedules that an app's code defines, by name; its methods also cover those added at run time.
 
-    They are kept in the job store, where the app has one, and fired by `taskmq scheduler`; else in the state, and
-    fired by `taskmq beat`. Every method that asks there has a twin for coroutines, whose name begins with `a`. Each
+    They are stored in the job store, if the app has one, and fired by `taskmq scheduler`; else in the state, and
+    fired by `taskmq beat`. Every method that accesses it has a twin for coroutines, whose name begins with `a`. Each
     may raise:
 
-    - `InvalidOption`: there is no schedule of that name, or something about it is not possible.
+    - `InvalidOption`: no schedule has this name, or the request is invalid.
     - `StoreUnavailable`, `StateUnavailable`: it could not be reached. A change may have been made all the same.
     - `UnsupportedFeature`: the app has neither a store nor a state.
     """
@@ -84,7 +84,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     @property
     def _own(self) -> dict[str, ScheduleEntry]:
-        # So that included modules have defined theirs.
+        # Included modules must have defined theirs first.
         len(self._tasks)
         return self._static
 
@@ -93,16 +93,16 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return self._producer.sessions
 
     def define(self, entry: ScheduleEntry) -> None:
-        """Make it one of the code's.
+        """Add a schedule that the code defines.
 
         Raises:
-            InvalidOption: the name is taken, or the task cannot be called so.
+            InvalidOption: the name is taken, or the task does not accept the arguments.
         """
         if entry.name in self._static:
             raise InvalidOption(f"schedule {entry.name!r} is defined twice; give one of them a name=")
         if entry.tenant:
             raise InvalidOption(
-                f"schedule {entry.name!r}: the code's schedules are no tenant's; call the task with tenant="
+                f"schedule {entry.name!r}: schedules in code cannot belong to a tenant; call the task with tenant="
             )
         check_arguments(entry, self._producer.content_type)
         self._static[entry.name] = entry
@@ -117,19 +117,18 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Start `task` whenever `trigger` says from now on; within a second, and until it is removed.
+        """Start `task` whenever `trigger` is due, within a second from now and until the schedule is removed.
 
         Args:
-            name: `@acme:nightly` is one of tenant `acme`, whose jobs and workflows are that tenant's, too.
-            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a
-                workflow, one of which is started for each occurrence; or, with a job store, the name of a definition,
-                whose present version it starts from then on, or of a task; workers have registered it where its code
-                is not here.
+            name: `@acme:nightly` belongs to tenant `acme`, as do its jobs and workflows.
+            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a workflow,
+                started for each occurrence; or, with a job store, the name of a definition, whose current version is
+                used from then on, or of a task, which workers have registered if its code is not here.
         """
         call = (tuple(args), dict(kwargs or {}))
         definition = await self._definition(name, task, trigger, call, options)
         if not await self._records().define(name, before=None, after=definition):
-            raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
+            raise InvalidOption(f"schedule {name!r} exists already and is different; change or remove it")
 
     add = blocking(aadd)
 
@@ -143,25 +142,25 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Change a schedule that was added: what is said here is so from now on, and all else stays as it is.
+        """Change a schedule that was added at run time; what is not given keeps its value.
 
-        What it has counted and where it is stay, too. By another trigger, nothing of the past is made up for.
+        Its counters and its progress stay. With another trigger, past occurrences are not caught up.
 
         Args:
-            task, trigger, args, kwargs: see `add`. A workflow, or `task.s(...)`, comes with its own arguments.
+            task, trigger, args, kwargs: see `add`. A workflow or `task.s(...)` has its own arguments.
 
         Raises:
-            ScheduleNotFound: there is none of that name.
-            InvalidOption: the code defines it; or it cannot be so, and nothing was changed.
+            ScheduleNotFound: no schedule has this name.
+            InvalidOption: the code defines it, or the change is invalid; nothing was changed.
         """
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
 
-        async def changed(kept: bytes) -> bytes:
+        async def apply(kept: bytes) -> bytes:
             entry = read_definition(kept, name=name, tasks=self._tasks)
-            return await self._changed(entry, task, trigger, (args, kwargs), options)
+            return await self._apply_changes(entry, task, trigger, (args, kwargs), options)
 
-        await self._redefine(name, changed)
+        await self._redefine(name, apply)
 
     change = blocking(achange)
 
@@ -175,29 +174,29 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Put another definition in the place of one that was added; what it does not say has its default."""
+        """Replace the definition of a schedule that was added at run time; what is not given has its default."""
         definition = await self._definition(name, task, trigger, (tuple(args), dict(kwargs or {})), options)
-        await self._redefine(name, lambda _: _ready(definition))
+        await self._redefine(name, lambda _: _as_awaitable(definition))
 
     async def aremove(self, name: str) -> None:
-        """End its emission, within a second."""
+        """Remove a schedule that was added at run time; it stops within a second."""
         if name in self._own:
-            raise InvalidOption(f"schedule {name!r} is defined in the code: take it out there, or pause it")
-        await self._redefine(name, lambda _: _ready(None))
+            raise InvalidOption(f"schedule {name!r} is defined in the code: remove it there, or pause it")
+        await self._redefine(name, lambda _: _as_awaitable(None))
 
     remove = blocking(aremove)
 
     async def _redefine(self, name: str, make: Callable[[bytes], Awaitable[bytes | None]]) -> None:
-        """Put what `make` returns in the place of the definition that it is called with."""
+        """Replace the definition by what `make` returns when called with it."""
         records = self._records()
         while True:
             before = await records.definition(name)
             if before is None:
-                raise self._unknown(name)
+                raise self._not_found(name)
             if await records.define(name, before=before, after=await make(before)):
                 return
 
-    async def _changed(
+    async def _apply_changes(
         self,
         entry: ScheduleEntry,
         task: "Task[..., Any] | Workflow[Any] | str | None",
@@ -205,18 +204,20 @@ class Schedules(Mapping[str, ScheduleEntry]):
         call: tuple[tuple[Any, ...] | None, Mapping[str, Any] | None],
         options: ScheduleOptions,
     ) -> bytes:
-        """The definition of an entry of which something is different."""
+        """Return the definition of an entry with changes."""
         from taskmq.schedules.triggers import for_schedule
 
         name, (args, kwargs) = entry.name, call
-        policy = entry.policy.changed(options, schedule=name)
+        policy = entry.policy.with_options(options, schedule=name)
         rule = entry.trigger if trigger is None else trigger
         if task is None and entry.workflow is not None:
             if args is not None or kwargs is not None:
-                raise InvalidOption(f"schedule {name!r} starts a workflow, which has its arguments: say another one")
+                raise InvalidOption(
+                    f"schedule {name!r} starts a workflow, which has its own arguments: pass another workflow"
+                )
             changed = replace(entry, trigger=for_schedule(rule, name), policy=policy)
             check_arguments(changed, self._producer.content_type)
-            return self._records().written(changed)
+            return self._records().encode(changed)
         version = None
         if task is None:
             task, version = entry.definition, entry.definition_version
@@ -250,13 +251,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
         target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
         if self._tasks.get(target.task.name) is not target.task or any(each not in self._tasks for each in own):
-            raise InvalidOption(f"schedule {name!r}: task {target.task.name} is none of this app's")
+            raise InvalidOption(f"schedule {name!r}: task {target.task.name} is not defined in this app")
         policy, rule = read_policy(options, schedule=name), for_schedule(trigger, name)
         entry = ScheduleEntry(
             name, target.task, rule, target.args, target.kwargs, policy, is_dynamic=True, workflow=target.workflow
         )
         check_arguments(entry, content_type)
-        return self._records().written(entry)
+        return self._records().encode(entry)
 
     async def _named_definition(
         self,
@@ -271,7 +272,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         from taskmq.schedules.triggers import for_schedule
 
         if self._producer.sessions.current().store is None:
-            raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
+            raise InvalidOption(f"schedule {name!r}: a task's name needs a job store; pass a task instead")
         tenant = check_schedule_name(name)
         sending = await self._producer.jobs.named_sending(called, *call, version=version, tenant=tenant)
         detail = None if sending.submission is None else sending.submission.detail
@@ -286,13 +287,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
             definition="" if detail is None else detail.definition,
             definition_version=0 if detail is None else detail.definition_version,
         )
-        return self._records().written(entry, sending)
+        return self._records().encode(entry, sending)
 
     async def aentry(self, name: str) -> ScheduleEntry:
-        """The schedule of that name, also one that was made at run time.
+        """Return the schedule with this name, including those added at run time.
 
         Raises:
-            ScheduleNotFound: there is none.
+            ScheduleNotFound: no schedule has this name.
         """
         return await self._find(name)
 
@@ -301,16 +302,16 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def alist(
         self, prefix: str = "", *, tenant: str | None = None, after: str | None = None, limit: int = 50
     ) -> SchedulePage:
-        """Up to `limit` schedules by name, from behind `after`; those that were made at run time among them.
+        """Return a page of up to `limit` schedules by name, including those added at run time.
 
-        Without a store, those whose task this app does not have are left out.
+        Without a store, schedules whose task this app lacks are omitted.
 
         Args:
-            prefix: that their names begin with; those of a tenant behind that of the tenant.
-            tenant: only those of this one; "": that have none; None: of all.
+            prefix: prefix of their names; of a tenant's, the part after the tenant.
+            tenant: only schedules of this tenant; "": of none; None: all.
         """
         if limit < 1:
-            raise InvalidOption(f"limit={limit}: at least 1")
+            raise InvalidOption(f"limit={limit}: must be at least 1")
         found, behind = await self._page(prefix, tenant=tenant, after=after or "", limit=limit)
         entries, records = [*found.values()], self._records()
         kept, now = await records.read(entries), await records.now()
@@ -351,7 +352,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     history = blocking(ahistory)
 
     async def anext(self, name: str, *, count: int = 5) -> Sequence[datetime]:
-        """The next nominal instants of a schedule, up to `count`; none while it is paused."""
+        """Return the next nominal instants of a schedule, up to `count`; none while it is paused."""
         from taskmq.schedules.triggers import instants_after
 
         entry, records = await self._find(name), self._records()
@@ -371,7 +372,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     explain = blocking(aexplain)
 
     async def apause(self, name: str, *, note: str = "") -> None:
-        """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""
+        """Pause a schedule until `resume`; on return, nothing more is emitted except what is already in flight."""
         now = await self._records().now()
 
         def pause(record: ScheduleRecord) -> None:
@@ -384,7 +385,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     pause = blocking(apause)
 
     async def aresume(self, name: str) -> None:
-        """Go on; what becomes of the occurrences of the pause is the schedule's `on_resume`."""
+        """Resume a schedule; its `on_resume` decides about the occurrences missed while paused."""
         now = await self._records().now()
 
         def resume(record: ScheduleRecord) -> None:
@@ -396,7 +397,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     resume = blocking(aresume)
 
     async def arun(self, name: str) -> str:
-        """Send a call now, whatever the schedule says and even if it is paused; the id of the job or the workflow.
+        """Send a call now, even if the schedule is paused or not due, and return the id of its job or workflow.
 
         Its `scheduled_for` is now. It does not count for `overlap`.
         """
@@ -439,21 +440,23 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
         """Emit the occurrences from `start` up to `end` again, at low priority and a few a second.
 
-        They are jobs of their own, also where the same instants were emitted before. Up to 10,000 are listed.
+        They are new jobs, even if the same instants were emitted before. Up to 10,000 are listed.
 
         Args:
             start, end: with a time zone; `end` is not later than now.
-            dry_run: only say which they are.
+            dry_run: only list the occurrences.
 
         Raises:
-            InvalidOption: there is no such schedule, or the span is not in the past.
-            LimitReached: ten backfills of the schedule are under way.
+            InvalidOption: no schedule has this name, or the range is not in the past.
+            LimitReached: ten backfills of the schedule are in progress.
         """
         entry = await self._find(name)
         now = await self._records().now()
         first, last = _instant(start, name), _instant(end, name)
         if last > now or first > last:
-            raise InvalidOption(f"schedule {name!r}: a backfill is from an instant to a later one, up to now")
+            raise InvalidOption(
+                f"schedule {name!r}: a backfill needs a start before its end, and an end no later than now"
+            )
         instants: list[int] = []
         following = entry.trigger.next_after(first - 1)
         while following is not None and following <= last and len(instants) < _MOST_SHOWN:
@@ -474,9 +477,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def _page(
         self, prefix: str, *, tenant: str | None, after: str, limit: int
     ) -> tuple[dict[str, ScheduleEntry], str | None]:
-        """Up to `limit` of them, and the name behind which there are more."""
+        """Return up to `limit` entries, and the name after which there are more."""
         begin = tenant_key(tenant or None, prefix)
-        kept = await self._kept(begin, after, limit + 1, is_no_tenants=tenant == "")
+        kept = await self._runtime_definitions(begin, after, limit + 1, is_no_tenants=tenant == "")
         own = {} if tenant else {name: entry for name, entry in self._own.items() if name.startswith(begin)}
         names = sorted({*kept, *(name for name in own if name > after)})
         found: dict[str, ScheduleEntry] = {}
@@ -484,11 +487,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
             try:
                 found[name] = own.get(name) or read_definition(kept[name], name=name, tasks=self._tasks)
             except InvalidOption as error:
-                _log.warning("a schedule is left out: %s", error)
+                _log.warning("schedule omitted: %s", error)
         return found, names[limit - 1] if len(names) > limit else None
 
-    async def _kept(self, begin: str, after: str, limit: int, *, is_no_tenants: bool) -> dict[str, bytes]:
-        """Up to `limit` of run time whose names begin so: all of them, or only those that no tenant has."""
+    async def _runtime_definitions(
+        self, begin: str, after: str, limit: int, *, is_no_tenants: bool
+    ) -> dict[str, bytes]:
+        """Return up to `limit` runtime definitions with this prefix: all, or only those without a tenant."""
         found: dict[str, bytes] = {}
         if not begin.isprintable():
             return found
@@ -514,17 +519,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
             return own
         kept = await self._records().definition(name)
         if kept is None:
-            raise self._unknown(name)
+            raise self._not_found(name)
         return read_definition(kept, name=name, tasks=self._tasks)
 
-    def _unknown(self, name: str) -> ScheduleNotFound:
-        return ScheduleNotFound(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
+    def _not_found(self, name: str) -> ScheduleNotFound:
+        return ScheduleNotFound(f"no schedule {name!r}; list them with `taskmq schedule list`")
 
     def _records(self) -> ScheduleRecords:
         sessions = self._producer.sessions
         session = sessions.current()
         if session.store is not None:
-            # Not for those who have none.
+            # Imported late, since apps without a store do not need it.
             from taskmq.schedules.store_records import StoredRecords
 
             return StoredRecords(session.store, self._app_name, self._producer)
@@ -532,12 +537,12 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return StateRecords(store, self._app_name, sessions.clock)
 
 
-async def _ready(definition: bytes | None) -> bytes | None:
+async def _as_awaitable(definition: bytes | None) -> bytes | None:
     return definition
 
 
 def _call_of(sending: Sending) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call for the store, as plain data."""
+    """Return the arguments of a call for the store as plain data."""
     envelope = sending.envelope
     args = msgspec.json.decode(envelope.args, type=list[Any])
     return tuple(args), msgspec.json.decode(envelope.kwargs, type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""What people and monitoring see of schedules."""
+"""Views of schedules for people and monitoring."""
 
 from datetime import datetime
 from typing import Literal, NamedTuple, Self, cast
@@ -24,13 +24,13 @@ Kind = Literal["due", "catchup", "buffered", "backfill", "run"]
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """One that was emitted.
+    """An emitted occurrence of a schedule.
 
     Attributes:
         scheduled_for: its nominal instant.
-        emitted: when the broker had it; with a job store, when its job was submitted.
-        kind: why: it was `due`, missed (`catchup`), had to wait for an earlier one (`buffered`), or an operator asked
-            for it (`backfill`, `run`).
+        emitted: when the broker confirmed it; with a job store, when its job was submitted.
+        kind: the reason: `due`, missed (`catchup`), delayed by an earlier one (`buffered`), or requested (`backfill`,
+            `run`).
     """
 
     scheduled_for: datetime
@@ -39,26 +39,26 @@ class Occurrence(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, emitted: Emitted) -> Self:
-        """The same, for people."""
+        """Build the view of an emitted occurrence."""
         return cls(_instant(emitted.instant), _instant(emitted.at), cast("Kind", emitted.kind))
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule at this moment.
+    """Current status of a schedule.
 
     Attributes:
-        next: when it is due next; None: never again, or paused.
-        paused: since when.
-        note: why it is paused, if a reason was given.
-        fired: how many occurrences the broker has confirmed; with a job store, how many were submitted.
-        late: how many of them more than a second after their instant; those that were missed not counted.
-        missed: how many were not emitted in time, and `catchup` did not ask for.
-        coalesced: how many of these the most recent one stands for, which was emitted.
-        skipped: how many were dropped as earlier ones were running.
-        failed: how many could not be, as their messages were too large or other jobs had their ids.
-        waiting: how many wait for earlier ones to end.
-        active: the jobs that wait or run, where the schedule limits how many do.
-        history: the last twenty, the newest first.
+        next: next due time; None if never again, or paused.
+        paused: since when it is paused.
+        note: the reason for the pause, if given.
+        fired: number of occurrences confirmed by the broker; with a job store, number of submitted jobs.
+        late: number emitted more than a second after their instant, without missed ones.
+        missed: number neither emitted in time nor caught up.
+        coalesced: number of missed ones that the emitted most recent one stands for.
+        skipped: number dropped because earlier ones were running.
+        failed: number that could not be emitted: the message was too large, or another job had the id.
+        waiting: number waiting for earlier ones to end.
+        active: jobs that wait or run, if the schedule limits concurrency.
+        history: the last twenty occurrences, newest first.
     """
 
     name: str
@@ -77,17 +77,17 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedSchedule(NamedTuple):
-    """A schedule of a page, and how it is; without its history."""
+    """A schedule in a list with its status, without history."""
 
     entry: ScheduleEntry
     status: ScheduleStatus
 
 
 class SchedulePage(NamedTuple):
-    """Some schedules, by their names.
+    """A page of schedules by name.
 
     Attributes:
-        after: where the next page begins; None where there is none.
+        after: cursor of the next page; None at the end.
     """
 
     schedules: list[ListedSchedule]
@@ -95,11 +95,11 @@ class SchedulePage(NamedTuple):
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill emits.
+    """Occurrences that a backfill emits.
 
     Attributes:
-        run: tells its jobs from others; "" when nothing is emitted.
-        has_more: whether there are more than are listed.
+        run: identifies its jobs; "" if nothing is emitted.
+        has_more: whether there are more than listed.
     """
 
     run: str
@@ -108,27 +108,27 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OccurrenceCounts:
-    """What one process has emitted, by task: so many numbers as the app has tasks, however many schedules it has."""
+    """Counters of one process by task, so that their number does not grow with that of schedules."""
 
     def __init__(self) -> None:
         self._counts: dict[str, ScheduleCount] = {}
 
-    def emitted(self, task: str, kind: str, *, late: float) -> None:
-        """One more, `late` seconds after it was due; of a backfill, which is never late, they do not count."""
+    def count_emitted(self, task: str, kind: str, *, late: float) -> None:
+        """Count an occurrence emitted `late` seconds after it was due; a backfill is never late."""
         count = self._of(task)
         count.emitted[kind] = count.emitted.get(kind, 0) + 1
         count.late.add(0.0 if kind == "backfill" else max(late, 0.0))
 
-    def failed(self, task: str) -> None:
-        """One more that cannot be sent."""
+    def count_failed(self, task: str) -> None:
+        """Count an occurrence that cannot be sent."""
         self._of(task).failed += 1
 
     def by_task(self) -> list[ScheduleCount]:
-        """The numbers of now."""
+        """Return the current counters."""
         return list(self._counts.values())
 
     def totals(self) -> tuple[int, int]:
-        """How many were emitted, and how many cannot be sent."""
+        """Return how many occurrences were emitted, and how many cannot be sent."""
         counts = self._counts.values()
         return sum(sum(count.emitted.values()) for count in counts), sum(count.failed for count in counts)
 
@@ -140,7 +140,7 @@ class OccurrenceCounts:
 
 
 def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurrence], *, now: int) -> ScheduleStatus:
-    """The record, for people."""
+    """Build the status view of a record."""
     following = None if record.paused is not None else entry.trigger.next_after(now)
     counts = record.counts
     return ScheduleStatus(
@@ -161,7 +161,7 @@ def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurr
 
 
 def _utc(instant: int | None) -> datetime | None:
-    # A trigger of the app's own may name an instant that no datetime has.
+    # A custom trigger may return an instant that no datetime can represent.
     return None if instant is None or instant > LAST_INSTANT else _instant(instant)
 
 

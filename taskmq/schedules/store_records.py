@@ -1,4 +1,4 @@
-"""The schedules of an app that has a job store."""
+"""Schedules of an app with a job store."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,10 +29,10 @@ _TRIES: Final = 100
 
 
 def record_of(row: StoredSchedule) -> ScheduleRecord:
-    """The record of a row; an empty one where no scheduler has looked at the schedule yet.
+    """Return the record of a row; an empty one if no scheduler has seen the schedule yet.
 
     Raises:
-        StateUnavailable: the store has something else there.
+        StateUnavailable: the stored value is not a record.
     """
     return decode_record(KeptRecord("", row.record) if row.record else None, name=row.name)
 
@@ -41,9 +41,9 @@ class StoredRecords:
     """`ScheduleRecords` in a job store, for schedulers.
 
     Args:
-        store: of the running loop.
+        store: the store of the running loop.
         app: the app's name.
-        producer: the app's: its queues, and its way to make a message.
+        producer: the app's producer, which knows its queues and encodes messages.
     """
 
     def __init__(self, store: JobStore, app: str, producer: Producer) -> None:
@@ -51,7 +51,7 @@ class StoredRecords:
         self._app = app
         self._producer = producer
 
-    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
+    def encode(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
         if entry.workflow is not None:
             return write_stored(entry, None)
         check_not_unique(entry)
@@ -60,7 +60,7 @@ class StoredRecords:
             try:
                 called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
                 call = called.submission(*entry.args, **entry.kwargs)
-                # The same in each process that defines it.
+                # Identical in each process that defines it.
                 args, kwargs = entry.task.signature.canonical(
                     entry.args, dict(entry.kwargs), (call.envelope.args, call.envelope.kwargs), keeps_keys=True
                 )
@@ -69,7 +69,7 @@ class StoredRecords:
                 current_context.reset(token)
         if self._producer.queue(call.queue).ordered is not None:
             raise InvalidOption(
-                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, and jobs of the store cannot be"
+                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, but jobs of the store cannot be ordered"
             )
         return write_stored(entry, call)
 
@@ -83,7 +83,7 @@ class StoredRecords:
         if after is None:
             change = ScheduleChange(app=self._app, name=name, before=row, is_removed=True)
         else:
-            # Due at once, so that it begins at the moment at which a scheduler first sees it.
+            # Due at once, so that it begins when a scheduler first sees it.
             record = b"" if row is None else row.record
             change = ScheduleChange(
                 app=self._app, name=name, before=row, definition=after, record=record, next=await self.now()
@@ -121,9 +121,9 @@ class StoredRecords:
         if row is None:
             return []
         fired = await self._store.schedules.occurrences(row.id, limit=limit)
-        # A run that was asked for by hand is no occurrence. Where both have one instant and moment, it came last.
+        # A run requested by hand is not an occurrence. If both have the same instant, it came last.
         found = [*reversed(record.history), *(Emitted(one.instant, one.at, one.kind) for one in fired)]
-        return [Occurrence.of(one) for one in sorted(found, key=_by_time, reverse=True)][:limit]
+        return [Occurrence.of(one) for one in sorted(found, key=_sort_key, reverse=True)][:limit]
 
     async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:
         for _ in range(_TRIES):
@@ -135,36 +135,36 @@ class StoredRecords:
                 name=entry.name,
                 before=row,
                 is_code=not entry.is_dynamic,
-                definition=self.written(entry) if row is None else row.definition,
+                definition=self.encode(entry) if row is None else row.definition,
                 record=encode_record(record),
                 next=await self.now(),
             )
             if (await self._store.schedules.write([written]))[0]:
                 return answer
-        raise InvalidOption(f"schedule {entry.name!r}: others changed it {_TRIES} times meanwhile; try again")
+        raise InvalidOption(f"schedule {entry.name!r}: other writers changed it during {_TRIES} attempts; try again")
 
     async def now(self) -> int:
         return await self._store.now_ms()
 
     async def upsert(self, entries: Mapping[str, ScheduleEntry]) -> None:
-        """Let the store have what the app's code defines, and nothing that it does not define any more.
+        """Store the schedules that the app's code defines, and remove those that it no longer defines.
 
-        What cannot be kept there is left out, with an error in the log.
+        Schedules that cannot be stored are omitted, with an error in the log.
 
         Raises:
-            StoreUnavailable: the store could not be reached; some may be there.
+            StoreUnavailable: the store could not be reached; some may have been stored.
         """
         definitions: dict[str, bytes] = {}
         for name, entry in entries.items():
             try:
-                definitions[name] = self.written(entry)
+                definitions[name] = self.encode(entry)
             except (InvalidOption, EncodeError) as error:
-                _log.error("schedule %s is not fired: %s", name, error)
-        known = {row.name: row for row in await self._of_code()}
+                _log.error("cannot store schedule %s, it will not fire: %s", name, error)
+        known = {row.name: row for row in await self._code_schedules()}
         changes: list[ScheduleChange] = []
         for row in known.values():
             if row.name not in entries:
-                _log.warning("schedule %s stops: the code of app %s does not define it any more", row.name, self._app)
+                _log.warning("removing schedule %s: the code of app %s no longer defines it", row.name, self._app)
                 changes.append(ScheduleChange(app=self._app, name=row.name, before=row, is_removed=True))
         now = await self.now()
         new = [name for name in definitions if name not in known]
@@ -184,7 +184,7 @@ class StoredRecords:
                     )
                 )
         for start in range(0, len(changes), _PAGE):
-            # What another scheduler was faster with is there already.
+            # Skip what another scheduler has stored meanwhile.
             await self._store.schedules.write(changes[start : start + _PAGE])
 
     async def _find(self, names: Collection[str]) -> dict[str, StoredSchedule]:
@@ -195,7 +195,7 @@ class StoredRecords:
             found.update((row.name, row) for row in rows if row is not None)
         return found
 
-    async def _of_code(self) -> list[StoredSchedule]:
+    async def _code_schedules(self) -> list[StoredSchedule]:
         found: list[StoredSchedule] = []
         while page := await self._store.schedules.list(
             self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=True
@@ -204,5 +204,5 @@ class StoredRecords:
         return found
 
 
-def _by_time(emitted: Emitted) -> tuple[int, int]:
+def _sort_key(emitted: Emitted) -> tuple[int, int]:
     return emitted.at, emitted.instant

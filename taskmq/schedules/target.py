@@ -1,7 +1,7 @@
-"""What a schedule starts: a task, or a workflow.
+"""Targets of schedules: a task or a workflow.
 
-A workflow is kept as the graph that it is compiled to, so any beat whose app has its tasks can start it. Each
-occurrence is one workflow, whose id follows from the schedule and the instant: started twice it is the same one.
+A workflow is stored as its compiled graph, so any beat whose app has its tasks can start it. Each occurrence is one
+workflow, whose id is derived from the schedule and the instant: starting it twice yields the same one.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,15 +18,15 @@ from taskmq.workflow.model.calls import FlowHead, Graph, decode_call, encode_cal
 __all__ = ["KEEP_SECONDS", "ScheduleTarget", "graph_for", "read_graph", "read_target", "tasks_of", "write_graph"]
 
 KEEP_SECONDS: Final = 7 * 86_400.0
-"""For so long everything about a workflow that a schedule has started is kept after its last change."""
+"""How long a workflow that a schedule started is stored after its last change."""
 
 
 class ScheduleTarget(msgspec.Struct, frozen=True):
-    """What a schedule starts.
+    """Target of a schedule.
 
     Attributes:
-        task: that is called; of a workflow, the one of its first step.
-        workflow: None: the task alone.
+        task: the task to call; of a workflow, that of its first step.
+        workflow: the workflow to start; None: the task alone.
     """
 
     task: Task[..., Any]
@@ -46,14 +46,14 @@ _decoder = msgspec.msgpack.Decoder(_Kept)
 def read_target(
     target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, Any], schedule: str, content_type: str
 ) -> ScheduleTarget:
-    """What is to be started, out of what the caller has given.
+    """Build the target from what the caller passed.
 
     Raises:
-        InvalidOption: it is neither a task, nor a step with all its arguments, nor a workflow; or arguments are given
-            beside a step or a workflow, which has its own.
-        InvalidArguments: a step of a workflow cannot be called so.
+        InvalidOption: it is neither a task, nor a step with all its arguments, nor a workflow; or arguments were
+            passed with a step or a workflow, which has its own.
+        InvalidArguments: a step of a workflow does not accept its arguments.
     """
-    # Not for those who only send: it costs as much as the rest of this package.
+    # Imported late, since senders do not need it: it costs as much as the rest of this package.
     from taskmq.workflow.parts import OpenStep, Step, Workflow
 
     if isinstance(target, Task):
@@ -63,15 +63,17 @@ def read_target(
         raise InvalidOption(f"schedule {schedule!r}: {name}.s(...) lacks arguments, and no step before it gives them")
     if not isinstance(target, Workflow):
         raise InvalidOption(
-            f"schedule {schedule!r}: {target!r} can not be started: say a task, task.s(...) with all its arguments, "
+            f"schedule {schedule!r}: cannot start {target!r}: pass a task, task.s(...) with all its arguments, "
             "or a workflow"
         )
     if args or kwargs:
-        raise InvalidOption(f"schedule {schedule!r}: args= and kwargs= are for a task; say task.s(...) with them")
+        raise InvalidOption(
+            f"schedule {schedule!r}: args= and kwargs= need a task; pass task.s(...) with its arguments"
+        )
     workflow: Workflow[Any] = target  # pyright: ignore[reportUnknownVariableType]
     first = workflow.first_task()
     if first is None:
-        raise InvalidOption(f"schedule {schedule!r}: a workflow that names no task")
+        raise InvalidOption(f"schedule {schedule!r}: the workflow has no task")
     task = cast("Task[..., Any]", first)
     if isinstance(workflow, Step) and not workflow.call.options and workflow.call.plan is None:
         return ScheduleTarget(task, workflow.call.args, workflow.call.kwargs)
@@ -80,7 +82,7 @@ def read_target(
 
 
 def tasks_of(workflow: Graph) -> list[str]:
-    """The names of the tasks that a workflow calls, in its order."""
+    """Return the names of the tasks that a workflow calls, in order."""
     names = (decode_call(node.call).task for node in workflow.nodes if node.kind in ("call", "map"))
     return list(dict.fromkeys(names))
 
@@ -88,19 +90,19 @@ def tasks_of(workflow: Graph) -> list[str]:
 def graph_for(
     workflow: Graph, *, name: str, meta: Mapping[str, str], priority: int | None, tenant: str = ""
 ) -> Graph:
-    """The workflow of one occurrence.
+    """Build the workflow of one occurrence.
 
     Args:
-        name: of the workflow; its schedule's.
-        tenant: of all its steps; "": their own.
-        meta: for all its steps, beside their own.
-        priority: of all its steps; None: their own.
+        name: name of the workflow; its schedule's.
+        tenant: tenant of all steps; "": each step's own.
+        meta: added to the meta of all steps.
+        priority: priority of all steps; None: each step's own.
     """
     nodes: list[FlowNode] = []
     for node in workflow.nodes:
         if node.kind in ("call", "map"):
             call = decode_call(node.call)
-            # What is ordered has no priority.
+            # Ordered queues have no priorities.
             level = call.priority if priority is None or call.order_key is not None else priority
             whose = tenant or call.tenant
             call = replace(call, meta={**(call.meta or {}), **meta}, priority=level, tenant=whose)
@@ -111,15 +113,15 @@ def graph_for(
 
 
 def write_graph(workflow: Graph) -> bytes:
-    """The workflow as it is kept."""
+    """Encode a workflow for storage."""
     return msgspec.msgpack.encode(_Kept(workflow.head, workflow.nodes))
 
 
 def read_graph(kept: bytes, *, schedule: str, known: Collection[str]) -> Graph:
-    """The workflow that is kept.
+    """Decode a stored workflow.
 
     Raises:
-        InvalidOption: this app lacks one of its tasks, or cannot read it.
+        InvalidOption: it cannot be decoded, or this app lacks one of its tasks.
     """
     try:
         found = _decoder.decode(kept)

@@ -1,4 +1,4 @@
-"""One look at one schedule: what is claimed now, and when to look again. Pure: the record in, the record out."""
+"""A turn of a schedule: what is claimed now, and when to look again. Pure: record in, record out."""
 
 from typing import Final, Protocol
 
@@ -11,22 +11,22 @@ from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import Trigger, jitter_of
 
-__all__ = ["LEASE_MS", "Replica", "Timed", "Turn", "complete", "give_up", "hand_back", "next_look", "take_turn"]
+__all__ = ["LEASE_MS", "Replica", "Timed", "Turn", "complete", "give_up", "next_look", "release_claims", "take_turn"]
 
 LEASE_MS: Final = 10_000
-"""After so long a claim is taken over by another replica, in ms."""
+"""Time after which another replica takes over a claim, ms."""
 
 _MOST_CLAIMS: Final = 32
 _LATE: Final = 1_000
-# Of all backlogs of one schedule: its turn is one transaction, and others of its slot have theirs behind it.
+# Covers all backlogs of a schedule: its turn is one transaction, and others of its partition wait for it.
 _MOST_OF_BACKLOGS: Final = 100
 _PACE: Final = 1_000
-# A clock that was set back by more than that was wrong before.
+# A clock set back by more than this was wrong before.
 _CORRECTION: Final = 3_600_000
 
 
 class Timed(Protocol):
-    """What is due by a rule: a schedule, or what a store has of one."""
+    """A schedule, or a store's view of one: something due by a rule."""
 
     @property
     def name(self) -> str: ...
@@ -41,9 +41,9 @@ class Replica(msgspec.Struct, frozen=True):
 
     Attributes:
         app: the app's name.
-        owner: tells this replica from others.
-        holds_back: an occurrence that cancels earlier ones is let through once these have ended. Without it a beat
-            that runs them sees to that, and it is let through at once.
+        owner: identifies this replica.
+        holds_back: whether an occurrence that cancels earlier ones is emitted only once these have ended. Otherwise
+            it is emitted at once, and the beat that runs them waits.
     """
 
     app: str
@@ -52,13 +52,13 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct):
-    """What came of a look.
+    """Result of a turn.
 
     Attributes:
-        claims: to be published by this replica.
-        cancel: jobs that make room for them.
+        claims: occurrences that this replica must publish.
+        cancel: jobs to cancel to make room.
         wake: when to look again, ms; None: not before something changes.
-        is_watched: the record may change without this replica's doing, so it should be read now and then.
+        is_watched: whether others may change the record, so that it must be read now and then.
     """
 
     claims: list[OccurrenceClaim] = msgspec.field(default_factory=list[OccurrenceClaim])
@@ -68,9 +68,9 @@ class Turn(msgspec.Struct):
 
 
 def take_turn(record: ScheduleRecord, entry: Timed, *, now: int, replica: Replica) -> Turn:
-    """Claim what is due at `now`; the record is changed in place."""
+    """Claim what is due at `now`; changes the record in place."""
     turn = Turn()
-    _recognise(record, entry, now)
+    _check_mark(record, entry, now)
     _take_over(record, turn, now, replica)
     if entry.policy.overlap != "allow":
         record.active = record.live(now)
@@ -78,17 +78,17 @@ def take_turn(record: ScheduleRecord, entry: Timed, *, now: int, replica: Replic
         state = _TurnState(record, entry, turn, now, replica)
         state.release_buffered()
         state.emit_due()
-        state.work_off_backlogs()
+        state.emit_backlogs()
     turn.wake = next_look(record, entry, now)
     turn.is_watched = record.paused is not None or bool(record.buffered)
     return turn
 
 
 def complete(record: ScheduleRecord, claims: list[OccurrenceClaim], *, at: int, jitter: int = 0) -> None:
-    """The broker has confirmed these occurrences at `at`; they were to be sent `jitter` after their instants."""
+    """Record that the broker confirmed these occurrences at `at`; they were due `jitter` after their instants."""
     done = {(claim.instant, claim.run): claim for claim in claims}
     for key in [(claim.instant, claim.run) for claim in record.claims]:
-        # One that was confirmed by two replicas is there once.
+        # An occurrence confirmed by two replicas is recorded once.
         if (claim := done.get(key)) is not None:
             record.counts.fired += 1
             record.counts.late += claim.kind == "due" and at - claim.instant - jitter > _LATE
@@ -97,7 +97,7 @@ def complete(record: ScheduleRecord, claims: list[OccurrenceClaim], *, at: int, 
 
 
 def give_up(record: ScheduleRecord, claims: list[OccurrenceClaim], jobs: list[str]) -> None:
-    """These occurrences can never be published."""
+    """Record that these occurrences can never be published."""
     gone = {(claim.instant, claim.run) for claim in claims}
     kept = [claim for claim in record.claims if (claim.instant, claim.run) not in gone]
     record.counts.failed += len(record.claims) - len(kept)
@@ -105,8 +105,8 @@ def give_up(record: ScheduleRecord, claims: list[OccurrenceClaim], jobs: list[st
     record.active = [run for run in record.active if run.job_id not in jobs]
 
 
-def hand_back(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
-    """Let others publish these at once: this replica has not, and is about to stop."""
+def release_claims(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
+    """Release these claims for other replicas: this one stops without publishing them."""
     mine = {(claim.instant, claim.run, claim.owner) for claim in claims}
     record.claims = [
         OccurrenceClaim(claim.instant, claim.run, claim.owner, 0, claim.kind)
@@ -117,23 +117,23 @@ def hand_back(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
 
 
 def next_look(record: ScheduleRecord, entry: Timed, now: int) -> int | None:
-    """When to look at the schedule again, ms; None: not before something changes."""
+    """Return when to look at the schedule again, ms; None: not before something changes."""
     looks = [claim.until for claim in record.claims]
     if record.paused is None:
         looks += [backlog.next for backlog in record.backlogs]
         following = entry.trigger.next_after(record.mark or now)
         if following is not None:
             following += jitter_of(entry.name, entry.policy.jitter)
-            # Later where there was too much to do for one look.
+            # Later if one turn could not do everything.
             looks.append(following if following > now else now + _PACE)
     return min(looks, default=None)
 
 
-def _recognise(record: ScheduleRecord, entry: Timed, now: int) -> None:
-    """Have a mark that belongs to this trigger and this time."""
+def _check_mark(record: ScheduleRecord, entry: Timed, now: int) -> None:
+    """Reset the mark if it belongs to another trigger or to a clock that was wrong."""
     rule = rule_of(entry.trigger)
     if record.mark is None or record.rule != rule:
-        # What an earlier rule has left was due by that rule.
+        # The backlog of an earlier rule was due by that rule.
         record.mark, record.rule = now, rule
         record.buffered = []
         record.backlogs = [backlog for backlog in record.backlogs if backlog.run]
@@ -160,7 +160,7 @@ def _take_over(record: ScheduleRecord, turn: Turn, now: int, replica: Replica) -
 
 
 class _TurnState:
-    """Where occurrences are let through, one after the other."""
+    """State of a turn that decides which occurrences to emit, one after the other."""
 
     def __init__(self, record: ScheduleRecord, entry: Timed, turn: Turn, now: int, replica: Replica) -> None:
         self._record = record
@@ -171,17 +171,17 @@ class _TurnState:
         self._replica = replica
 
     def release_buffered(self) -> None:
-        """Emit what has waited for earlier occurrences, as far as these have ended."""
+        """Emit buffered occurrences for which earlier ones have ended."""
         record = self._record
         while record.buffered and self._has_room():
             self._claim(record.buffered.pop(0), "buffered")
 
     def emit_due(self) -> None:
-        """Decide about what has become due since the mark."""
+        """Decide about the occurrences that became due since the mark."""
         record = self._record
         if len(record.claims) >= _MOST_CLAIMS or record.mark is None:
             return
-        # What is sent later by its jitter is not late before that.
+        # Jitter does not make an occurrence late.
         now = self._now - jitter_of(self._entry.name, self._policy.jitter)
         due = plan_due(self._entry.trigger, mark=record.mark, now=now, policy=self._policy)
         record.mark = due.mark
@@ -191,9 +191,9 @@ class _TurnState:
             first, last = due.backlog
             record.backlogs = [*record.backlogs, MissedSpan("catchup", "", first - 1, last, self._now)]
         for instant in due.emit:
-            self._let_through(instant, "due" if now - instant <= self._policy.late_after else "catchup")
+            self._emit(instant, "due" if now - instant <= self._policy.late_after else "catchup")
 
-    def work_off_backlogs(self) -> None:
+    def emit_backlogs(self) -> None:
         """Emit the next few of each backlog."""
         kept: list[MissedSpan] = []
         left = _MOST_OF_BACKLOGS
@@ -215,7 +215,7 @@ class _TurnState:
                 kept.append(MissedSpan(backlog.kind, backlog.run, instants[-1], backlog.until, self._now + _PACE))
         self._record.backlogs = kept
 
-    def _let_through(self, instant: int, kind: str) -> None:
+    def _emit(self, instant: int, kind: str) -> None:
         record, policy = self._record, self._policy
         if not self._has_room():
             if policy.overlap in ("skip", "buffer_one", "buffer_all"):

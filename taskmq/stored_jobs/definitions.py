@@ -17,7 +17,7 @@ from taskmq.errors import (
 )
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, check_task_name
-from taskmq.model.jobs.call_schemas import bound, check_names, registration_of
+from taskmq.model.jobs.call_schemas import bind_arguments, check_names, registration_of
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
 from taskmq.model.jobs.registrations import TaskFacts
 from taskmq.model.units import Duration, did_you_mean
@@ -238,7 +238,7 @@ def _check_arguments(
 ) -> None:
     """See that the task takes what there is; what is lacking, submissions give."""
     if not isinstance(known, Task):
-        known.check_part(bound(known.registration, args, kwargs))
+        known.check_part(bind_arguments(known.registration, args, kwargs))
     elif known.signature.accepts(len(args), kwargs):
         raw_args, raw_kwargs = PLAIN.encode(list(args), JSON), PLAIN.encode(dict(kwargs), JSON)
         known.signature.decode(msgspec.Raw(raw_args), msgspec.Raw(raw_kwargs), JSON)
@@ -246,4 +246,4 @@ def _check_arguments(
         registration = registration_of(
             known.name, known.queue, known.signature.parameters, doc=None, facts=TaskFacts()
         )
-        check_names(registration, bound(registration, args, kwargs))
+        check_names(registration, bind_arguments(registration, args, kwargs))

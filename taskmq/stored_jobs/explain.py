@@ -9,7 +9,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, partition_key
 from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
 from taskmq.model.jobs.quotas import run_name
-from taskmq.model.nodes import JobNeeds, added, why_unplaced
+from taskmq.model.nodes import JobNeeds, add_amounts, why_unplaced
 from taskmq.model.resources import Amounts
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
@@ -107,7 +107,7 @@ async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: i
 
 async def _at_broker(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
     """Say what keeps a worker from its message, or how many workers may take it."""
-    placed = await store.nodes.placed([record.id])
+    placed = await store.nodes.find_placed([record.id])
     queue = node_queue(placed[0].node) if placed else record.queue
     condition = await examine_queue(session, queue, reader=reader)
     message = f"its message is at the broker since {_when(record.dispatched)}, in {jobs_queue(queue)}"
@@ -226,13 +226,13 @@ async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPo
         for each in await store.dispatching.in_flight(partition, dispatched_before=now)
         if each.queue == record.queue
     ]
-    placed = {each.job: each.amounts for each in await store.nodes.placed([each.id for each in flights])}
+    placed = {each.job: each.amounts for each in await store.nodes.find_placed([each.id for each in flights])}
     reasons: list[str] = []
     for pool in capped:
         used: Amounts = {}
         for each in flights:
             if any(above.name == pool.name for above in path_of(each.tenant, pools)):
-                used = added(used, placed.get(each.id, _SLOT.amounts))
+                used = add_amounts(used, placed.get(each.id, _SLOT.amounts))
         for name in sorted(pool.max.keys() & needs.amounts.keys()):
             have, most = used.get(name, 0.0), pool.max[name]
             what = "jobs in flight" if name == SLOTS_ASKED else name

@@ -21,7 +21,7 @@ from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import PLAIN, ReturnType, Signature
 from taskmq.model.envelope import JSON
-from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
+from taskmq.model.jobs.definitions import Definition, DefinitionContent, merge_call
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
@@ -118,7 +118,7 @@ class NamedCall:
             return self._sending(args, kwargs, plan_job(plan, options, task=self.task))
         asked_for = _asked_for(self._name, args, kwargs, options)
         plan = plan_job(plan, _options_of(found.content), task=self.task)
-        given, named = merged(found.content, tuple(args), kwargs)
+        given, named = merge_call(found.content, tuple(args), kwargs)
         sending = self._sending(given, named, plan_job(plan, options, task=self.task))
         told = sending.submission or Submission()
         sending.submission = replace(

@@ -10,7 +10,7 @@ from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import EncodeError, InvalidArguments, UnsupportedFeature
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
-from taskmq.model.jobs.call_schemas import bound
+from taskmq.model.jobs.call_schemas import bind_arguments
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in_force
 from taskmq.model.values.wire_form import decode_value
 
@@ -48,7 +48,7 @@ class RegisteredSignature:
             raw_args, raw_kwargs = PLAIN.encode(list(args), content_type), PLAIN.encode(dict(kwargs), content_type)
         except EncodeError as error:
             raise EncodeError(f"task {task}: {error}") from error.__cause__
-        arguments = bound(
+        arguments = bind_arguments(
             self.registration, decode_value(raw_args, content_type), decode_value(raw_kwargs, content_type)
         )
         self._check(arguments)

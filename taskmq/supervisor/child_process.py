@@ -108,7 +108,7 @@ class ChildProcess:
 
     @property
     def status(self) -> WorkerStatus | None:
-        """Its last reported status."""
+        """Status as last reported, if any."""
         return None if self.report is None else self.report.status
 
     @property

@@ -30,7 +30,7 @@ class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return (self.jobs, self.memory, self.descriptors) != (None, None, None)
 
-    def reached(self, status: WorkerStatus, *, age: float, luck: float) -> str | None:
+    def find_reached(self, status: WorkerStatus, *, age: float, luck: float) -> str | None:
         """Return the limit that the process has reached, as text; None if it has reached none.
 
         Args:

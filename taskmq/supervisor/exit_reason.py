@@ -28,7 +28,7 @@ class ExitReason(msgspec.Struct, frozen=True):
 
     @property
     def how(self) -> How:
-        """One of a few words, for counting."""
+        """Kind of the end, for counting."""
         if self.code >= 0:
             return "exit"
         return "out of memory" if self.is_out_of_memory else "signal"

@@ -57,7 +57,7 @@ class FleetStatus:
     def silent(self, longest: float) -> list[str]:
         """Return the processes without a message for more than `longest` seconds, as text."""
         return [
-            f"process {child.pid} has said nothing for {child.silent:.0f} s"
+            f"process {child.pid} has been silent for {child.silent:.0f} s"
             for child in self._children
             if child.silent > longest and not child.ended.done()
         ]
@@ -69,7 +69,7 @@ class FleetStatus:
         if any(child.consumes for child in self._children):
             return None
         states = ", ".join(f"slot {slot.number} {_state(slot)}{_trouble(slot)}" for slot in self._slots)
-        return f"no process takes jobs: {states or 'there is none'}"
+        return f"no process accepts jobs: {states or 'there is none'}"
 
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:
         current = {slot.current for slot in self._slots}

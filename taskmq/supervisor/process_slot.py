@@ -81,7 +81,7 @@ class ProcessSlot:
                 self.current = await self._start(self)
             except OSError as error:
                 # No memory for a fork, or no descriptors: that may pass.
-                await self._pause(f"no worker process can be started: {error}")
+                await self._pause(f"cannot start a worker process: {error}")
                 continue
             if self._leaving.is_set():
                 self.current.drain()
@@ -127,7 +127,7 @@ class ProcessSlot:
             try:
                 new = await self._start(self)
             except OSError as error:
-                _log.error("no worker process can be started: %s; keeping the old one", error)
+                _log.error("cannot start a worker process: %s; keeping the old one", error)
                 return None
             _log.info("worker process %d: %s; its successor is process %d", old.pid, why, new.pid)
             if not await new.becomes_ready(READY_TIMEOUT):

@@ -8,7 +8,7 @@ __all__ = ["ProcessStatus", "SupervisorStatus"]
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One slot for a worker process.
+    """A slot for a worker process.
 
     Attributes:
         state: `starting`, `running`, `disconnected`, `draining`, as reported by the process; or `waiting`: there is

@@ -40,12 +40,10 @@ class Supervisor:
     """Keeps worker processes running.
 
     A process is replaced in order by starting its successor first: the old one drains once the new one consumes. Only
-        one process is replaced at a time.
-    It is done for one process at a time.
+    one process is replaced at a time.
 
     Signals: the first SIGTERM or SIGINT drains all, the second returns running jobs, the third kills. SIGHUP replaces
-        all processes one by one; in a terminal, where it means that the terminal is gone, it drains.
-    replaces all processes in turn; in a terminal, where it says that the terminal is gone, it drains.
+    all processes one by one; in a terminal, where it means that the terminal is gone, it drains.
 
     Args:
         order: spec of each process.
@@ -288,7 +286,7 @@ class Supervisor:
             child = slot.current
             if child is None or child.status is None or child.ready_at is None or child.is_draining:
                 continue
-            why = limits.reached(child.status, age=now - child.ready_at, luck=child.luck)
+            why = limits.find_reached(child.status, age=now - child.ready_at, luck=child.luck)
             if why is not None:
                 self._chores.start(self._recycle(slot, why))
                 return

@@ -99,7 +99,7 @@ def _warn_of_main(function: Callable[..., Any], name: str) -> None:
 
 
 class TaskDecorator(Protocol):
-    """What `task(...)` with options returns.
+    """Decorator that `task(...)` with options returns.
 
     For the type checkers a first parameter that accepts a Context is one: annotate other first parameters with
     something narrower than `Any` or `object`.

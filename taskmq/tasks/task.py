@@ -91,7 +91,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         """
         sending = self._sending(args, kwargs)
         self._task.services.producer.send_sync(sending)
-        return self._sent(sending)
+        return self._send_one(sending)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Do what `send` does, without blocking the event loop."""
@@ -100,7 +100,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         services = task.services
         await services.producer.start_send(sending)
         if sending.submission is not None:
-            return self._sent(sending)
+            return self._send_one(sending)
         keeps_result = task.plan.result is not False
         return Job(
             sending.envelope.id, task=task.name, jobs=services.jobs, returns=task.returns, keeps_result=keeps_result
@@ -123,7 +123,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         """Do what `submit` does, without blocking the event loop."""
         sending = self._sending(args, kwargs, is_submitted=True)
         await self._task.services.producer.send_async(sending)
-        return self._sent(sending)
+        return self._send_one(sending)
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
         """Send many calls, pipelined; returns when all are confirmed.
@@ -408,7 +408,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         keeps_result = task.plan.result is not False
         return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
 
-    def _sent(self, sending: Sending) -> Job[R_co]:
+    def _send_one(self, sending: Sending) -> Job[R_co]:
         job = self._job(sending.envelope.id)
         if sending.submission is not None:
             job.existing = sending.submission.existing
@@ -538,7 +538,7 @@ class Task(Call[P, R_co]):
 
     @property
     def queue(self) -> str:
-        """Where calls go unless they say otherwise."""
+        """Queue that calls go to by default."""
         return self._plan.queue
 
     def options(self, **options: Unpack[JobOptions]) -> Call[P, R_co]:
@@ -569,7 +569,7 @@ class Task(Call[P, R_co]):
 
     def _local(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.signature.takes_context:
-            context = current_context.get() or Context.detached(self.name)
+            context = current_context.get() or Context.create_detached(self.name)
             args, kwargs = self.signature.with_context((args, kwargs), context)
         return self.call(*args, **kwargs)
 

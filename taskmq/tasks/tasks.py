@@ -18,7 +18,7 @@ __all__ = ["Tasks"]
 
 
 class Tasks(Mapping[str, Task[..., Any]]):
-    """All tasks by name, with those of included modules, which the first access imports.
+    """Tasks by name, with those of included modules, which the first access imports.
 
     Args:
         default_queue: of tasks that do not name one.
@@ -39,16 +39,16 @@ class Tasks(Mapping[str, Task[..., Any]]):
         self._services: AppServices | None = None
 
     def __getitem__(self, name: str) -> Task[..., Any]:
-        return self._loaded()[name]
+        return self._load_included()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded())
+        return iter(self._load_included())
 
     def __len__(self) -> int:
-        return len(self._loaded())
+        return len(self._load_included())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._loaded()
+        return name in self._load_included()
 
     @property
     def queues(self) -> list[WorkQueue]:
@@ -58,7 +58,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
     @property
     def by_name(self) -> dict[str, Task[..., Any]]:
         """The same as a plain dictionary, for those who look for each message."""
-        return self._loaded()
+        return self._load_included()
 
     def plan_of(self, name: str) -> TaskPlan | None:
         """The plan of a task; None where there is none of that name."""
@@ -105,7 +105,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
             if isinstance(value, Task) and not value.is_bound:
                 self.register(cast("Task[..., Any]", value))
 
-    def _loaded(self) -> dict[str, Task[..., Any]]:
+    def _load_included(self) -> dict[str, Task[..., Any]]:
         while self._include:
             # Taken off the list only once it is in: a failed import is tried, and reported, again.
             self.include(self._include[-1])

@@ -1,11 +1,11 @@
-"""What tests of taskmq, of its adapters and of programs that use it are built from.
+"""Building blocks for tests of taskmq, of its adapters and of programs that use it.
 
 - `Harness`: a program's own app under test; the pytest fixture `taskmq_app` is one.
-- `override`: another function in the place of a dependency.
+- `override`: replaces a dependency by another function.
 - `FakeClock`: time that moves when a test says so.
-- `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
+- `FlakyBroker`: wraps a broker, injects faults, and records what was published and settled.
 - `taskmq.testing.containers`: RabbitMQ, Redis and PostgreSQL in containers, and pytest's fixtures for them.
-- `taskmq.testing.broker_suite`: what every `taskmq.contracts.broker.Broker` guarantees, as tests.
+- `taskmq.testing.broker_suite`: tests of the guarantees of `taskmq.contracts.broker.Broker`.
 - `taskmq.testing.state_suite`: the same for `taskmq.contracts.stores.State`.
 - `taskmq.testing.job_store_suite`: the same for `taskmq.contracts.jobs.JobStore`.
 - `taskmq.testing.coordinator_suite`: the same for `taskmq.contracts.stores.Coordinator`, which both have in them.

@@ -1,4 +1,4 @@
-"""The conformance suite for coordinators: an adapter of `Coordinator` is done when its subclass passes.
+"""The conformance suite for coordinators: an adapter of `Coordinator` is complete when its subclass passes.
 
     class TestMine(CoordinatorSuite):
         short = 1.0
@@ -6,8 +6,8 @@
         def open_coordinator(self):
             return my_package.open_coordinator(my_url)
 
-One test calls `open_coordinator` several times: that is several processes at one server. The suites of states and job
-stores have these cases in them. For telling failures call
+One test calls `open_coordinator` several times, as several processes at one server would. The suites of states and
+job stores include these cases. For detailed failures call
 `pytest.register_assert_rewrite("taskmq.testing.coordinator_suite")` in conftest.py.
 """
 
@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Awaitable
 
 from taskmq.contracts.stores import Coordinator, Lease, member_key
-from taskmq.testing.runner import CancelPoint, Suite, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, Suite, cancel_at, case
 
 __all__ = ["CoordinatorCases", "CoordinatorSuite"]
 
@@ -32,17 +32,17 @@ class CoordinatorCases(Suite):
     """Every guarantee of `Coordinator`.
 
     Attributes:
-        short: seconds after which a lease ends in a test; a server with coarse time needs more.
+        short: seconds after which a lease expires in a test; a server with coarse time needs more.
     """
 
     short: float = 0.4
 
     def coordinator(self) -> Coordinator:
-        """One more process's coordinator, closed at the end of the test."""
+        """Return another process's coordinator, closed at the end of the test."""
         raise NotImplementedError
 
     async def advance(self, seconds: float) -> None:
-        """Let this much time pass for the server."""
+        """Let time pass for the server."""
         await asyncio.sleep(seconds)
 
     @case
@@ -81,10 +81,10 @@ class CoordinatorCases(Suite):
         key, tokens = new("key"), list[int]()
 
         for store in (mine, other, mine, other):
-            tokens.append(await _taken(store.acquire(key, owner="a", seconds=self.short)))
+            tokens.append(await _acquire(store.acquire(key, owner="a", seconds=self.short)))
             await self.advance(self.short * 1.5)
         for store in (mine, other, mine):
-            tokens.append(await _taken(store.acquire(key, owner="a", seconds=LONG)))
+            tokens.append(await _acquire(store.acquire(key, owner="a", seconds=LONG)))
             await store.release(key, token=tokens[-1])
 
         assert tokens == sorted(set(tokens))
@@ -93,20 +93,20 @@ class CoordinatorCases(Suite):
     async def test_a_lease_that_is_not_renewed_ends(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
-        token = await _taken(mine.acquire(key, owner="a", seconds=self.short))
+        token = await _acquire(mine.acquire(key, owner="a", seconds=self.short))
 
         await self.advance(self.short * 1.5)
 
         assert await other.find(key) is None
         assert not await mine.renew(key, token=token, seconds=LONG)
-        assert await _taken(other.acquire(key, owner="b", seconds=LONG)) > token
+        assert await _acquire(other.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
     async def test_a_renewal_makes_a_lease_longer_or_shorter(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         longer, shorter = new("key"), new("key")
-        long = await _taken(mine.acquire(longer, owner="a", seconds=LONG))
-        short = await _taken(mine.acquire(shorter, owner="a", seconds=LONG))
+        long = await _acquire(mine.acquire(longer, owner="a", seconds=LONG))
+        short = await _acquire(mine.acquire(shorter, owner="a", seconds=LONG))
 
         assert await mine.renew(longer, token=long, seconds=2 * LONG)
         assert await mine.renew(shorter, token=short, seconds=self.short)
@@ -122,7 +122,7 @@ class CoordinatorCases(Suite):
     async def test_the_note_is_changed_by_a_renewal_that_has_one(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
-        token = await _taken(mine.acquire(key, owner="a", seconds=LONG, note="first"))
+        token = await _acquire(mine.acquire(key, owner="a", seconds=LONG, note="first"))
 
         notes = list[str]()
         for note in (None, "second", None, ""):
@@ -137,9 +137,9 @@ class CoordinatorCases(Suite):
     async def test_only_the_token_renews_and_releases(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
-        old = await _taken(other.acquire(key, owner="b", seconds=LONG))
+        old = await _acquire(other.acquire(key, owner="b", seconds=LONG))
         await other.release(key, token=old)
-        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+        token = await _acquire(mine.acquire(key, owner="a", seconds=LONG))
 
         assert not await other.renew(key, token=old, seconds=self.short)
         await other.release(key, token=old)
@@ -154,14 +154,14 @@ class CoordinatorCases(Suite):
     async def test_a_released_key_is_free_at_once(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
-        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+        token = await _acquire(mine.acquire(key, owner="a", seconds=LONG))
 
         await mine.release(key, token=token)
         await mine.release(key, token=token)
 
         assert await mine.find(key) is None
         assert not await mine.renew(key, token=token, seconds=LONG)
-        assert await _taken(other.acquire(key, owner="b", seconds=LONG)) > token
+        assert await _acquire(other.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
     async def test_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
@@ -169,13 +169,13 @@ class CoordinatorCases(Suite):
 
         for point in CancelPoint.ALL:
             key = new("key")
-            await cancelled_at(point, mine.acquire(key, owner="a", seconds=LONG), within=self.patience)
-            # What was cancelled may go on at the server, and may have acquired it in the moment.
+            await cancel_at(point, mine.acquire(key, owner="a", seconds=LONG), within=self.patience)
+            # The server may still process a cancelled call, and so acquire the lease.
             answer = await mine.acquire(key, owner="a", seconds=LONG)
             token = answer.token if isinstance(answer, Lease) else answer
-            await cancelled_at(point, mine.renew(key, token=token, seconds=LONG), within=self.patience)
-            await cancelled_at(point, mine.find(key), within=self.patience)
-            await cancelled_at(point, mine.release(key, token=token), within=self.patience)
+            await cancel_at(point, mine.renew(key, token=token, seconds=LONG), within=self.patience)
+            await cancel_at(point, mine.find(key), within=self.patience)
+            await cancel_at(point, mine.release(key, token=token), within=self.patience)
             await mine.release(key, token=token)
             assert await mine.find(key) is None
 
@@ -190,7 +190,7 @@ class CoordinatorCases(Suite):
         for step in range(_STEPS):
             store, key = dice.choice(stores), dice.choice(keys)
             token, note = held.get(key, (last.get(key, 0), ""))
-            # Now and then one that never was, or is no more.
+            # Now and then a token that never existed or is outdated.
             said = token - dice.choice((0, 0, 1))
             where = f"step {step}"
             match dice.randrange(4):
@@ -221,12 +221,12 @@ class CoordinatorCases(Suite):
     async def test_of_two_holders_at_once_the_one_that_was_late_is_told_apart_by_its_token(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("leader")
-        stale = await _taken(mine.acquire(key, owner="frozen", seconds=self.short))
+        stale = await _acquire(mine.acquire(key, owner="frozen", seconds=self.short))
 
         await self.advance(self.short * 1.5)
-        present = await _taken(other.acquire(key, owner="present", seconds=LONG))
+        present = await _acquire(other.acquire(key, owner="present", seconds=LONG))
 
-        # The frozen member still believes that it leads: nothing that it does here has an effect.
+        # The frozen member still believes that it leads: its calls have no effect.
         assert stale < present
         assert not await mine.renew(key, token=stale, seconds=LONG, note="still mine")
         await mine.release(key, token=stale)
@@ -239,10 +239,10 @@ class CoordinatorCases(Suite):
         mine, other = self.coordinator(), self.coordinator()
         group = new("group")
         tokens = {
-            name: await _taken(mine.acquire(member_key(group, name), owner="a", seconds=LONG, note=f"of {name}"))
+            name: await _acquire(mine.acquire(member_key(group, name), owner="a", seconds=LONG, note=f"of {name}"))
             for name in ("gone", "here", "there")
         }
-        silent = await _taken(other.acquire(member_key(group, "silent"), owner="b", seconds=self.short))
+        silent = await _acquire(other.acquire(member_key(group, "silent"), owner="b", seconds=self.short))
 
         await other.release(member_key(group, "gone"), token=tokens["gone"])
         await self.advance(self.short * 1.5)
@@ -260,7 +260,7 @@ class CoordinatorCases(Suite):
         group = new("group")
 
         for key in (member_key(f"{group}s", "a"), member_key(group[:-1], "b"), f"{group}:c", group):
-            await _taken(mine.acquire(key, owner="a", seconds=LONG))
+            await _acquire(mine.acquire(key, owner="a", seconds=LONG))
 
         assert await mine.members(group) == {}
 
@@ -271,7 +271,7 @@ class CoordinatorCases(Suite):
         names = ["%", "*", ":lease", "_", "a b", "host:17", "{x}", "ö", "☂"]
 
         for name in reversed(names):
-            await _taken(mine.acquire(member_key(group, name), owner="a", seconds=LONG))
+            await _acquire(mine.acquire(member_key(group, name), owner="a", seconds=LONG))
 
         assert list(await other.members(group)) == names
 
@@ -283,7 +283,7 @@ class CoordinatorCases(Suite):
         tokens = list[int]()
 
         for store in (mine, other, mine):
-            tokens.append(await _taken(store.acquire(key, owner="a", seconds=LONG)))
+            tokens.append(await _acquire(store.acquire(key, owner="a", seconds=LONG)))
             assert {name: lease.token for name, lease in (await mine.members(group)).items()} == {"m": tokens[-1]}
             await store.release(key, token=tokens[-1])
 
@@ -295,7 +295,7 @@ class CoordinatorCases(Suite):
         mine, other = self.coordinator(), self.coordinator()
         group = new("group")
         key = member_key(group, "m")
-        token = await _taken(mine.acquire(key, owner="a", seconds=LONG))
+        token = await _acquire(mine.acquire(key, owner="a", seconds=LONG))
 
         assert await mine.renew(key, token=token, seconds=2 * LONG, note="renewed")
         (held,) = (await other.members(group)).values()
@@ -323,12 +323,12 @@ class CoordinatorCases(Suite):
 
 
 class CoordinatorSuite(CoordinatorCases):
-    """`CoordinatorCases` for an adapter that is nothing but a coordinator."""
+    """`CoordinatorCases` for an adapter that is only a coordinator."""
 
     def open_coordinator(self) -> Coordinator:
-        """A new coordinator on the test's server, not yet connected. Called inside the running loop.
+        """Return a new coordinator on the test's server, not yet connected. Called inside the running loop.
 
-        Where it has an `aclose`, that is called at the end of the test.
+        If it has an `aclose`, that is called at the end of the test.
         """
         raise NotImplementedError
 
@@ -341,11 +341,11 @@ class CoordinatorSuite(CoordinatorCases):
 
 
 def new(text: str) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"{text} {uuid.uuid4()}"
 
 
-async def _taken(answer: Awaitable[int | Lease]) -> int:
+async def _acquire(answer: Awaitable[int | Lease]) -> int:
     token = await answer
     assert isinstance(token, int)
     return token

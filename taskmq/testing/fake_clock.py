@@ -1,4 +1,4 @@
-"""A clock that only moves when a test moves it."""
+"""A clock that moves only when a test moves it."""
 
 import asyncio
 import heapq
@@ -13,10 +13,7 @@ _Sleeper = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class FakeClock:
-    """A `taskmq.model.clock.Clock` whose time moves by `advance` only; it never sleeps really.
-
-    Sleepers may be on several event loops, and `advance` may be called from any thread.
-    """
+    """A `taskmq.model.clock.Clock` whose time moves only by `advance`; it never really sleeps."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._now = start_ms
@@ -29,13 +26,13 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many sleep at the moment."""
+        """Number of sleepers at the moment."""
         with self._lock:
             return len(self._sleepers)
 
     @property
     def next_instant(self) -> int | None:
-        """When the first sleeper is due (ms since the epoch); None without sleepers."""
+        """Instant of the first sleeper (ms since the epoch); None without sleepers."""
         with self._lock:
             return min((instant for instant, *_ in self._sleepers), default=None)
 
@@ -59,27 +56,27 @@ class FakeClock:
             self._forget(sleeper)
 
     async def wait_for_sleepers(self, count: int = 1, *, timeout: Duration = "5s") -> None:
-        """Return once `count` sleep, so that a test advances when its subject is waiting, not before.
+        """Wait for `count` sleepers, so that a test advances only when its subject is waiting.
 
         Raises:
-            TimeoutError: they did not within `timeout` of real time.
+            TimeoutError: there were fewer after `timeout` of real time.
         """
         async with asyncio.timeout(parse_seconds(timeout, what="timeout")):
             while self.sleepers < count:
                 await asyncio.sleep(0.001)
 
     def advance(self, step: Duration) -> None:
-        """Move time on by `step` and wake those whose instant has come, in the order of their instants.
+        """Advance the time by `step`, and wake due sleepers in the order of their instants.
 
         Raises:
-            InvalidOption: the step is no duration, or negative.
+            InvalidOption: the step is not a duration, or negative.
         """
         by = to_ms(parse_duration(step, what="step"))
         with self._lock:
             self._now += by
             while self._sleepers and self._sleepers[0][0] <= self._now:
                 *_, loop, future = heapq.heappop(self._sleepers)
-                # A loop that is closed by now has no sleeper any more.
+                # A loop that has been closed has no sleepers.
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(_wake, future)
 

@@ -1,7 +1,7 @@
-"""Any broker, with faults on order and a journal of what happened in which order.
+"""A broker wrapper that injects faults on demand and records a journal of events.
 
-Without a fault it is transparent: the broker suite passes through it. Faults are counted and used up one by
-one, so a test says exactly which publish or settle is hit. `journal` is what tests assert on:
+Without a fault it is transparent: the broker suite passes through it. Faults are counted and used up one by one, so a
+test determines exactly which publish or settle fails. Tests assert on the `journal`:
 
     broker = FlakyBroker(open_broker("memory://test", BrokerOptions()))
     broker.lose_confirms(1)
@@ -49,7 +49,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """`ack` was the first settle of a delivery; `dropped` when it never reached the broker."""
+    """`ack` was the first settle of a delivery; `dropped` if it never reached the broker."""
 
     queue: str
     message_id: str | None
@@ -58,7 +58,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """`requeue` was the first settle of a delivery; `dropped` when it never reached the broker."""
+    """`requeue` was the first settle of a delivery; `dropped` if it never reached the broker."""
 
     queue: str
     message_id: str | None
@@ -75,11 +75,11 @@ class _Fault:
 
 
 class FlakyBroker:
-    """A `taskmq.contracts.broker.Broker` around another one, which fails, hangs and loses what a test asks it to.
+    """A `taskmq.contracts.broker.Broker` around another one, which fails, hangs and loses on demand.
 
     Attributes:
         journal: what was published and settled through this object, in order.
-        void: settles that came too late, because their deliveries had been lost.
+        void: settles that came too late because their deliveries had been lost.
     """
 
     def __init__(self, inner: Broker) -> None:
@@ -93,47 +93,50 @@ class FlakyBroker:
         self._in_hand: list[_FlakyDelivery] = []
 
     def fail_publishes(self, count: int, error: SendError) -> None:
-        """The next `count` publishes end with `error`; their messages never reach the broker."""
+        """Let the next `count` publishes raise `error`; their messages never reach the broker."""
         self._faults.extend([_Fault(error, is_published=False)] * count)
 
     def lose_confirms(self, count: int, error: SendError | None = None) -> None:
-        """The next `count` messages are published, but their senders get `error`, by default `PublishUnknown`."""
+        """Publish the next `count` messages, but raise `error`, by default `PublishUnknown`."""
         unknown = error or PublishUnknown("the confirm was lost (FlakyBroker)")
         self._faults.extend([_Fault(unknown, is_published=True)] * count)
 
     def hang_publishes(self) -> None:
-        """From now on publishes wait for `release_publishes`; at their deadline they end with `BrokerBlocked`."""
+        """Let publishes wait for `release_publishes`; at their deadline they raise `BrokerBlocked`."""
         if self._hanging is None:
             self._hanging = []
 
     def release_publishes(self) -> None:
-        """Send what hangs, in its order, and hang no more."""
+        """Send the waiting publishes in order, and stop delaying further ones."""
         waiting, self._hanging = self._hanging or [], None
         for go_on in waiting:
             go_on()
 
     @property
     def hanging(self) -> int:
-        """How many publishes hang."""
+        """Number of waiting publishes."""
         return len(self._hanging or [])
 
     def drop_settles(self, count: int) -> None:
-        """The next `count` settles never reach the broker: it still believes the messages to be in our hands."""
+        """Drop the next `count` settles: the broker still considers the messages unsettled."""
         self._drops += count
 
     def lose_deliveries(self) -> int:
-        """The consumer's channel is gone: what is in hand goes back, settling it is void; how many these were."""
+        """Lose the consumer's channel: unsettled deliveries are requeued, and settling them has no effect.
+
+        Return their number.
+        """
         lost, self._in_hand = self._in_hand, []
         for delivery in lost:
             delivery.lose()
         return len(lost)
 
     def fail_calls(self, name: FlakyCall, count: int, error: TaskMQError) -> None:
-        """The next `count` calls of the method `name` raise `error` and do nothing."""
+        """Let the next `count` calls of the method `name` raise `error` and do nothing."""
         self._call_faults.setdefault(name, deque()).extend([error] * count)
 
     def kinds(self) -> list[str]:
-        """The journal as names: "Published", "Confirmed", "Acked"..."""
+        """Return the names of the journal's entries: "Published", "Confirmed", "Acked"..."""
         return [type(entry).__name__ for entry in self.journal]
 
     @property
@@ -225,7 +228,7 @@ class FlakyBroker:
                 answer.set_result(None)
 
         inner = self._inner.publish(message, timeout=timeout)
-        # Not one turn later than the inner future where that has ended already.
+        # Set at once if the inner future is done already.
         if inner.done():
             finish(inner)
         else:
@@ -258,7 +261,7 @@ class FlakyBroker:
         return wrapped
 
     def _settle(self, delivery: "_FlakyDelivery", kind: type[Acked | Requeued]) -> bool:
-        """Write it down; whether it is to reach the broker."""
+        """Record a settle; return whether it may reach the broker."""
         if delivery not in self._in_hand:
             self.void += 1
             return False
@@ -279,7 +282,7 @@ class _FlakyBrowser:
 
 
 class _FlakyDelivery:
-    """A delivery that asks before it settles."""
+    """A delivery that records and filters its settling."""
 
     def __init__(
         self, inner: Delivery, may_settle: Callable[["_FlakyDelivery", type[Acked | Requeued]], bool]

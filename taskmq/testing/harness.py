@@ -1,7 +1,7 @@
-"""An app under test: on `memory://`, by a clock of the test's own, with a worker and a beat on demand.
+"""Harness for an app under test: on `memory://`, with the test's own clock, and a worker and a beat on demand.
 
-Nothing is replaced but the broker, the state and the clock: calls are encoded, confirmed, delivered, decoded,
-validated, retried and dead-lettered by the code that does so in production.
+Only the broker, the state and the clock are replaced: the production code encodes, confirms, delivers, decodes,
+validates, retries and dead-letters calls.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class FailedJob:
 
     Attributes:
         reason: see `taskmq.operations.dead_letters.DeadLetter`.
-        error: as the task raised it; `TaskFailed` where it was not raised by the task.
+        error: the error that the task raised; `TaskFailed` if the task did not raise it.
     """
 
     job_id: str
@@ -60,32 +60,31 @@ class FailedJob:
 def override(
     app: TaskMQ, dependency: Callable[..., Any], replacement: Callable[..., Any]
 ) -> AbstractContextManager[None]:
-    """Call `replacement` wherever a task of this app depends on `dependency`, while it is entered.
+    """Replace a dependency of this app's tasks by `replacement` inside the block.
 
-    The replacement may have dependencies itself. Several overrides may be entered at a time; the last one counts.
-    Tasks that run in processes of their own do not see it.
+    The replacement may have dependencies itself. If several overrides are active, the last one counts. Tasks that run
+    in other processes do not see it.
     """
     return app.tasks.dependencies.override(dependency, replacement)
 
 
 class Harness:
-    """What a test does with an app. To be entered; when it is left, the app is as it was before.
+    """Runs an app in a test. Use it as a context manager; on exit, the app is as before.
 
-    Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on a loop of the harness's
-    own; coroutines use `adrain` and `aadvance`, which run them on the loop of the test. Functions run in threads,
-    those with `executor="process"`, too.
+    Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on the harness's loop;
+    coroutines use `adrain` and `aadvance`, which run them on the test's loop. Functions run in threads, even those
+    with `executor="process"`.
 
     Args:
-        start: what time it is at first; default: now.
-        timeout: real time for one call of `drain` or `advance`, and for a result that is waited for without a
-            timeout.
-        store: whether the app has a job store. Default: it has one if its code, its settings or a task with
-            `lane="store"` say so.
+        start: the initial time; default: now.
+        timeout: real time for one call of `drain` or `advance`, and for waiting for a result without a timeout.
+        store: whether the app has a job store. Default: if its code, its settings or a task with `lane="store"`
+            require one.
 
     Attributes:
         app: the app.
-        clock: the app's time, which only `drain` and `advance` move.
-        failed: the jobs that are dead.
+        clock: the app's time, which moves only in `drain` and `advance`.
+        failed: the dead-lettered jobs.
     """
 
     __test__ = False
@@ -111,9 +110,9 @@ class Harness:
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
-        # Imports included modules: the test may call their tasks before anything else asks for them.
+        # Imports included modules, since the test may call their tasks first.
         len(self.app.tasks)
-        # A fresh name: nothing is left of the test before.
+        # A fresh name, so that nothing of an earlier test is left.
         middleware = (self._catcher, self._recorder)
         self._opened.enter_context(self._on(f"memory://{uuid4()}", middleware))
         return self
@@ -130,18 +129,18 @@ class Harness:
 
     @contextmanager
     def _on(self, url: str, middleware: Sequence[Middleware]) -> Generator[None, None, None]:
-        """Have the app use another broker, with its own state, the test's clock and further middleware inside."""
+        """Let the app use another broker, with its own state, the test's clock and additional middleware."""
         sessions, producer = self.app.sessions, self.app.producer
         before = producer.middleware
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
         store = sessions.job_store
         has_store = self._has_store if self._has_store is not None else self._needs_store()
-        # One of an earlier harness on the same app is not this one's.
+        # An earlier harness on the same app has its own.
         sessions.job_store = None
         of = (sessions.store_url or "").partition(":")[0].partition("+")[0]
         place = f"sqlite://:memory:{uuid4().hex}?of={of}" if has_store else None
-        # It lives as long as a store is open on it, and loops of the test come and go.
+        # It lives as long as a store is open on it, while the test's loops come and go.
         kept = None if place is None else open_store(place, BrokerOptions(clock=self.clock))
         settings = Settings(url=url, state=url, store=place, origin=origin)
         real = sessions.exchange(settings, self.clock, {})
@@ -165,35 +164,34 @@ class Harness:
 
     @property
     def now(self) -> datetime:
-        """The time of the app under test, which moves in `drain` and `advance` only."""
+        """Current time of the app under test, which moves only in `drain` and `advance`."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.clock.now_ms())
 
     @property
     def sent(self) -> list[SentJob]:
-        """All calls that were confirmed, those of tasks and schedules among them, in order; no retries."""
+        """Confirmed calls, including those sent by tasks and schedules, in order; without retries."""
         return self._recorder.sent
 
     def sent_to(self, task: Task[..., Any] | str) -> list[SentJob]:
-        """Return the calls of one task that were confirmed, in order."""
+        """Return the confirmed calls of one task, in order."""
         name = task if isinstance(task, str) else task.name
         return [one for one in self.sent if one.task == name]
 
     def assert_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> SentJob:
-        """Return the last call of the task with these arguments, however they were given, and fail if there is none;
-        without arguments: any call.
+        """Return the last call of the task with these arguments, or any if none are given; fail if there is none.
 
         Raises:
-            AssertionError: there was none; says what was sent.
+            AssertionError: there was none; the message lists what was sent.
             InvalidArguments: no call could ever have these arguments.
         """
         __tracebackhide__ = True
         found = self._calls(task, args, kwargs)
         if not found:
-            raise AssertionError(f"{self._wanted(task, args, kwargs)} was not sent; {self._story(task)}")
+            raise AssertionError(f"{self._format_call(task, args, kwargs)} was not sent; {self._story(task)}")
         return found[-1]
 
     def assert_not_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> None:
-        """Fail if a call of the task with these arguments was sent; without arguments: if any was.
+        """Fail if a call of the task with these arguments, or any if none are given, was sent.
 
         Raises:
             AssertionError: there was one.
@@ -216,7 +214,7 @@ class Harness:
             raise AssertionError(f"the app has no task {task!r}; it has {', '.join(sorted(self.app.tasks))}")
         return found
 
-    def _wanted(self, task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _format_call(self, task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         values = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
         return f"{task if isinstance(task, str) else task.name}({values})"
 
@@ -228,11 +226,12 @@ class Harness:
         return f"what was, the last {_SHOWN} of {len(calls)}:{lines}" if len(calls) > _SHOWN else f"what was:{lines}"
 
     def drain(self, *, raise_errors: bool = True) -> None:
-        """Run all jobs until none is left, those that they send, retries and delayed ones, too; time jumps ahead to
-        each of them. Schedules are not emitted.
+        """Run all jobs until none is left, including those they send, retries and delayed ones.
+
+        Time jumps ahead to each of them. Schedules are not emitted.
 
         Raises:
-            Exception: what the task of a job raised that died meanwhile, where `raise_errors`; the first of them.
+            Exception: the first error of a task whose job was dead-lettered, if `raise_errors`.
             AssertionError: some jobs do not end.
         """
         __tracebackhide__ = True
@@ -241,10 +240,10 @@ class Harness:
     async def adrain(self, *, raise_errors: bool = True) -> None:
         """Do what `drain` does, without blocking the event loop."""
         __tracebackhide__ = True
-        self._tell(await self._bounded(self._drain), raise_errors=raise_errors)
+        self._tell(await self._run_within_timeout(self._drain), raise_errors=raise_errors)
 
     def advance(self, step: Duration, *, raise_errors: bool = True) -> None:
-        """Let time pass, with a worker and a beat at work: what becomes due until then happens when it does.
+        """Let time pass with a worker and a beat running; everything happens when it becomes due.
 
         Raises:
             Exception, AssertionError: as `drain` does.
@@ -257,7 +256,7 @@ class Harness:
         """Do what `advance` does, without blocking the event loop."""
         __tracebackhide__ = True
         until = self._until(step)
-        self._tell(await self._bounded(lambda: self._advance(until)), raise_errors=raise_errors)
+        self._tell(await self._run_within_timeout(lambda: self._advance(until)), raise_errors=raise_errors)
 
     def _until(self, step: Duration) -> int:
         return self.clock.now_ms() + to_ms(parse_duration(step, what="step"))
@@ -300,11 +299,11 @@ class Harness:
                 "drain() and advance() inside a running event loop: await adrain() or aadvance()"
             )
         if self._runner is None:
-            # Not the thread's default loop: that is the test's.
+            # Not the thread's default loop, which is the test's.
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        return self._runner.run(self._bounded(make))
+        return self._runner.run(self._run_within_timeout(make))
 
-    async def _bounded(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
+    async def _run_within_timeout(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
         __tracebackhide__ = True
         try:
             async with asyncio.timeout(self._timeout):
@@ -344,7 +343,7 @@ class Harness:
         return FailedJob(failed.job_id, failed.task, "error", failed.attempts, error)
 
     def _error(self, job_id: str, told: ErrorRecord, *, attempts: int) -> Exception:
-        """As the task has raised it, else as it was reported."""
+        """Return the error that the task raised, else the reported one."""
         error = self._catcher.errors.get(job_id)
         if error is not None and type(error).__qualname__ == told.type_name.rpartition(".")[2]:
             return error
@@ -376,7 +375,7 @@ async def _letters(broker: Broker, queue: str) -> list[DeadLetter]:
 
 
 def _of_the_task(traceback: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that begins with code which is not ours."""
+    """Return the part of a traceback that begins with code outside of taskmq."""
     part = traceback
     while part is not None and str(part.tb_frame.f_globals.get("__name__")).partition(".")[0] in _OURS:
         part = part.tb_next

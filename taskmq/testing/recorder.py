@@ -1,4 +1,4 @@
-"""What a program has sent, and what its tasks have raised, written down by middleware."""
+"""Middleware that records sent calls and raised errors."""
 
 import inspect
 from collections.abc import Generator
@@ -22,16 +22,15 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SentJob:
-    """A call that was confirmed.
+    """A call confirmed by the broker.
 
     Attributes:
-        task: its task's name.
-        arguments: by parameter, defaults included, as the task will get them: encoded, decoded and validated. Of a
-            workflow's step they are complete once it has begun: only then are the values of the steps before it
-            looked up.
-        queue: as people name it.
-        eta: not to run before; None: at once.
-        envelope: all that travels.
+        task: name of the task.
+        arguments: by parameter, including defaults, as the task gets them: encoded, decoded and validated. For a step
+            of a workflow they are complete once it has started, when values of earlier steps are resolved.
+        queue: the queue, by its name in the app.
+        eta: earliest time of the run; None: at once.
+        envelope: the complete message.
     """
 
     job: Job[Any]
@@ -49,12 +48,12 @@ class SentJob:
 
 
 class SendRecorder(Middleware):
-    """Writes down every call once it is confirmed; the innermost, so that it sees what the others have changed."""
+    """Records every call once it is confirmed; innermost, so that it sees the changes of other middleware."""
 
     def __init__(self, app: TaskMQ) -> None:
         self.sent: list[SentJob] = []
         self._app = app
-        # The places of steps in `sent`, by their jobs.
+        # Indexes of workflow steps in `sent`, by job.
         self._steps: dict[str, int] = {}
 
     async def execute(self, execution: Execution, proceed: Proceed) -> object:
@@ -93,11 +92,11 @@ class SendRecorder(Middleware):
         task = self._app.tasks.get(envelope.task)
         if task is None:
             return {}
-        return _bound(task, *task.signature.decode(envelope.args, envelope.kwargs, content_type))
+        return _bind(task, *task.signature.decode(envelope.args, envelope.kwargs, content_type))
 
 
 class FailureCatcher(Middleware):
-    """Keeps the last error of each job as it was raised."""
+    """Keeps the last error of each job as raised."""
 
     def __init__(self) -> None:
         self.errors: dict[str, Exception] = {}
@@ -111,15 +110,15 @@ class FailureCatcher(Middleware):
 
 
 def arguments_of(task: Task[..., Any], args: tuple[Any, ...], kwargs: Arguments, content_type: str) -> Arguments:
-    """What the task would get of a call, by parameter.
+    """Return the arguments that the task would get, by parameter.
 
     Raises:
-        InvalidArguments, EncodeError: the arguments do not fit the task.
+        InvalidArguments, EncodeError: the task does not accept the arguments.
     """
-    return _bound(task, *task.signature.decode(*task.signature.encode(args, kwargs, content_type), content_type))
+    return _bind(task, *task.signature.decode(*task.signature.encode(args, kwargs, content_type), content_type))
 
 
-def _bound(task: Task[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
+def _bind(task: Task[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Arguments:
     context = object()
     args, kwargs = task.signature.with_context((args, kwargs), context)
     whole = inspect.signature(task.function)

@@ -1,6 +1,6 @@
-"""How the tests of the suites are run: plain methods around coroutines, each with a deadline.
+"""Runner of the suites' tests: plain methods around coroutines, each with a deadline.
 
-No pytest plugin is needed, and unittest's runner or a plain call do as well.
+Needs no pytest plugin; unittest's runner or a plain call work as well.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-__all__ = ["CancelPoint", "Suite", "cancelled_at", "case", "eventually", "only_these_tasks", "raises"]
+__all__ = ["CancelPoint", "Suite", "cancel_at", "case", "eventually", "only_these_tasks", "raises"]
 
 _S = TypeVar("_S", bound="Suite")
 _T = TypeVar("_T")
@@ -21,13 +21,13 @@ _E = TypeVar("_E", bound=Exception)
 class Suite:
     """Base of the suites.
 
-    After each test everything that it opened is closed, no task may be left, and no exception may have gone
-    to the loop's handler.
+    After each test everything that it opened is closed; no task may be left, and no exception may have reached the
+    loop's handler.
 
     Attributes:
         deadline: seconds for one test.
-        patience: seconds for anything that has to happen but may take its time. It ends what hangs: a busy machine
-            may need 10 s to start a process.
+        patience: seconds for anything that must happen but may take time. Ends a hanging test: a busy machine may
+            need 10 s to start a process.
     """
 
     deadline: float = 100
@@ -35,11 +35,11 @@ class Suite:
     opened: AsyncExitStack
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A loop for one test; override it to test with another one than asyncio's."""
+        """Return a loop for one test; override it to test with another loop than asyncio's."""
         return asyncio.new_event_loop()
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        # What was there before is not looked at when this test's garbage is: it would take most of the time.
+        # Freeze older objects, so that collecting this test's garbage is fast.
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=self.new_event_loop) as runner:
@@ -55,14 +55,14 @@ class Suite:
         async with asyncio.timeout(self.deadline), AsyncExitStack() as self.opened:
             await test()
         await only_these_tasks({asyncio.current_task()})
-        # What only the collector finds, such as a future whose exception was not looked at, belongs to this test.
+        # Garbage found only by the collector, such as a future with an unread exception, belongs to this test.
         gc.collect()
         await asyncio.sleep(0)
         assert not complaints, complaints
 
 
 def case(test: Callable[[_S], Coroutine[Any, Any, None]]) -> Callable[[_S], None]:
-    """A test written as a coroutine, as a plain method."""
+    """Wrap a test coroutine in a plain method."""
 
     @functools.wraps(test)
     def run(self: _S) -> None:
@@ -72,10 +72,10 @@ def case(test: Callable[[_S], Coroutine[Any, Any, None]]) -> Callable[[_S], None
 
 
 async def eventually(look: Callable[[], Awaitable[_T]], expected: _T, *, within: float) -> None:
-    """Look until `expected` is seen.
+    """Call `look` until it returns `expected`.
 
     Raises:
-        AssertionError: it was not within `within` seconds; says what was seen last.
+        AssertionError: it did not within `within` seconds; the message has the last value.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + within
@@ -89,10 +89,10 @@ async def eventually(look: Callable[[], Awaitable[_T]], expected: _T, *, within:
 
 
 async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> None:
-    """Return once no other task runs on this loop.
+    """Wait until no other task runs on this loop.
 
     Raises:
-        AssertionError: one goes on.
+        AssertionError: a task keeps running.
     """
     left: set[asyncio.Task[Any]] = set()
     for _ in range(50):
@@ -105,7 +105,7 @@ async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> No
 
 @contextmanager
 def raises(kind: type[_E]) -> Generator[list[_E], None, None]:
-    """Catch an error of this kind, which the block has to raise; the list holds it afterwards."""
+    """Expect an error of this kind in the block; the list holds it afterwards."""
     caught: list[_E] = []
     try:
         yield caught
@@ -116,13 +116,12 @@ def raises(kind: type[_E]) -> Generator[list[_E], None, None]:
 
 @dataclass(frozen=True)
 class CancelPoint:
-    """An instant in the life of a call.
+    """A point in the life of a call.
 
     Attributes:
-        turns: so many turns of the loop after its start.
-        seconds: and then so many seconds.
-        wakeups: or when what it awaits has ended for the n-th time, just before it goes on: what it was to get
-            has happened, but it will never see it.
+        turns: this many turns of the loop after its start.
+        seconds: and then this many seconds.
+        wakeups: or when its awaited future has ended for the n-th time, before it resumes: it never sees the result.
     """
 
     turns: int = 0
@@ -137,8 +136,8 @@ class CancelPoint:
             return f"at wake-up {self.wakeups}"
         return f"after {self.turns} turns and {self.seconds * 1000:g} ms"
 
-    async def come(self) -> None:
-        """Return at this instant, for a timed point."""
+    async def reach(self) -> None:
+        """Wait until this point, for a timed one."""
         for _ in range(self.turns):
             await asyncio.sleep(0)
         if self.seconds:
@@ -152,13 +151,13 @@ CancelPoint.TIMED = (
 CancelPoint.ALL = (*CancelPoint.TIMED, *(CancelPoint(wakeups=wakeups) for wakeups in range(1, 9)))
 
 
-async def cancelled_at(point: CancelPoint, call: Coroutine[Any, Any, _T], *, within: float) -> _T | None:
-    """Start `call` and cancel it at `point`: what it returned if it was quicker, else None."""
+async def cancel_at(point: CancelPoint, call: Coroutine[Any, Any, _T], *, within: float) -> _T | None:
+    """Start `call` and cancel it at `point`; return its result if it was quicker, else None."""
     if point.wakeups:
         task = asyncio.create_task(_cancelled_when_woken(call, point.wakeups))
     else:
         task = asyncio.create_task(call)
-        await point.come()
+        await point.reach()
         task.cancel()
     await asyncio.wait({task}, timeout=within)
     assert task.done(), f"cancelled {point}, the call goes on {within} s later"
@@ -170,7 +169,7 @@ async def _cancelled_when_woken(call: Coroutine[Any, Any, _T], wakeups: int) -> 
 
 
 class _CancelledWhenWoken(Generic[_T]):
-    """Drives a coroutine and throws the cancellation in where it would otherwise have gone on."""
+    """Drives a coroutine and throws the cancellation in where it would otherwise resume."""
 
     def __init__(self, call: Coroutine[Any, Any, _T], wakeups: int) -> None:
         self._call = call

@@ -1,10 +1,10 @@
-"""A scheduler for tests: no time of its own, no leases to lose, one step whenever something may have moved.
+"""A scheduler for tests, without its own clock and leases, which makes a step when something may have changed.
 
     fire what is due -> let dependents go -> dispatch what is ready, within quotas and limits -> publish invitations
     -> reports -> apply -> results into the state
 
-The decisions are the store's, as in production. What `taskmq.scheduler` adds is when to look, how much to dispatch,
-and what to do when something fails: a program's own test is not about that.
+The store decides, as in production. `taskmq.scheduler` additionally decides when to look, how much to dispatch, and
+how to handle failures, which tests of programs do not cover.
 """
 
 import math
@@ -43,7 +43,7 @@ _GOES_ON: Final = JobFilter(
 
 
 class _VirtualClock(StoreClock):
-    """The time of a clock that a test moves, which is the store's."""
+    """Clock of a store, which a test moves."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class _VirtualClock(StoreClock):
 
 
 class FailedRun:
-    """A job of the store that has failed."""
+    """A failed job of the store."""
 
     def __init__(self, job_id: str, task: str, attempts: int, error: ErrorRecord) -> None:
         self.job_id = job_id
@@ -66,14 +66,14 @@ class FailedRun:
 
 
 class StoreRun:
-    """Moves the jobs of one store, by its clock.
+    """Advances the jobs of one store, by its clock.
 
     Args:
         fires: whether schedules are fired.
 
     Attributes:
-        moved: how many steps something has come of.
-        failed: the jobs that have failed.
+        moved: how many steps had an effect.
+        failed: the failed jobs.
     """
 
     def __init__(self, app: TaskMQ, session: Session, store: JobStore, clock: Clock, *, fires: bool = False) -> None:
@@ -95,7 +95,7 @@ class StoreRun:
         self._key: ReportKey | None = None
 
     async def start(self) -> None:
-        """Hold all partitions, and hear reports; what an earlier one has left at the broker is there still."""
+        """Hold all partitions and receive reports; messages of an earlier run remain at the broker."""
         await self._session.broker.declare_reports([ReportQueue(self._reports)])
         self._consumer = await self._session.broker.consume(
             [Subscription(self._reports, _MANY)], self._arrived.append
@@ -118,7 +118,7 @@ class StoreRun:
         return ScheduleTurns(self._app, self._store, lease, clock, fired=lambda _: None, counts=SchedulerCounts())
 
     async def stop(self) -> None:
-        """Give everything back; jobs that a worker has stay dispatched, and their messages at the broker."""
+        """Release everything; jobs in workers stay dispatched, and their messages stay at the broker."""
         for turns in self._turns.values():
             await turns.aclose()
         for partition, epoch in self._epochs.items():
@@ -144,11 +144,11 @@ class StoreRun:
         return any(turns.is_starting for turns in self._turns.values())
 
     async def waiting(self) -> int:
-        """How many jobs go on by themselves, once their time has come."""
+        """Return how many jobs will continue once their time has come."""
         return await self._store.count_jobs(_GOES_ON)
 
     async def next_due(self) -> int | None:
-        """Return the time at which the first waiting job is due, the first schedule, or a job behind a limit."""
+        """Return when the first delayed job, schedule or rate-limited job is due."""
         dues: list[int] = []
         for partition in self._epochs:
             dues += [job.due for job in await self._dispatching.due(partition, until=LAST_INSTANT, limit=1)]
@@ -181,7 +181,7 @@ class StoreRun:
             self.moved += 1
 
     def _leave(self, report: Report) -> None:
-        """Give back the places that a job has had which no worker has any more."""
+        """Release the permits of a job that no worker has any more."""
         for passage in self._passages.values():
             if report.limited:
                 passage.gates.turned_back(report.id, report.delay / 1000, now=self._now())

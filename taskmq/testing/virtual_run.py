@@ -1,4 +1,4 @@
-"""A worker, and a beat, at work for a while on a clock that stands still, and the moments at which nothing moves."""
+"""A worker and a beat that run until nothing moves, on a clock that stands still."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -20,14 +20,14 @@ from taskmq.worker import Worker, WorkerConfig
 
 __all__ = ["VirtualRun", "virtual_run"]
 
-# Turns of the loop in which nothing changes are taken for rest: what is under way without threads takes a few each.
+# Turns of the loop without a change that count as rest: work without threads takes a few each.
 _TURNS: Final = 20
 _LOOKS: Final = 3
 _BREATH: Final = 0.0005
 
 
 class _Beat(Beat):
-    """A beat that says when it is due; the looks that it takes once a second in between are not worth a stop."""
+    """A beat that reports when it is due; its periodic looks need no stop of the clock."""
 
     @property
     def next_due(self) -> int | None:
@@ -35,7 +35,7 @@ class _Beat(Beat):
 
 
 class VirtualRun:
-    """Runs the worker, and a beat where one is asked for, of an app under test."""
+    """Runs the worker, and optionally a beat, of an app under test."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class VirtualRun:
         self.beat_clock: FakeClock | None = None
 
     async def rest(self) -> list[QueueStats]:
-        """Return once nothing moves any more: what is left waits for its time."""
+        """Wait until nothing moves; what is left waits for its time."""
         seen: object = None
         looks = 0
         while True:
@@ -85,7 +85,7 @@ class VirtualRun:
                 await asyncio.sleep(_BREATH)
 
     async def waiting(self) -> int:
-        """How many jobs wait for their time."""
+        """Return how many jobs wait for their time."""
         stats = await self.rest()
         jobs = sum((each.delayed or 0) + (each.unsettled or 0) for each in stats)
         if self._app.sessions.delay == "state":
@@ -93,7 +93,7 @@ class VirtualRun:
         return jobs if self._store is None else jobs + await self._store.waiting()
 
     async def next_instant(self) -> int | None:
-        """When something is due; None: never."""
+        """Return the next due time; None: never."""
         now = self._clock.now_ms()
         instants = (
             self._clock.next_instant,
@@ -103,7 +103,7 @@ class VirtualRun:
         return min((instant for instant in instants if instant is not None and instant > now), default=None)
 
     def move_to(self, instant: int) -> None:
-        """It is `instant` now, or as late as it was."""
+        """Set the clock to `instant`, unless it is later already."""
         step = timedelta(milliseconds=max(instant - self._clock.now_ms(), 0))
         for clock in (self._clock, self.beat_clock):
             if clock is not None:
@@ -120,16 +120,16 @@ async def virtual_run(
     failed: list[FailedRun],
     with_beat: bool,
 ) -> AsyncGenerator[VirtualRun, None]:
-    """A worker of all the app's queues, and of `queues`, a scheduler where there is a store, and a beat.
+    """Run a worker for all of the app's queues and `queues`, a scheduler if there is a store, and a beat.
 
-    All are gone afterwards.
+    All of them end with the block.
 
     Args:
-        failed: gets the jobs of the store that fail.
-        activity: a number that changes when something happens that the broker's statistics do not tell.
+        failed: receives the failed jobs of the store.
+        activity: returns a number that changes with events missing from the broker's statistics.
     """
-    worker_app = _apart(app)
-    worker_app.tasks = app.tasks.with_tasks({name: _in_thread(task) for name, task in app.tasks.items()})
+    worker_app = _with_own_connections(app)
+    worker_app.tasks = app.tasks.with_tasks({name: _for_thread(task) for name, task in app.tasks.items()})
     names = dict.fromkeys([*(queue.name for queue in app.tasks.queues), *queues])
     config = WorkerConfig(
         queues=tuple(names), force=True, events="off", control=False, slow_loop_warning=0, name="test", prefetch=32
@@ -140,16 +140,16 @@ async def virtual_run(
     store = None
     if session.store is not None:
         store = StoreRun(app, session, session.store, clock, fires=with_beat)
-        # As in production, where a store is: a beat is there for reactions only.
+        # As in production with a store, a beat is needed for reactions only.
         with_beat = with_beat and any(each.needs_beat for each in app.reactions.values())
     virtual = VirtualRun(app, session.broker, worker, clock, activity=activity, store=store)
     try:
-        await _first(worker.is_ready.wait(), jobs)
+        await _wait_ready(worker.is_ready.wait(), jobs)
         if store is not None:
             await store.start()
         if with_beat:
             virtual.beat_clock = FakeClock(clock.now_ms())
-            beat_app = _apart(app)
+            beat_app = _with_own_connections(app)
             beat_app.sessions.clock = virtual.beat_clock
             virtual.beat = _Beat(beat_app)
             jobs.append(asyncio.create_task(virtual.beat.run()))
@@ -166,8 +166,8 @@ async def virtual_run(
         job.result()
 
 
-def _apart(app: TaskMQ) -> TaskMQ:
-    """The same app with its own connections, which its runner may close."""
+def _with_own_connections(app: TaskMQ) -> TaskMQ:
+    """Return the same app with separate connections, which its runner may close."""
     twin = copy(app)
     twin.sessions, twin.producer = copy(app.sessions), copy(app.producer)
     twin.sessions.exchange(app.sessions.settings, app.sessions.clock, {})
@@ -177,8 +177,8 @@ def _apart(app: TaskMQ) -> TaskMQ:
     return twin
 
 
-async def _first(ready: Coroutine[Any, Any, object], jobs: list[asyncio.Task[None]]) -> None:
-    """Return once it is ready, or raise what kept it from that."""
+async def _wait_ready(ready: Coroutine[Any, Any, object], jobs: list[asyncio.Task[None]]) -> None:
+    """Wait until it is ready, or raise the error that prevented it."""
     waiting = asyncio.ensure_future(ready)
     await asyncio.wait([waiting, *jobs], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -187,8 +187,8 @@ async def _first(ready: Coroutine[Any, Any, object], jobs: list[asyncio.Task[Non
             job.result()
 
 
-def _in_thread(task: Task[..., Any]) -> Task[..., Any]:
-    """A task for processes would have to find its app, and what the test has replaced in it, in another one."""
+def _for_thread(task: Task[..., Any]) -> Task[..., Any]:
+    """Return the task for a thread: another process would lack the app and the test's replacements."""
     if task.plan.executor != "process":
         return task
     twin = copy(task)

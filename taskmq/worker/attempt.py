@@ -40,7 +40,7 @@ class Permit(Protocol):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """One attempt of a job: a decoded delivery, from its start to its outcome.
+    """An attempt of a job: a decoded delivery, from its start to its outcome.
 
     Attributes:
         job_id: from the body, else the message id, else generated here.

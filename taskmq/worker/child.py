@@ -1,4 +1,4 @@
-"""One worker process: `python -m taskmq.worker.child STATUS_FD`, started by the supervisor.
+"""A worker process: `python -m taskmq.worker.child STATUS_FD`, started by the supervisor.
 
 The first line of its standard input is its spec: URLs contain passwords, and everyone can read command lines. It
 drains when its standard input ends, because then the supervisor is gone. It writes JSON lines to the status pipe: one

@@ -176,9 +176,9 @@ class Dispatcher:
         """Whether nothing runs, and everything that ran is settled."""
         return not self.slots.running and not self._settler.reports.is_telling
 
-    async def finished(self) -> None:
+    async def wait_finished(self) -> None:
         """Return once it `is_finished`; nothing may start any more."""
-        await self.slots.finished()
+        await self.slots.wait_finished()
         await self._settler.reports.all_told()
 
     def deliver(self, delivery: Delivery) -> None:

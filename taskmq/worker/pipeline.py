@@ -103,7 +103,11 @@ class Pipeline:
         delivery, execution = attempt.delivery, attempt.execution
         assert execution is not None
         processor = self._processor
-        outcome = processor.returned(attempt, value) if error is None else processor.raised(attempt, execution, error)
+        outcome = (
+            processor.outcome_of_value(attempt, value)
+            if error is None
+            else processor.outcome_of_error(attempt, execution, error)
+        )
         outcome = _unless_cancelled(attempt, outcome)
         try:
             rest = None if self._is_concluded(attempt, outcome) else self._settle(attempt, outcome)
@@ -177,7 +181,7 @@ class Pipeline:
             if is_interruption(error):
                 raise
             # Checks before a run call code of the app, too: for its keys, and for its arguments' types.
-            outcome = self._processor.failed(attempt, error)
+            outcome = self._processor.outcome_of_failure(attempt, error)
         finally:
             if attempt.grant is not None:
                 self._slots.resources.give_back(attempt.grant)
@@ -222,7 +226,7 @@ class Pipeline:
             is_done = await self._settle_in_order(attempt, outcome)
         except StateUnavailable as error:
             # Its result is lost: it ends as a run that has met the outage itself.
-            outcome = self._processor.failed(attempt, error)
+            outcome = self._processor.outcome_of_failure(attempt, error)
             self._stats.end_anew(attempt, outcome)
             _log.error(
                 "job %s of task %s: its result could not be stored, so it ends as %s: %s",

@@ -27,7 +27,7 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.dispatcher import Dispatcher
 from taskmq.worker.guards.build import build_guards
 from taskmq.worker.host.event_loop import LoopMonitor
-from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
+from taskmq.worker.host.process_facts import count_abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
@@ -146,7 +146,7 @@ class Worker:
             backlog=0 if dispatcher is None else dispatcher.slots.waiting,
             in_hand=self._in_hand(),
             ended=self.stats.ended,
-            abandoned=abandoned(self._executors.values()),
+            abandoned=count_abandoned(self._executors.values()),
             unsettled=0 if dispatcher is None else dispatcher.unsettled,
             memory=resident_bytes(),
             descriptors=open_descriptors(),
@@ -209,7 +209,7 @@ class Worker:
             raise InvalidOption("concurrency: the worker does not run yet")
         self._dispatcher.slots.resize(concurrency)
 
-    def revoked(self, job_id: str, reason: str = "") -> None:
+    def on_revoked(self, job_id: str, reason: str = "") -> None:
         """Handle a cancellation over the broker: read the state, which is authoritative, immediately.
 
         Args:
@@ -442,7 +442,7 @@ class Worker:
         if not dispatcher.is_finished:
             _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._grace)
             try:
-                await unless_set(self._is_hurried, dispatcher.finished(), timeout=self._grace)
+                await unless_set(self._is_hurried, dispatcher.wait_finished(), timeout=self._grace)
             finally:
                 if not dispatcher.is_finished:
                     await dispatcher.interrupt()

@@ -225,7 +225,7 @@ class Flow(Generic[R_co]):
             # Before the ends: once nothing is left, all of them are complete.
             record = await self._look()
             head = decode_head(record.head)
-            keys = await self._store.ended(self.id, place=place, limit=_MANY)
+            keys = await self._store.ended_keys(self.id, place=place, limit=_MANY)
             place += len(keys)
             for outcome in await self._outcomes([key for key in keys if _is_shown(key, head)], head):
                 yield outcome

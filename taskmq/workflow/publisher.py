@@ -91,7 +91,7 @@ class FlowPublisher:
                 elif node.kind == "finish":
                     await self._finish(node.run)
             keys = [node.key for node in taken.nodes]
-            taken = await self._store.done(self._flow_id, keys, taker=self._taker, lease=_LEASE)
+            taken = await self._store.mark_done(self._flow_id, keys, taker=self._taker, lease=_LEASE)
             if more:
                 nodes = (*(node for one in more for node in one.nodes), *taken.nodes)
                 taken = Taken(nodes, is_more=taken.is_more or any(one.is_more for one in more))

@@ -103,7 +103,7 @@ def test_a_password_is_typed_twice_on_a_terminal_and_not_shown(tmp_path: Path) -
     made = _types(tmp_path, *tokens, answers=[(question, _PASSWORD), ("Again: ", _PASSWORD)])
 
     assert differ.code == 2
-    assert "the two passwords differ" in differ.out
+    assert "the passwords do not match" in differ.out
     assert made.code == 0, made.out
     assert _PASSWORD not in differ.out + made.out
 
@@ -156,7 +156,7 @@ def test_users_are_disabled_enabled_and_removed(admin: Run) -> None:
     assert admin("admin", "user", "list").data[0]["disabled"] is None
     assert admin("admin", "user", "password", "ann", text="seven green bicycles\n").code == 0
     unasked = admin("admin", "user", "remove", "ann")
-    assert (unasked.code, "say --yes" in unasked.err) == (1, True)
+    assert (unasked.code, "pass --yes" in unasked.err) == (1, True)
     assert admin("admin", "user", "remove", "ann", "--yes").code == 0
     assert admin("admin", "user", "list").data == []
 

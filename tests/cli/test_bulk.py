@@ -85,7 +85,7 @@ def test_failed_jobs_are_retried_once_by_however_many_commands(shop: Shop, taskm
     assert counted == [(0, 2, 2), (0, 0, 0), (0, 2, 2)]
     ids = {row["id"] for row in taskmq("--app", "shop:app", "job", "list", "status:queued", "-o", "json").data}
     shown = shop("show", first.data["bulk_id"]).err
-    told = [line.split()[-1] for line in shown.splitlines() if "runs again as" in line]
+    told = [line.split()[-1] for line in shown.splitlines() if "retried as" in line]
     assert len(told) == 2
     assert set(told) < ids
     assert len(ids) == 4

@@ -47,7 +47,7 @@ def test_a_script_without_yes_destroys_nothing(home: Path, taskmq: Here, words: 
 
     refused = taskmq(*words.split(), *_LINES[words], "--app", "shop:app")
 
-    assert refused.err.rstrip().endswith("? Not a terminal: say --yes."), refused.err
+    assert refused.err.rstrip().endswith("? Not a terminal: pass --yes."), refused.err
     assert refused.code == 1
 
 
@@ -71,6 +71,6 @@ def test_forgetting_older_keys_requires_confirmation(taskmq: Here, tmp_path: Pat
 
     refused = taskmq(*rotate, "--forget-older")
 
-    assert (refused.code, refused.err) == (1, "Forget all older keys for good? Not a terminal: say --yes.\n")
+    assert (refused.code, refused.err) == (1, "Forget all older keys for good? Not a terminal: pass --yes.\n")
     assert taskmq(*rotate, "--forget-older", "--yes").code == 0
     assert taskmq(*rotate).code == 0

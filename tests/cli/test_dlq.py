@@ -65,7 +65,7 @@ def test_a_queue_without_letters_lists_none_and_names_queues_with_letters(taskmq
 
     assert (nothing.code, nothing.data, nothing.err) == (0, [], "")
     assert (elsewhere.code, elsewhere.data) == (0, [])
-    assert "1 messages of some queue: taskmq dlq list taskmq.unroutable" in elsewhere.err
+    assert "1 unroutable messages: taskmq dlq list taskmq.unroutable" in elsewhere.err
 
 
 def test_without_a_queue_the_letters_of_all_queues_of_the_app_are_listed_and_grouped(
@@ -97,7 +97,7 @@ def test_a_command_without_a_queue_and_an_app_is_refused(taskmq: Here) -> None:
     result = taskmq("dlq", "list")
 
     assert result.code == 2
-    assert "which queue? Name it, or its app with --app" in result.err
+    assert "no queue given: name it, or pass its app with --app" in result.err
 
 
 @pytest.mark.usefixtures("buried_letters")
@@ -539,9 +539,9 @@ def test_letters_replayed_too_often_are_replayed_only_by_force(taskmq: Here) -> 
     forced = taskmq("dlq", "replay", "images", "--force")
 
     assert [row["job_id"] for row in dry.data] == ["young"]
-    assert "1 left: replayed 3 times before; --force" in dry.err
+    assert "1 left: already replayed 3 times; use --force" in dry.err
     assert (guarded.code, guarded.err.splitlines()[0]) == (1, "1 replayed")
-    assert "1 left: replayed 3 times before; --force" in guarded.err
+    assert "1 left: already replayed 3 times; use --force" in guarded.err
     assert (forced.code, forced.err) == (0, "1 replayed\n")
     assert names_in("images") == ["young", "old"]
 
@@ -602,5 +602,5 @@ def test_a_terminal_shows_the_progress(home: Path) -> None:
 
     assert result.code == 0
     assert "replay: " in result.out
-    assert "of 1,000 letters looked at" in result.out
+    assert "of 1,000 letters read" in result.out
     assert result.out.splitlines()[-1] == "6 replayed"

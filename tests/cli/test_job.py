@@ -87,10 +87,10 @@ def test_a_job_is_cancelled_once(later: Path, taskmq: Here) -> None:
     assert (result.code, result.out, result.err) == (
         0,
         "",
-        "job a is cancelled: it waited, and does not run\n",
+        "job a cancelled; it was waiting and will not run\n",
     )
     assert again.code == 3
-    assert "job a has ended already" in again.err
+    assert "job a has already ended" in again.err
     assert jobs(taskmq("job", "waiting", "-o", "json")) == ["c", "b"]
 
 
@@ -98,7 +98,7 @@ def test_an_unknown_id_is_reported_as_unknown(later: Path, taskmq: Here) -> None
     result = taskmq("job", "cancel", "nobody", "--app", "later:app")
 
     assert result.code == 3
-    assert "job nobody is not known to the state" in result.err
+    assert "job nobody unknown to the state" in result.err
 
 
 def test_a_job_is_rescheduled_by_delay_or_instant(later: Path, taskmq: Here) -> None:
@@ -116,8 +116,8 @@ def test_a_job_is_rescheduled_by_delay_or_instant(later: Path, taskmq: Here) -> 
     [
         ((), "either delay or eta"),
         (("--delay", "5m", "--eta", "2031-02-03T04:05Z"), "either delay or eta"),
-        (("--eta", "tomorrow"), "is no instant"),
-        (("--eta", "2031-02-03T04:05"), "is no instant"),
+        (("--eta", "tomorrow"), "is not an instant"),
+        (("--eta", "2031-02-03T04:05"), "is not an instant"),
         (("--delay", "soon"), "is not a duration"),
     ],
 )
@@ -133,7 +133,7 @@ def test_an_unknown_job_is_not_found(later: Path, taskmq: Here) -> None:
     result = taskmq("job", "reschedule", "unknown", "--delay", "5m")
 
     assert result.code == 3
-    assert "job unknown does not wait in the state" in result.err
+    assert "job unknown is not waiting in the state" in result.err
 
 
 def test_without_a_state_the_error_lists_the_available_ones(home: Path, taskmq: Here) -> None:
@@ -254,4 +254,4 @@ def test_an_unknown_job_is_not_found_and_its_state_is_not_guessed(shop: Path, ta
     result = taskmq("job", "show", "nobody", "--app", "shop:app", "--within", "100ms")
 
     assert (result.code, result.out) == (3, "")
-    assert result.err.startswith("job nobody is not known: neither the state nor the dead letters nor a worker")
+    assert result.err.startswith("job nobody not found in the state, in the dead letters, or in a worker")

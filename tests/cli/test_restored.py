@@ -224,4 +224,4 @@ def test_a_broken_or_foreign_export_is_refused(instance: _Instance, tmp_path: Pa
         refused = instance("admin", "restored", "--since", began, "--audit", str(tmp_path / "given.jsonl"))
         assert (refused.code, words in refused.err) == (USAGE, True), (refused.err, words)
     missing = instance("admin", "restored", "--since", began, "--audit", str(tmp_path / "nowhere"))
-    assert (missing.code, "cannot be read" in missing.err) == (USAGE, True)
+    assert (missing.code, "cannot read the file" in missing.err) == (USAGE, True)

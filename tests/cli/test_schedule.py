@@ -127,7 +127,7 @@ def test_a_list_up_to_an_instant_says_that_it_was_truncated(
     result = taskmq("schedule", "next", "often", "--until", "+1d", *more, "-o", "json")
 
     assert len(result.data) == most
-    said = f"only the first {most:,} occurrences until +1d are listed: name some schedules, or use a larger -n"
+    said = f"listed only the first {most:,} occurrences until +1d: name schedules, or raise -n"
     assert said in " ".join(result.err.split())
 
 
@@ -136,7 +136,7 @@ def test_an_invalid_end_is_refused(schedule_app: Path, taskmq: Here, until: str)
     result = taskmq("schedule", "next", "--until", until)
 
     assert result.code == 2
-    assert f"--until {until!r} is no instant: it looks like 2027-01-31T09:00+01:00, or +1h" in result.err
+    assert f"--until {until!r} is not an instant: write for example 2027-01-31T09:00+01:00, or +1h" in result.err
 
 
 @pytest.mark.parametrize("command", ["next", "explain"])
@@ -152,7 +152,7 @@ def test_an_instant_without_a_zone_is_refused(schedule_app: Path, taskmq: Here, 
     result = taskmq("schedule", "next", "--after", after)
 
     assert result.code == 2
-    assert f"--after {after!r} is no instant" in result.err
+    assert f"--after {after!r} is not an instant" in result.err
 
 
 def test_an_expression_is_explained_without_an_app(home: Path, taskmq: Here) -> None:
@@ -162,7 +162,7 @@ def test_an_expression_is_explained_without_an_app(home: Path, taskmq: Here) -> 
     assert result.code == 0
     assert result.data["means"] == "at 02:30 on Monday to Friday, Europe/Paris time"
     assert result.data["clock changes"] == (
-        "a time that does not exist is due right after the gap; a time that comes twice is due the first time only"
+        "a skipped time is due right after the gap; a repeated time is due the first time only"
     )
     due = [datetime.fromisoformat(each) for each in result.data["next"]]
     assert len(due) == 4
@@ -176,7 +176,7 @@ def test_the_explanation_of_h_mentions_the_name(home: Path, taskmq: Here) -> Non
     hashed = taskmq("schedule", "explain", "H 3 * * *", "-o", "json")
 
     assert hashed.data["means"] == "at 03:00 every day, UTC"
-    assert "a schedule computes it from its name" in hashed.err
+    assert "a schedule derives it from its name" in hashed.err
     assert taskmq("schedule", "explain", "0 3 * * *", "-o", "json").err == ""
 
 
@@ -184,11 +184,11 @@ def test_policies_are_explained(home: Path, taskmq: Here) -> None:
     options = ("--tz", "Europe/Paris", "--dst-gap", "skip", "--dst-fold", "both", "-o", "json")
 
     assert taskmq("schedule", "explain", "30 2 * * *", *options).data["clock changes"] == (
-        "a time that does not exist is not due; a time that comes twice is due both times"
+        "a skipped time is not due; a repeated time is due both times"
     )
     assert taskmq("schedule", "explain", "@hourly", *options).data["clock changes"] == "goes by elapsed time"
     in_utc = taskmq("schedule", "explain", "30 2 * * *", "-o", "json").data
-    assert in_utc["clock changes"] == "none: the clocks of UTC are never changed"
+    assert in_utc["clock changes"] == "none: UTC has no clock changes"
 
 
 def test_a_schedule_is_explained_by_its_name(schedule_app: Path, taskmq: Here) -> None:
@@ -206,7 +206,7 @@ def test_a_schedule_is_explained_by_its_name(schedule_app: Path, taskmq: Here) -
     [
         (["0 0 30 2 *"], "is never due"),
         (["* * * * * *"], "six fields"),
-        (["@daily", "--tz", "Mars/Olympus"], "is no time zone"),
+        (["@daily", "--tz", "Mars/Olympus"], "is not a time zone"),
     ],
 )
 def test_an_invalid_expression_is_refused(home: Path, taskmq: Here, tokens: list[str], message: str) -> None:
@@ -224,4 +224,4 @@ def test_an_app_without_a_state_shows_the_schedules_in_its_code(
     result = taskmq("schedule", "next", "-n", "1", "-o", "json")
 
     assert (result.code, len(result.data)) == (0, 1)
-    assert "only the schedules of the code" in result.err
+    assert "only schedules defined in code" in result.err

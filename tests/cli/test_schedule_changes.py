@@ -64,7 +64,7 @@ def test_a_schedule_is_paused_run_manually_and_resumed(taskmq: Here) -> None:
     explained = taskmq("-o", "json", "--app", "ops:app", "schedule", "explain", "tick").data
     assert (explained["paused"], explained["note"]) == (row["paused"], "the printer is broken")
     words = taskmq("--app", "ops:app", "schedule", "explain", "tick").out
-    assert "(the printer is broken): nothing is emitted before" in words
+    assert "(the printer is broken); resume it with" in words
     assert taskmq("--app", "ops:app", "schedule", "resume", "tick").code == 0
     assert "tick: next " in taskmq("--app", "ops:app", "schedule", "history", "tick").err
 
@@ -87,16 +87,16 @@ def test_a_backfill_lists_what_it_emits(taskmq: Here) -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (("add", "x", "say"), "Say one of --cron, --every and --at"),
-        (("add", "x", "say", "--every", "1s", "--at", "2030-01-01T00:00Z"), "Say one of --cron, --every and --at"),
+        (("add", "x", "say"), "pass one of --cron, --every and --at"),
+        (("add", "x", "say", "--every", "1s", "--at", "2030-01-01T00:00Z"), "pass one of --cron, --every and --at"),
         (("add", "x", "nothing", "--every", "1s"), "the app has no task 'nothing'; it has say, tick"),
-        (("add", "x", "say", "--every", "1s", "--args", "{"), "--args is no JSON"),
+        (("add", "x", "say", "--every", "1s", "--args", "{"), "--args is not valid JSON"),
         (("add", "x", "say", "--every", "1s"), "'text' is missing"),
-        (("add", "x", "say", "--at", "tomorrow"), "--at 'tomorrow' is no instant"),
+        (("add", "x", "say", "--at", "tomorrow"), "--at 'tomorrow' is not an instant"),
         (("remove", "tick", "--yes"), "is defined in the code"),
-        (("pause", "x"), "no schedule is called 'x'"),
-        (("history", "x"), "no schedule is called 'x'"),
-        (("backfill", "tick", "--from", "x", "--to", "y"), "--from 'x' is no instant"),
+        (("pause", "x"), "no schedule 'x'"),
+        (("history", "x"), "no schedule 'x'"),
+        (("backfill", "tick", "--from", "x", "--to", "y"), "--from 'x' is not an instant"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

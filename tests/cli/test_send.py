@@ -117,11 +117,11 @@ def test_a_missing_queue_is_not_found_and_not_created(taskmq: Here) -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (["t", "--args", "[1"], "--args is no JSON, write for example '[1, \"two\"]'"),
-        (["t", "--args", "1,2"], "--args is no JSON"),
+        (["t", "--args", "[1"], "--args is not valid JSON, write for example '[1, \"two\"]'"),
+        (["t", "--args", "1,2"], "--args is not valid JSON"),
         (["t", "--args", '{"a": 1}'], "--args must be a JSON array"),
         (["t", "--kwargs", "[1]"], "--kwargs must be a JSON object"),
-        (["t", "--kwargs", "{1: 2}"], '--kwargs is no JSON, write for example \'{"name": "value"}\''),
+        (["t", "--kwargs", "{1: 2}"], '--kwargs is not valid JSON, write for example \'{"name": "value"}\''),
         (["no such name"], "task name"),
         (["t", "--queue", "taskmq.parking"], "queue name"),
         (["t", "--priority", "10"], "priority=10"),

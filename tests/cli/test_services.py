@@ -350,7 +350,7 @@ def test_dev_without_the_watch_package_says_so_and_continues(
     result = taskmq("dev", "nowhere:app")
 
     assert result.code == 2
-    assert result.err.startswith("not reloading on changes: pip install 'taskmq[watch]'")
+    assert result.err.startswith("not reloading on changes: run pip install 'taskmq[watch]'")
 
 
 def _version_of(number: int) -> str:

@@ -71,7 +71,7 @@ def test_a_report_key_is_rotated_with_an_audit_entry_and_never_shown(taskmq: Her
     assert [one.code for one in (first, second, third)] == [0, 0, 0]
     assert [key.id for key in kept[2:]] == [key.id for key in before]
     assert [f"key {key.id} " in said.err for key, said in zip(kept, (second, first), strict=False)] == [True, True]
-    assert f"key {left.id} within half a minute; back the store up" in third.err
+    assert f"key {left.id} within half a minute; back up the store now" in third.err
     assert [(entry["action"], entry["after"]) for entry in audit.data] == [
         ("store.rotate_key", {"forgets_older": True}),
         ("store.rotate_key", {"forgets_older": False}),
@@ -180,8 +180,8 @@ def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_p
     everything = taskmq("store", "erase", "--yes", *where)
 
     assert (none.code, none.data) == (0, [])
-    assert "1 jobs are forgotten" in thinned.err
+    assert "1 jobs deleted" in thinned.err
     assert (refused.code, everything.code) == (2, 2)
-    assert (erased.code, "1 jobs are forgotten" in erased.err) == (0, True)
+    assert (erased.code, "1 jobs erased" in erased.err) == (0, True)
     assert taskmq("-o", "json", "job", "list", *where).data == []
     assert taskmq("store", "read", "kept/none.ndjson.gz").code != 0

@@ -452,7 +452,7 @@ def test_the_health_of_each_component_is_shown_through_a_server_without_a_sign_i
     }
     assert table.out.splitlines()[0].split() == ["part", "status", "since", "finding", "without"]
     assert "no scheduler runs: start" in table.out
-    assert "--watch does not go through a server" in refused.err
+    assert "--watch does not work through a server" in refused.err
 
 
 def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
@@ -489,8 +489,8 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
     assert "no password for ann" in unasked.err
     assert "the current password is wrong" in wrong.err
     assert confirmed.data["token"].startswith("tmq_")
-    assert "0 API tokens are revoked, 2 are still good" in changed.err
-    assert "2 API tokens are revoked, 0 are still good" in again.err
+    assert "0 API tokens revoked, 2 still valid" in changed.err
+    assert "2 API tokens revoked, 0 still valid" in again.err
 
 
 def test_setting_a_password_through_a_server_ends_sessions_and_is_audited(places: Places) -> None:
@@ -514,7 +514,7 @@ def test_setting_a_password_through_a_server_ends_sessions_and_is_audited(places
     entries = run("-o", "json", "audit", "list", "--action", "user.").data
 
     assert (short.code, unknown.code, changed.code) == (2, 3, 0)
-    assert "1 sessions have ended, 0 API tokens are revoked, 0 are still good" in changed.err
+    assert "1 sessions ended, 0 API tokens revoked, 0 still valid" in changed.err
     assert me(session) == 401
     assert (log_in(first).status_code, log_in(second).status_code) == (401, 200)
     last = entries[0]
@@ -547,7 +547,7 @@ def test_a_password_is_set_through_a_server_with_permission_to_change_users(
 
     assert (refused.code, "users.change" in refused.err) == (4, True)
     # No user exists yet, so a server could accept no caller.
-    assert (first.code, "does not go through a server" in first.err) == (2, True)
+    assert (first.code, "does not work through a server" in first.err) == (2, True)
 
 
 def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, home: Path) -> None:
@@ -722,12 +722,12 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     nobody = taskmq("job", "list")
     assert (nobody.code, "no server answers at http://127.0.0.1:1" in nobody.err) == (5, True)
     local = places.run_there("topology", "plan")
-    assert (local.code, "does not go through a server" in local.err) == (2, True)
+    assert (local.code, "does not work through a server" in local.err) == (2, True)
     both = taskmq("--server", places.server, "--app", "shop:app", "job", "list")
-    assert (both.code, "--server goes in place of" in both.err) == (2, True)
+    assert (both.code, "--server cannot be combined with" in both.err) == (2, True)
     monkeypatch.setenv("TASKMQ_TOKEN", "tmq_wrong")
     refused = places.run_there("job", "list")
-    assert (refused.code, f"$TASKMQ_TOKEN has to be a token of {places.server}" in refused.err) == (4, True)
+    assert (refused.code, f"$TASKMQ_TOKEN must be a valid token of {places.server}" in refused.err) == (4, True)
 
 
 def test_names_with_slashes_are_reached_through_a_server(places: Places) -> None:

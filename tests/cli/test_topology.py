@@ -183,4 +183,4 @@ def test_a_broker_without_a_server_has_no_topology(taskmq: Here) -> None:
     result = taskmq("topology", "plan", "--url", "memory://")
 
     assert result.code == 2
-    assert "this is for RabbitMQ" in result.err
+    assert "this command needs RabbitMQ" in result.err

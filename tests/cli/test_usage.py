@@ -102,14 +102,17 @@ def test_the_version_is_data(taskmq: Here) -> None:
         (["-o", "yaml", "doctor"], '"table", "json", "jsonl"'),
         (["worker", "shop:app", "-c", "many"], '"many"'),
         (["dlq", "show"], "QUEUE"),
-        (["dlq", "list"], "which queue?"),
+        (["dlq", "list"], "no queue given"),
         (["send"], "TASK"),
         (
             ["send", "x", "1", "cat"],
-            """It takes no further words: 1 cat. Arguments go as --args '[1, "cat"]', a JSON""",
+            """Unexpected arguments: 1 cat. Pass the task's arguments as --args '[1, "cat"]', a JSON""",
         ),
-        (["job", "submit", "x", "7"], "It takes no further words: 7. Arguments go as --args '[7]', a JSON array"),
-        (["workers", "now"], "It takes no further words: now. See taskmq workers --help"),
+        (
+            ["job", "submit", "x", "7"],
+            "Unexpected arguments: 7. Pass the task's arguments as --args '[7]', a JSON array",
+        ),
+        (["workers", "now"], "Unexpected arguments: now. See taskmq workers --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -205,10 +208,10 @@ def test_a_command_that_needs_an_app_says_how_to_name_one(taskmq: Here, tokens: 
     ("target", "words"),
     [
         ("nowhere:app", "'nowhere'"),
-        ("shop:nothing", "apps in it: app"),
-        ("shop:double", "apps in it: app"),
+        ("shop:nothing", "its apps: app"),
+        ("shop:double", "its apps: app"),
         ("..", ".."),
-        ("two", "apps in it: one, other"),
+        ("two", "its apps: one, other"),
         ("two:nothing", "one, other"),
     ],
 )

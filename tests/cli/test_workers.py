@@ -17,14 +17,14 @@ def test_no_worker_is_an_empty_list_and_a_note(taskmq: Here) -> None:
     said = taskmq("-o", "json", "workers", "--within", "50ms")
 
     assert (said.code, said.data) == (0, [])
-    assert said.err == "no worker answers within 50ms\n"
+    assert said.err == "no worker answered within 50ms\n"
 
 
 def test_a_worker_that_does_not_answer_is_not_found(taskmq: Here) -> None:
     for command in ("status", "drain", "stacks"):
         said = taskmq("worker", "control", command, "web-1:7", "--within", "50ms")
 
-        assert (said.code, said.err) == (3, "no worker answers within 50ms\n"), command
+        assert (said.code, said.err) == (3, "no worker answered within 50ms\n"), command
 
 
 def test_a_command_requires_its_target(taskmq: Here) -> None:

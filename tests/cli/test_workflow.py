@@ -111,8 +111,8 @@ def test_a_workflow_is_cancelled_once(failed_workflow: str, taskmq: Here) -> Non
     cancelled = taskmq("workflow", "cancel", failed_workflow, "--reason", "not wanted")
     again = taskmq("workflow", "cancel", failed_workflow)
 
-    assert (cancelled.code, cancelled.err) == (0, f"workflow {failed_workflow} is cancelled\n")
-    assert (again.code, again.err) == (3, f"workflow {failed_workflow} has ended already\n")
+    assert (cancelled.code, cancelled.err) == (0, f"workflow {failed_workflow} cancelled\n")
+    assert (again.code, again.err) == (3, f"workflow {failed_workflow} has already ended\n")
     assert taskmq("workflow", "show", failed_workflow, "-o", "json").data["cancelled"] == "not wanted"
 
 
@@ -138,7 +138,7 @@ def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: He
         closed, refused = taskmq("workflow", "close", album.id), taskmq("workflow", "close", other.id)
         unknown = taskmq("workflow", "close", "nobody")
 
-        assert (closed.code, closed.err.strip()) == (0, f"batch {album.id} is closed")
+        assert (closed.code, closed.err.strip()) == (0, f"batch {album.id} closed")
         assert refused.code == 6
         assert "takes no more jobs" in refused.err
         assert unknown.code == 3

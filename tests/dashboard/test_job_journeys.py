@@ -117,8 +117,8 @@ def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(eyes: Eyes, site:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
         blob = BlobReference(name="lost", size=4, sha256="0" * 64)
-        job = await driver.dispatched(key="large")
-        await driver.accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
+        job = await driver.dispatch_new(key="large")
+        await driver.expect_accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
         return job.id
 
     page = eyes.open(f"jobs/{site.begin(succeed()).result(30)}").page

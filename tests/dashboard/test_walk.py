@@ -140,7 +140,7 @@ _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
 async def _fail(site: Served, **fields: Any) -> None:
     """Store a failed job like schedulers and workers."""
     driver = JobDriver(site.app.sessions.store())
-    job = await driver.dispatched(task="billing.charge", queue="billing", body=_BODY, **fields)
+    job = await driver.dispatch_new(task="billing.charge", queue="billing", body=_BODY, **fields)
     error = ErrorRecord(type_name="shop.CardDeclined", message="no funds", traceback="")
     await driver.schedulers.apply([report(job, "failed", error=error)])
 

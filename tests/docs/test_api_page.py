@@ -24,7 +24,7 @@ _THINGS = {
     "TaskMQ": app,
     "Task": nothing,
     "Job": Job[None]("1", task="", jobs=_JOBS, returns=ReturnType(None)),
-    "Context": Context.detached("nothing"),
+    "Context": Context.create_detached("nothing"),
 }
 
 

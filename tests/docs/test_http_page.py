@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from taskmq.cli import run
-from taskmq.cli.root import HERE_ALONE, goes_through_a_server
+from taskmq.cli.root import LOCAL_ONLY, goes_through_a_server
 from taskmq.cli.server_link import ask
 from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import README, ROOT, blocks_of, write_files
@@ -63,7 +63,7 @@ def test_the_page_lists_the_commands_that_do_not_go_through_a_server() -> None:
     listed = {tuple(name.split()) for row in rows for name in re.findall(r"`([a-z][a-z ]*)`", row)}
     commands = [(tuple(name.split()), _goes_through_a_server(function)) for name, function in leaf_commands()]
 
-    assert listed == HERE_ALONE
+    assert listed == LOCAL_ONLY
     assert [words for words, is_remote in commands if goes_through_a_server(words) is not is_remote] == []
     assert all(any(words[: len(each)] == each for words, is_remote in commands if not is_remote) for each in listed)
 

@@ -120,7 +120,7 @@ async def test_the_role_on_the_page_submits_jobs_and_cannot_read_the_report_keys
         assert len(await owner.dispatching.report_keys()) == 1
         driver = JobDriver(server)
         job = await driver.submit()
-        await driver.updated(job, JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(job, JobState.CANCELLED, kind="cancel")
         await server.check()
         assert not [finding for finding in await server.diagnose() if "report_key" in str(finding)]
         for denied in (server.dispatching.report_keys, server.dispatching.rotate_report_key):

@@ -141,7 +141,7 @@ def test_a_hanging_process_is_not_live(local_project: Project) -> None:
     os.kill(child, signal.SIGSTOP)
 
     until(lambda: _get(run, "/live")[0] == 503, "it is not live")
-    assert f"process {child} has said nothing for" in _get(run, "/live")[1]["reason"]
+    assert f"process {child} has been silent for" in _get(run, "/live")[1]["reason"]
     os.kill(child, signal.SIGCONT)
     until(lambda: _get(run, "/live")[0] == 200, "it is live again")
     run.signal()

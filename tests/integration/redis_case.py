@@ -19,7 +19,7 @@ from taskmq.contracts.stores import (
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.errors import StateUnavailable
 from taskmq.model.states import JobState
-from taskmq.testing.state_suite.progress import reported
+from taskmq.testing.state_suite.progress import progress_record
 from taskmq_redis import RedisState, open_state
 from tests.servers.waiting import until
 
@@ -90,7 +90,7 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "wait": lambda: state.results.wait("job", timeout=0),
         "begin": lambda: state.starts.begin("job", ttl=60),
         "end": lambda: state.starts.end("job"),
-        "report": lambda: state.progress.report(reported("job"), ttl=60),
+        "report": lambda: state.progress.report(progress_record("job"), ttl=60),
         "progress": lambda: state.progress.find("job"),
         "begin run": lambda: state.checkpoints.begin("job", attempt=1, ttl=60),
         "save": lambda: state.checkpoints.save("job", "a", b"1", token=1, ttl=60),
@@ -119,14 +119,14 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "end step": lambda: state.flows.end(
             "flow", "a", token=1, state=NodeState.SUCCEEDED, value=b"1", taker="a", lease=60
         ),
-        "told of steps": lambda: state.flows.done("flow", ["a"], taker="w", lease=60),
+        "told of steps": lambda: state.flows.mark_done("flow", ["a"], taker="w", lease=60),
         "expand step": lambda: state.flows.expand("flow", "m", [b"x", b"y"], first=0, total=2),
         "release step": lambda: state.flows.release("flow", "m.0", token=1),
         "look at flow": lambda: state.flows.look("flow"),
         "states of steps": lambda: state.flows.states("flow"),
         "outcomes of steps": lambda: state.flows.outcomes("flow", ["a"]),
         "calls of steps": lambda: state.flows.calls("flow", ["a"]),
-        "ended steps": lambda: state.flows.ended("flow", place=0, limit=9),
+        "ended steps": lambda: state.flows.ended_keys("flow", place=0, limit=9),
         "cancel flow": lambda: state.flows.cancel("flow", reason="no"),
         "redrive flow": lambda: state.flows.redrive("flow"),
         "revoke": lambda: state.revocations.revoke("job", reason="no", ttl=60),
@@ -135,10 +135,10 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "swap records": lambda: state.schedules.swap([change_of("tick")], ttl=60),
         "define": lambda: state.schedules.define("shop", "tick", before=None, after=b"{}"),
         "tell": lambda: state.schedules.tell("shop", ["tick"]),
-        "changed": lambda: state.schedules.changed("shop", 0, limit=9),
+        "changed": lambda: state.schedules.list_changed("shop", 0, limit=9),
         "delay": lambda: state.delays.put(waiting()),
         "take": lambda: state.delays.take(now=DUE, limit=10, lease=60),
-        "done": lambda: state.delays.done([]),
+        "done": lambda: state.delays.mark_done([]),
         "next due": state.delays.next_due,
         "count": state.delays.count,
         "find": lambda: state.delays.find("job"),

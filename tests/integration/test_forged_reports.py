@@ -130,5 +130,5 @@ async def test_forged_reports_end_no_job_and_start_no_waiting_one(
         assert await held.aresult(30) == 9
         assert await dependent.aresult(30) == 10
         assert shop.charged == [9, 10]
-        assert await store.identity.audit.unsealed() == 0
+        assert await store.identity.audit.count_unsealed() == 0
         assert (await store.identity.audit.head()).position == 0

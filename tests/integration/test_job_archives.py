@@ -47,7 +47,7 @@ def _with_app(store: str, test: Callable[[TaskMQ, JobDriver], Coroutine[Any, Any
 async def _end_jobs(driver: JobDriver, count: int, **fields: Any) -> list[str]:
     jobs = await driver.submit_many(count, queue="ended", **fields)
     for job in (await driver.dispatch(queue="ended")).jobs:
-        await driver.accepted(job, "succeeded", result=b"7")
+        await driver.expect_accepted(job, "succeeded", result=b"7")
     return [job.id for job in jobs]
 
 
@@ -315,7 +315,7 @@ def test_the_jobs_of_a_person_are_erased_and_the_erasure_is_audited(
         which = JobFilter(tenant="acme", labels=(("customer", "person 17"),))
 
         erased = [await erase_jobs(app, which, by=_ANN)]
-        await driver.accepted(running, "cancelled")
+        await driver.expect_accepted(running, "cancelled")
         erased.append(await erase_jobs(app, which, by=_ANN))
 
         assert [(each.jobs, each.left) for each in erased] == [(2, 1), (1, 0)]

@@ -48,7 +48,7 @@ def test_an_end_during_a_submission_waits_for_it_and_is_reported(
     job_store_url: str, kind: Any, expected: JobState
 ) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         child = await driver.new(detail=after(first))
         await connection.execute("begin")
         (answer,) = await driver.store.submit([child], connection=connection)
@@ -73,7 +73,7 @@ def test_a_submission_during_an_end_waits_for_it_and_uses_its_outcome(
     job_store_url: str, state: JobState, expected: JobState
 ) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         child = await driver.new(detail=after(first))
         await connection.execute("begin")
         assert await end(connection, [Ending(id=first.id, token=first.token, state=state)])
@@ -112,7 +112,7 @@ def test_a_cancellation_during_a_submission_waits_for_it_without_a_deadlock(job_
 
 def test_a_rolled_back_submission_leaves_no_dependency(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         await connection.execute("begin")
         await driver.store.submit([await driver.new(detail=after(first))], connection=connection)
         ending = asyncio.create_task(driver.report(first, "succeeded"))
@@ -127,10 +127,10 @@ def test_a_rolled_back_submission_leaves_no_dependency(job_store_url: str) -> No
 
 def test_many_dependents_are_released_in_short_transactions_beside_others(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         for _ in range(0, _DEPENDENTS, 500):
             await driver.store.submit([await driver.new(detail=after(first)) for _ in range(500)])
-        await driver.accepted(first, "succeeded")
+        await driver.expect_accepted(first, "succeeded")
         done = {"queues": await connection.fetchval("select count(*) from taskmq.ready")}
         rounds = 0
         while True:

@@ -501,7 +501,7 @@ def test_a_lock_that_redis_lost_is_lost_and_its_block_raises(forgetful: Redis, l
                 lose(forgetful)
                 later = await _with_another_task(shop, timeout=PATIENCE)
                 assert later > token
-                assert await lock.lost()
+                assert await lock.wait_lost()
 
         with pytest.raises(LockLost):
             await hold()
@@ -518,7 +518,7 @@ def test_a_lock_is_lost_after_a_long_redis_outage_and_waiters_are_told(redis: Re
                 try:
                     with pytest.raises(StateUnavailable):
                         await waits
-                    assert await lock.lost()
+                    assert await lock.wait_lost()
                 finally:
                     redis.resume()
 

@@ -15,7 +15,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobPage
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
-from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.match import matches
 from taskmq_sql import open_job_store
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import WALKS
@@ -171,7 +171,7 @@ async def test_random_filters_find_all_matches_over_all_their_pages(job_store_ur
         assert len(jobs) > _SOME
         for _ in range(_FILTERS):
             which = _filter_at_random(dice, ids, now=now)
-            expected = [job.id for job in jobs if fits(which, job, now=now)]
+            expected = [job.id for job in jobs if matches(which, job, now=now)]
             found: list[str] = []
             page: JobPage | None = None
             size = dice.choice((3, 20, 500))

@@ -52,7 +52,7 @@ def _run(url: str, test: Callable[[JobDriver, Any, Any], Coroutine[None, None, N
 
 
 async def _end_job(driver: JobDriver, key: str) -> DispatchedJob:
-    job = await driver.dispatched(key=key)
+    job = await driver.dispatch_new(key=key)
     await driver.report(job, "succeeded")
     return job
 
@@ -113,7 +113,7 @@ def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
         assert sum(answer.exceeded is not None for answer in answers) == 4 - most
         (usage,) = (await driver.store.quota_usage([usage_name("")])).values()
         assert usage.jobs == most
-        assert (await driver.submitted()).exceeded is not None
+        assert (await driver.try_submit()).exceeded is not None
 
     _run(job_store_url, test)
 

@@ -85,7 +85,7 @@ def test_a_payload_too_large_for_json_in_postgresql_is_null_and_a_large_one_exis
 
 def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         line = RunLine(at=job.token >> 32, level=40, logger="shop", message="no paper")
         await store.history.logs.add([RunLog(id=job.id, token=job.token, worker="w1", lines=[line])])
 
@@ -101,15 +101,15 @@ def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) 
             return [tuple(row) for row in log], [tuple(row) for row in retries]
 
         assert await read_views() == ([(1, None, "CLAIMED")], [])
-        await driver.accepted(job, "started", worker="w1", started=1)
+        await driver.expect_accepted(job, "started", worker="w1", started=1)
         assert await read_views() == ([(1, "w1", "PROCESSING")], [])
-        await driver.accepted(job, "retry", worker="w1", started=1, error=error("wrong"))
+        await driver.expect_accepted(job, "retry", worker="w1", started=1, error=error("wrong"))
         assert await read_views() == ([(1, "w1", "FAILED")], [(2, "queued")])
         again = await driver.again(job)
-        await driver.accepted(again, "started", worker="w2", started=2)
+        await driver.expect_accepted(again, "started", worker="w2", started=2)
         assert await read_views() == ([(1, "w1", "FAILED"), (2, "w2", "PROCESSING")], [(2, "in_progress")])
-        await driver.accepted(again, "retry", worker="w2", started=2, error=error("wrong"))
-        await driver.accepted(await driver.again(job), "succeeded", worker="w3", started=3)
+        await driver.expect_accepted(again, "retry", worker="w2", started=2, error=error("wrong"))
+        await driver.expect_accepted(await driver.again(job), "succeeded", worker="w3", started=3)
         assert await read_views() == (
             [(1, "w1", "FAILED"), (2, "w2", "FAILED"), (3, "w3", "COMPLETED")],
             [(2, "failed"), (3, "completed")],

@@ -74,7 +74,7 @@ class TestConnecting(AccessCase):
         with raises(AccessDenied) as publishing:
             await broker.publish(message("q", "one"), timeout=30)
         with raises(AccessDenied):
-            await broker.declare([self.undeclared()])
+            await broker.declare([self.new_queue()])
 
         assert "ACCESS_REFUSED" in str(connecting[0])
         assert "S3CRET" not in f"{connecting[0]} {publishing[0]}"
@@ -144,7 +144,7 @@ class TestAsking(AccessCase):
         broker = self.open_limited()
 
         for request in (
-            lambda: broker.declare([self.undeclared()]),
+            lambda: broker.declare([self.new_queue()]),
             lambda: self.consume(broker, queue),
             lambda: broker.purge(queue),
             lambda: self.look(broker, queue),
@@ -156,7 +156,7 @@ class TestAsking(AccessCase):
     @case
     async def test_a_consumer_whose_user_loses_the_permission_returns_with_it(self) -> None:
         owner = self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         await owner.declare([work])
         await self.permit()
         broker = self.open_limited(port=self.proxy.port)
@@ -176,7 +176,7 @@ class TestAsking(AccessCase):
 
     @case
     async def test_a_worker_without_permission_keeps_trying_and_logs_it(self) -> None:
-        work = self.undeclared()
+        work = self.new_queue()
         app = TaskMQ(self.url_of(self.user, "pass"))
 
         @app.task(queue=work.name, result=False)
@@ -278,7 +278,7 @@ class TestPublishing(AccessCase):
         assert "refused for user" in str(caught[0])
 
     async def without_delays(self, port: int | None = None) -> tuple[RabbitMQBroker, str]:
-        work = self.undeclared()
+        work = self.new_queue()
         await self.broker().declare([work])
         await self.permit(write=NO_DELAYS)
         broker = self.open_limited(port=port)

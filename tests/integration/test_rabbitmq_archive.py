@@ -39,7 +39,7 @@ class TestArchive(RabbitMQCase):
         self.process_url = str(self.process_url).partition("?")[0]
 
         with raises(QueueMissing) as caught:
-            await self.broker().archived(limit=10)
+            await self.broker().read_archive(limit=10)
 
         assert "?archive=30d in their broker URL" in str(caught[0])
 
@@ -51,12 +51,12 @@ class TestArchive(RabbitMQCase):
         await self.send(broker, dead, *texts)
         await self._expect_archived(broker, *texts)
 
-        first = await broker.archived(limit=100)
-        second = await broker.archived(offset=first[-1][0] + 1, limit=1000)
+        first = await broker.read_archive(limit=100)
+        second = await broker.read_archive(offset=first[-1][0] + 1, limit=1000)
 
         assert [place for place, _ in first + second] == list(range(300))
         assert bodies([delivery for _, delivery in first + second]) == texts
-        assert await broker.archived(offset=300, limit=10) == []
+        assert await broker.read_archive(offset=300, limit=10) == []
 
     @case
     async def test_the_archive_is_limited_by_age_and_size_and_a_new_url_does_not_change_it(self) -> None:
@@ -100,7 +100,7 @@ class TestArchive(RabbitMQCase):
 
     async def _expect_archived(self, broker: RabbitMQBroker, *texts: str) -> None:
         async def read_archive() -> list[str]:
-            return bodies([delivery for _, delivery in await broker.archived(limit=1000)])
+            return bodies([delivery for _, delivery in await broker.read_archive(limit=1000)])
 
         await eventually(read_archive, list(texts), within=self.patience)
 
@@ -112,6 +112,6 @@ class TestNoArchive(RabbitMQCase):
         await self.queue(broker)
 
         with raises(QueueMissing) as caught:
-            await broker.archived(limit=10)
+            await broker.read_archive(limit=10)
 
         assert caught[0].queue == ARCHIVE

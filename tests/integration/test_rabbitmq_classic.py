@@ -16,5 +16,5 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 
 class TestClassicQueues(Settling, Ordering, Delaying, Limiting, Holding, SharedVhostCase):
-    def undeclared(self, **options: Any) -> WorkQueue:
-        return super().undeclared(**{"kind": "classic", **options})
+    def new_queue(self, **options: Any) -> WorkQueue:
+        return super().new_queue(**{"kind": "classic", **options})

@@ -154,7 +154,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
     @case
     async def test_a_classic_queue_is_consumed_without_a_timeout(self) -> None:
         broker = self.broker()
-        queue = WorkQueue(self.undeclared().name, "classic")
+        queue = WorkQueue(self.new_queue().name, "classic")
         await broker.declare([queue])
         inbox, consumer = await self.consume(broker, queue.name)
 

@@ -140,12 +140,12 @@ def test_unacked_and_delayed_messages_can_be_counted(amqp_url: str, rabbitmq_ser
             await taken.get()
 
         async def in_hand() -> int | None:
-            found = await broker.unsettled()
+            found = await broker.count_unsettled()
             return None if found is None else found.get("orders")
 
         # Counted every five seconds.
         await eventually(in_hand, None if "127.0.0.1:1" in url else 2, within=30)
-        counts = await broker.unsettled(), await broker.delayed()
+        counts = await broker.count_unsettled(), await broker.count_delayed()
         await broker.aclose()
         return counts
 

@@ -69,7 +69,7 @@ class TestPublishing(UsedVhostCase):
     @case
     async def test_the_connections_are_legible_too(self) -> None:
         broker = self.broker("shop")
-        await broker.declare([queue := self.undeclared()])
+        await broker.declare([queue := self.new_queue()])
         await self.consume(broker, queue.name)
 
         def ours(connections: list[dict[str, Any]]) -> set[str]:
@@ -251,7 +251,7 @@ class TestPublishing(UsedVhostCase):
     @case
     async def test_a_queue_with_other_properties_is_a_mismatch_and_stays(self) -> None:
         broker = self.broker()
-        queue = self.undeclared()
+        queue = self.new_queue()
         await self.http("PUT", f"queues/{{vhost}}/{queue.name}", {"durable": True})
 
         with raises(TopologyMismatch) as caught:
@@ -264,7 +264,7 @@ class TestPublishing(UsedVhostCase):
     @case
     async def test_classic_queues_work_as_well(self) -> None:
         broker = self.broker()
-        queue = WorkQueue(self.undeclared().name, "classic")
+        queue = WorkQueue(self.new_queue().name, "classic")
         await broker.declare([queue])
         due = int(time.time() * 1000) + 200
 

@@ -39,7 +39,7 @@ class TestNativePriorities(RabbitMQCase):
     @case
     async def test_a_classic_queue_delivers_the_highest_priority_first(self) -> None:
         broker = self.broker()
-        work = self.undeclared(kind="classic", priorities="native")
+        work = self.new_queue(kind="classic", priorities="native")
         await broker.declare([work])
         numbers = [3, 0, 9, 5, 1, 8, 6, 2, 7, 4]
 
@@ -55,7 +55,7 @@ class TestNativePriorities(RabbitMQCase):
 
     @case
     async def test_a_replayed_dead_job_keeps_its_priority(self) -> None:
-        work = self.undeclared(kind="classic", priorities="native")
+        work = self.new_queue(kind="classic", priorities="native")
         app = TaskMQ(self.process_url, queues=[work], default_queue=work.name)
         failed: list[int] = []
 
@@ -89,7 +89,7 @@ class TestNativePriorities(RabbitMQCase):
     @case
     async def test_a_quorum_queue_supports_priorities_from_4_3_on_and_is_refused_before(self) -> None:
         broker = self.broker()
-        work = self.undeclared(priorities="native")
+        work = self.new_queue(priorities="native")
         await broker.connect(timeout=10)
         version = broker.server_version
         assert version is not None
@@ -113,7 +113,7 @@ class TestNativePriorities(RabbitMQCase):
     @case
     async def test_a_message_on_the_ladder_has_no_priority_and_any_other_one_has(self) -> None:
         broker = self.broker()
-        work = self.undeclared(kind="classic", priorities="native")
+        work = self.new_queue(kind="classic", priorities="native")
         await broker.declare([work])
 
         await self.publish(
@@ -135,7 +135,7 @@ class TestNativePriorities(RabbitMQCase):
     @case
     async def test_a_worker_follows_the_order_of_the_queue(self) -> None:
         assert self.process_url is not None
-        queue = self.undeclared(kind="classic", priorities="native")
+        queue = self.new_queue(kind="classic", priorities="native")
         app = TaskMQ(self.process_url, queues=[queue])
         ran: list[int] = []
 
@@ -156,7 +156,7 @@ class TestLimits(RabbitMQCase):
     async def test_a_full_queue_does_not_stop_the_delays_of_others(self) -> None:
         broker = self.broker()
         good = await self.queue(broker)
-        full = self.undeclared(max_length=1)
+        full = self.new_queue(max_length=1)
         await broker.declare([full])
         await self._fill(full.name)
 
@@ -168,7 +168,7 @@ class TestLimits(RabbitMQCase):
     async def test_without_its_entrance_a_full_queue_stops_all_delays(self) -> None:
         broker = self.broker()
         good = await self.queue(broker)
-        full = self.undeclared(max_length=1)
+        full = self.new_queue(max_length=1)
         await broker.declare([full])
         await self._fill(full.name)
         # As if the queue were bound like one without a limit.
@@ -185,7 +185,7 @@ class TestLimits(RabbitMQCase):
     @case
     async def test_a_sender_unaware_of_the_limit_sends_delayed_messages_once(self) -> None:
         broker, stranger = self.broker(), self.broker()
-        work = self.undeclared(max_length=100)
+        work = self.new_queue(max_length=100)
         await broker.declare([work])
 
         await self.publish(stranger, message(work.name, "delayed", due=in_ms(300)))
@@ -196,7 +196,7 @@ class TestLimits(RabbitMQCase):
     @case
     async def test_sending_to_a_full_queue_is_rejected(self) -> None:
         assert self.process_url is not None
-        queue = self.undeclared(max_length=1)
+        queue = self.new_queue(max_length=1)
         async with TaskMQ(self.process_url, queues=[queue]) as app:
 
             @app.task(queue=queue.name)
@@ -255,7 +255,7 @@ class TestExistingQueues(RabbitMQCase):
     def test_a_queue_with_other_properties_is_refused_and_stays(self, other: dict[str, Any]) -> None:
         async def test() -> None:
             first, second = self.broker(), self.broker()
-            work = self.undeclared()
+            work = self.new_queue()
             await first.declare([work])
             before = await self.http("GET", f"queues/{{vhost}}/{work.name}")
 
@@ -273,7 +273,7 @@ class TestExistingQueues(RabbitMQCase):
     @case
     async def test_a_shard_and_its_limit_are_shown_at_the_broker(self) -> None:
         broker = self.broker()
-        work = self.undeclared(ordered=2, delivery_limit=7)
+        work = self.new_queue(ordered=2, delivery_limit=7)
 
         await broker.declare([work])
 
@@ -285,8 +285,8 @@ class TestExistingQueues(RabbitMQCase):
 class TestLimitOfTheVhost(RabbitMQCase):
     @case
     async def test_as_many_queues_as_allowed_can_be_declared(self) -> None:
-        broker, work = self.broker(), self.undeclared()
-        await broker.declare([self.undeclared()])
+        broker, work = self.broker(), self.new_queue()
+        await broker.declare([self.new_queue()])
         there = len(await self.http("GET", "queues/{vhost}?columns=name"))
         needed = len(work.always)
         await self.http("PUT", "vhost-limits/{vhost}/max-queues", {"value": there + needed})

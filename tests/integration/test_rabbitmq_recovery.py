@@ -191,7 +191,7 @@ class TestDeletedQueues(RabbitMQCase):
     @case
     async def test_a_deleted_foreign_queue_is_consumed_again_once_it_exists(self) -> None:
         broker, owner = self.broker(), self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         await owner.declare([work])
         inbox, consumer = await self.consume(broker, work.name)
 
@@ -322,7 +322,7 @@ class TestKilled(OwnNodeCase):
     @case
     async def test_a_node_killed_right_after_declaring_queues_keeps_everything_confirmed(self) -> None:
         broker = self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         queues = work.physical
         await broker.declare([work])
         await self.publish(broker, *(message(queue, queue) for queue in queues))

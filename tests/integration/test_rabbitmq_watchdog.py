@@ -231,7 +231,7 @@ class TestWatchdog(FrameCase):
 
     async def consume_with_lost_cancel(self) -> tuple[Inbox, RabbitMQConsumer, str]:
         broker, owner = self.broker(CUT_OFF), self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         await owner.declare([work])
         inbox, consumer = await self.consume_watched(broker, work.name)
         self.frames.lost = {BASIC_CANCEL}

@@ -137,7 +137,7 @@ async def test_a_killed_and_restarted_server_keeps_its_data(redis: Redis) -> Non
 
         assert await state.results.get("job") == record()
         assert await state.delays.take(now=DUE, limit=1, lease=60) == []
-        await state.delays.done([taken])
+        await state.delays.mark_done([taken])
         assert await state.delays.count() == 0
         # It no longer knows the scripts.
         assert await state.starts.begin("job", ttl=60) == 1
@@ -327,7 +327,7 @@ async def test_a_full_server_refuses_additions_and_allows_moves(redis: Redis) ->
         await state.delays.give_back(taken[1:])
         assert await state.delays.swap(taken[1].message, waiting("job 1", due=DUE + 9))
         assert await state.delays.cancel("job 2")
-        await state.delays.done([early, taken[0]])
+        await state.delays.mark_done([early, taken[0]])
         assert [message.job_id for message in await state.delays.list(limit=9)] == ["job 3", "job 1"]
 
         redis.command("CONFIG", "SET", "maxmemory", "0")
@@ -401,7 +401,7 @@ async def test_an_emptied_server_works_like_a_new_one(redis: Redis) -> None:
         assert await state.delays.count() == 0
         await state.delays.put(waiting())
         # The values read before differ from those stored since.
-        await state.delays.done(taken)
+        await state.delays.mark_done(taken)
         assert await state.delays.find("job") == waiting()
         await state.results.put(record("other"), ttl=60)
         async with asyncio.timeout(PATIENCE):
@@ -420,7 +420,7 @@ async def test_an_index_without_its_message_blocks_nothing(redis: Redis) -> None
 
         assert [one.message.job_id for one in taken] == ["kept"]
         assert await state.delays.next_due() is None
-        await state.delays.done([*taken, TakenMessage(waiting("lost"), "0" * 16)])
+        await state.delays.mark_done([*taken, TakenMessage(waiting("lost"), "0" * 16)])
         assert redis.command("DBSIZE") == 0
 
 

@@ -94,7 +94,7 @@ class _Twins:
                 await self._both(lambda flows: flows.take(flow_id, taker=owner, lease=seconds, again=again))
             case "done":
                 keys = [key, *draw(st.sampled_from([[], [FINISH]]))]
-                await self._both(lambda flows: flows.done(flow_id, keys, taker=owner, lease=seconds))
+                await self._both(lambda flows: flows.mark_done(flow_id, keys, taker=owner, lease=seconds))
             case "expand":
                 calls, first = draw(_CALLS), draw(st.sampled_from([0, 0, 0, 1]))
                 total = first + len(calls) + draw(st.integers(0, 1))
@@ -166,7 +166,7 @@ class _Twins:
             "states": states,
             "outcomes": await flows.outcomes(self._id, keys),
             "calls": await flows.calls(self._id, keys),
-            "ended": sorted(await flows.ended(self._id, place=0, limit=1000)),
+            "ended": sorted(await flows.ended_keys(self._id, place=0, limit=1000)),
         }
 
 

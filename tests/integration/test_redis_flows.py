@@ -57,7 +57,7 @@ async def _all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> l
     found: list[str] = []
     while taken.nodes or taken.is_more:
         found += [node.key for node in taken.nodes]
-        taken = await flows.done(flow_id, [node.key for node in taken.nodes], taker=taker, lease=60)
+        taken = await flows.mark_done(flow_id, [node.key for node in taken.nodes], taker=taker, lease=60)
     return found
 
 

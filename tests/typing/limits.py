@@ -25,7 +25,7 @@ async def locking(context: Context, account: int) -> None:
         assert_type(lock, Lock)
         assert_type(lock.token, int)
         assert_type(lock.is_lost, bool)
-        assert_type(await lock.lost(), bool)
+        assert_type(await lock.wait_lost(), bool)
 
 
 def blocking() -> None:

@@ -142,8 +142,8 @@ _ = assert_type(awith_context("a"), Coroutine[Any, Any, bytes])
 _ = assert_type(awith_context_and_options("a"), Coroutine[Any, Any, bytes])
 assert_type(only_context.send(), Job[None])
 
-with_context(Context.detached("t"), "a")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
-with_context.send(Context.detached("t"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+with_context(Context.create_detached("t"), "a")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
+with_context.send(Context.create_detached("t"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 with_context_and_options.send()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 awith_context.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 only_context.send("a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -8,7 +8,15 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
+from taskmq.contracts.broker import (
+    BrokerOptions,
+    Browser,
+    Delivery,
+    Outgoing,
+    QueueStats,
+    Subscription,
+    ignore_connection,
+)
 from taskmq.contracts.finding import Finding
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import ReportQueue, WorkQueue
@@ -157,7 +165,7 @@ class LocalBroker:
         patterns: Collection[str],
         receive: Callable[[str, bytes], None],
         *,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> LocalListener:
         """See `taskmq.contracts.broker.Broadcasting`; no connection can be lost."""
         del connected

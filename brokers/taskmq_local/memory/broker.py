@@ -4,7 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription, unheeded
+from taskmq.contracts.broker import (
+    BrokerOptions,
+    Browser,
+    Delivery,
+    Outgoing,
+    QueueStats,
+    Subscription,
+    ignore_connection,
+)
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup
@@ -145,7 +153,7 @@ class MemoryBroker:
         patterns: Collection[str],
         receive: Callable[[str, bytes], None],
         *,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> MemoryListener:
         """See `taskmq.contracts.broker.Broadcasting`; no connection can be lost."""
         del connected

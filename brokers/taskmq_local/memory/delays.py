@@ -154,7 +154,7 @@ class MemoryDelays:
         instant = self._clock.now_ms()
         return self._table.take(due=now, limit=limit, until=instant + round(lease * 1000), now=instant)
 
-    async def done(self, taken: Sequence[TakenMessage]) -> None:
+    async def mark_done(self, taken: Sequence[TakenMessage]) -> None:
         self._check_open()
         self._table.remove_all(taken)
 

@@ -315,7 +315,7 @@ class MemoryFlows(FlowChanges):
             view = self._table.find(flow_id, now=now)
             return [None if view is None or view.find(key) is None else view.call(key) for key in keys]
 
-    async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         now = self._now()
         with self._table.lock:
             view = self._table.find(flow_id, now=now)

@@ -143,7 +143,7 @@ class MemorySchedules:
         self._check_open()
         self._table.tell(scope, names, now=self._clock.now_ms())
 
-    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         self._check_open()
         return self._table.changes_since(scope, place, limit=limit)
 

@@ -73,7 +73,7 @@ class FlowChanges(ABC):
 
         return await self._change(flow_id, take, _NOTHING)
 
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
+    async def mark_done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
         def confirm(view: FlowView, now: int) -> Taken:
             return done_taken(view, keys, taker=taker, until=_later(now, lease), now=now)
 

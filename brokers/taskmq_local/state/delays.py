@@ -70,7 +70,7 @@ class LocalDelays:
         taken.sort(key=lambda one: (one[1].due, one[0]))
         return [TakenMessage(message, str(version)) for version, message in taken]
 
-    async def done(self, taken: Sequence[TakenMessage]) -> None:
+    async def mark_done(self, taken: Sequence[TakenMessage]) -> None:
         versions = [(int(one.token),) for one in taken]
 
         def forget(connection: sqlite3.Connection) -> None:

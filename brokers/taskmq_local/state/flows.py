@@ -333,7 +333,7 @@ class LocalFlows(FlowChanges):
         rows = await self._each(flow_id, "call", keys)
         return [None if row is None else row[0] for row in rows]
 
-    async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         rows = await self._select(
             flow_id, "SELECT key FROM flow_ends WHERE flow = ? ORDER BY place LIMIT ? OFFSET ?", limit, place
         )

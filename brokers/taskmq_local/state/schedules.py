@@ -90,7 +90,7 @@ class LocalSchedules:
 
         await self._database.ask(tell, care=Care.DURABLE, wakeups=("schedules",))
 
-    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         def read(connection: sqlite3.Connection) -> list[ChangedSchedule]:
             return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, place, limit)).fetchall()]
 

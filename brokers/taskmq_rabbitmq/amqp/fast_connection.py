@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import HeaderValue, Outgoing
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import (
@@ -61,7 +61,7 @@ __all__ = [
 TemplateKey = tuple[object, ...]
 """Queue, task, content type, priority, and each label."""
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _RECEIVE_BYTES: Final = 2**16
 # Seconds that an acknowledgement waits for others.
 _LINGER: Final = 0.001

@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.contracts.server_url import Host
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import OpenChannel
@@ -45,7 +45,7 @@ __all__ = ["OPEN_SECONDS", "Connection", "ConnectionState", "Role"]
 OPEN_SECONDS: Final = 10.0
 
 _T = TypeVar("_T")
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _TCP_SECONDS: Final = 5.0
 _GOOD_SECONDS: Final = 3.0
 # Pause before the next node of the same round.

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.model.tokens import Token, next_look
@@ -25,7 +25,7 @@ from taskmq_rabbitmq.model.url import Endpoint, TokenFile
 
 __all__ = ["TokenHolder"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _JITTER: Final = 0.1
 
 

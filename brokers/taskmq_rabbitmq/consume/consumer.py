@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from taskmq.contracts.broker import Delivery, Subscription
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
@@ -14,7 +14,7 @@ from taskmq_rabbitmq.model import consumer_timeout as timeouts
 
 __all__ = ["RabbitMQConsumer"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 
 
 class RabbitMQConsumer:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import unheeded
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.broker import ignore_connection
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RabbitMQListener"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _REFUSED_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1
 _ARGUMENTS: Final[Mapping[str, str | int]] = {
@@ -63,7 +63,7 @@ class RabbitMQListener:
         loop: asyncio.AbstractEventLoop,
         renew_seconds: float,
         new_queue: Callable[[str], None] | None = None,
-        connected: Callable[[bool], None] = unheeded,
+        connected: Callable[[bool], None] = ignore_connection,
     ) -> None:
         self._new_queue = new_queue
         self._connected = connected

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueConsumer", "consumer_tag"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _CANCEL_SECONDS: Final = 5.0
 _TAG_BYTES: Final = 255
 _GOOD_SECONDS: Final = 10.0

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
@@ -30,7 +30,7 @@ __all__ = ["WATCH_SECONDS", "Advice", "Sight", "Suspicion", "Watchdog"]
 
 WATCH_SECONDS: Final = 30.0
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _PATIENT: Final = 8
 _MOST_PATIENT: Final = 128
 _IDLE_SIGHTS: Final = 10
@@ -73,7 +73,6 @@ class Suspicion:
     consumers it may be idle rightly (consumer priorities), and replacing a consumer without deliveries costs nothing.
 
     An idle consumer without ready messages is renewed now and then: messages sent to a dead consumer do not count as
-        ready, up to its prefetch.
     ready, up to its prefetch.
 
     Args:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import QueueMissing, UnsupportedFeature
 from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_work_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
@@ -51,7 +51,7 @@ from taskmq_rabbitmq.model.routes import PROVEN, WORK
 
 __all__ = ["Declarations"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5
 _QUORUM_PRIORITIES: Final = (4, 3)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
@@ -30,7 +30,7 @@ __all__ = [
     "visible",
 ]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406

@@ -14,7 +14,7 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
@@ -25,7 +25,7 @@ from taskmq_rabbitmq.model.entities import EVENTS
 
 __all__ = ["BroadcastPublisher"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 _WAITING: Final = 1_000
 _WAITING_BYTES: Final = 2**20
 _UNSENT_BYTES: Final = 2**20

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import (
     AccessDenied,
     BrokerBlocked,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Publisher"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 
 _WINDOW: Final = 1000
 _WINDOW_BYTES: Final = 32 * 2**20

@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 from taskmq.errors import (
     AccessDenied,
     BrokerUnavailable,
@@ -34,7 +34,7 @@ from taskmq_rabbitmq.publish.pending import Pending
 
 __all__ = ["QueueRepairs"]
 
-_log = contained(__name__)
+_log = contained_logger(__name__)
 
 _PAUSE: Final = 0.2
 # Messages in transit are answered within this time, or lose their order.

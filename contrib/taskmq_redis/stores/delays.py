@@ -57,7 +57,7 @@ class RedisDelays:
         kept = texts(await self._server.run(_TAKE, self._keys, arguments, can_repeat=False))
         return [TakenMessage(message, _token(one)) for one in kept if (message := _read(one)) is not None]
 
-    async def done(self, taken: Sequence[TakenMessage]) -> None:
+    async def mark_done(self, taken: Sequence[TakenMessage]) -> None:
         for start in range(0, len(taken), _MOST):
             await self._server.run(_DONE, self._keys, _tokens(taken[start : start + _MOST]))
 

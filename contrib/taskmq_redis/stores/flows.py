@@ -131,7 +131,7 @@ class RedisFlows:
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
         return _to_taken(texts(await self._run(_TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
 
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
+    async def mark_done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
         return _to_taken(texts(await self._run(_DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
@@ -232,7 +232,7 @@ class RedisFlows:
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
         return await self._fields(f"{self._keys.flow(flow_id)}:graph", [f"c:{key}" for key in keys])
 
-    async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         name = f"{self._keys.flow(flow_id)}:ends"
         found = texts(await self._server.ask("LRANGE", name, place, place + limit - 1, key=name))
         return [each.decode() for each in found]

@@ -70,7 +70,7 @@ class RedisSchedules:
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         await self._server.run(_TELL_SCHEDULES, self._keys.schedules(scope), list(names))
 
-    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         reply = texts(await self._server.run(_CHANGED_SCHEDULES, self._keys.schedules(scope), (str(place), limit)))
         return [
             ChangedSchedule(name.decode(errors="replace"), int(at), definition[1:] if definition else None)

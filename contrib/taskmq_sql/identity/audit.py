@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from taskmq.contracts.identity import AuditFilter, AuditPage
-from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, recorded, sealed
+from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, seal_records, to_record
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
 from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
@@ -56,7 +56,7 @@ class SqlAudit:
     async def chain(self, *, after: int = 0, limit: int = 500) -> list[AuditRecord]:
         return await self._runner.read(partial(_chain, after=after, limit=limit))
 
-    async def unsealed(self) -> int:
+    async def count_unsealed(self) -> int:
         return await self._runner.read(_count_unsealed)
 
 
@@ -70,7 +70,7 @@ def note(entries: Sequence[AuditEntry]) -> Steps[None]:
 def audit_values(entry: AuditEntry) -> tuple[object, ...]:
     """Return the values of `AUDITED_COLUMNS`."""
     # The store sets number and time; the commitments do not include them.
-    record = recorded(entry, number=0, at=0, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16))
+    record = to_record(entry, number=0, at=0, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16))
     return tuple(getattr(record, name) for name in AUDITED_COLUMNS.split(", "))
 
 
@@ -114,7 +114,7 @@ def _seal(*, limit: int) -> Steps[int]:
     yield LOCK
     head = yield from _head()
     records = [audit_record(row) for row in (yield from _find_unsealed(limit=limit))]
-    for record, each in zip(records, sealed(head, records), strict=True):
+    for record, each in zip(records, seal_records(head, records), strict=True):
         yield from ask(_SEAL, each.position, record.number, each.hash)
     return len(records)
 

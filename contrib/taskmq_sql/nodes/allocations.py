@@ -14,7 +14,7 @@ from taskmq.model.nodes import (
     HostNode,
     NewAllocation,
     Placement,
-    added,
+    add_amounts,
     best_fit,
     has_labels,
     reservable,
@@ -69,7 +69,7 @@ def usage_by_node(now: int) -> Steps[dict[str, dict[str, float]]]:
     """Return the allocated amounts, by node."""
     found: dict[str, dict[str, float]] = {}
     for node, amounts in (yield from ask(_USED, now)):
-        found[node] = added(found.get(node, {}), _amounts.decode(amounts))
+        found[node] = add_amounts(found.get(node, {}), _amounts.decode(amounts))
     return found
 
 

@@ -92,7 +92,7 @@ class SqlNodes:
             quotas or Quotas(),
         )
 
-    async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
+    async def find_placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
         rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs))
         return [
             PlacedJob(job=job, token=token, node=node, epoch=epoch, amounts=amounts)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import NewJob, Pick, counted, partition_key
+from taskmq.contracts.jobs import NewJob, Pick, counted_facts, partition_key
 from taskmq.model.jobs.quotas import (
     CountedJob,
     QuotaBook,
@@ -208,7 +208,7 @@ class Admission:
         """Count the job once; if a quota is exhausted, return the excess instead."""
         if job.id in self._counted:
             return None
-        seen = counted(job, now=self._now)
+        seen = counted_facts(job, now=self._now)
         if (excess := self._book.admit(**seen)) is None:
             self._counted[job.id] = seen
         return excess
@@ -216,7 +216,7 @@ class Admission:
     def count(self, job: NewJob) -> None:
         """Count an inserted job once; it existed at admission and was erased before the insert."""
         if job.id not in self._counted:
-            seen = self._counted[job.id] = counted(job, now=self._now)
+            seen = self._counted[job.id] = counted_facts(job, now=self._now)
             self._book.count(**seen)
 
     async def write(self, connection: Connection, made: Container[str]) -> None:

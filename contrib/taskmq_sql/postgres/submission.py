@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, renamed, replacement
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, rename_dependencies, replacement
 from taskmq.model.jobs.dependencies import JobDependency, generations
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -199,7 +199,11 @@ async def _insert_in_turns(
         for index, answer in zip(
             turn,
             await _insert_by(
-                _insert_waiting, connection, [renamed(jobs[index], known) for index in turn], numbers, admission
+                _insert_waiting,
+                connection,
+                [rename_dependencies(jobs[index], known) for index in turn],
+                numbers,
+                admission,
             ),
             strict=True,
         ):

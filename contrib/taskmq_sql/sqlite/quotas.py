@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import NewJob, counted
+from taskmq.contracts.jobs import NewJob, counted_facts
 from taskmq.model.jobs.quotas import (
     QuotaBook,
     QuotaExcess,
@@ -85,11 +85,11 @@ class Room:
 
     def admit(self, job: NewJob) -> QuotaExcess | None:
         """Count the job; if a quota is exhausted, return the excess instead."""
-        return self._book.admit(**counted(job, now=self._transaction.now))
+        return self._book.admit(**counted_facts(job, now=self._transaction.now))
 
     def take_back(self, job: NewJob) -> None:
         """Undo the count of a job that was not created."""
-        self._book.take_back(**counted(job, now=self._transaction.now))
+        self._book.take_back(**counted_facts(job, now=self._transaction.now))
 
     def write(self) -> None:
         """Write the counted usage."""

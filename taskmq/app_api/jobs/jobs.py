@@ -28,7 +28,7 @@ from taskmq.app_api.jobs.views import attempt_view, history_view, job_view, prog
 from taskmq.app_api.views import render_all
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import TaskMQError
-from taskmq.model.jobs.bulks import BulkAction, wanted
+from taskmq.model.jobs.bulks import BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
@@ -222,7 +222,7 @@ class AppJobs(AppCalls):
         check_change(action, change)
         which = await self._jobs.filter(filter)
         if dry_run:
-            count = await self._jobs.count(wanted(which, action, again=again), cap=_CAP)
+            count = await self._jobs.count(narrow_filter(which, action, again=again), cap=_CAP)
             return BulkView(dry_run=True, matched=min(count, _CAP), done=0, refused=0, refusals=[], next=None)
         said = {"filter": filter, "cursor": cursor}
         await self._caller.note_action(self._app, f"jobs.{action}", subject="", after=said, note=note)

@@ -1,1 +1,1 @@
-"""Commands for who may do what: accounts, and the audit of what was done."""
+"""Commands for access control: accounts and the audit."""

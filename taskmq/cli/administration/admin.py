@@ -26,9 +26,7 @@ _STEP_COLUMNS: Final = ("is_done", "what", "subject")
 
 app = App(
     name="admin",
-    help=(
-        "Who may do what, at the job store: init, restored, user, token, tenant, role. Needs access to its database."
-    ),
+    help=("Manage access to the job store: init, restored, user, token, tenant, role. Needs access to its database."),
     result_action="return_value",
 )
 for _noun in (user, token, tenant, role):
@@ -37,9 +35,9 @@ for _noun in (user, token, tenant, role):
 
 @app.command
 def init(name: str = "admin", /) -> None:
-    """Make the first admin of the instance; ends with 6 where there is one.
+    """Create the first admin of the instance. Exits with 6 if there is one already.
 
-    The password is asked for, or read from the first line of standard input. There is no default.
+    Prompts for the password, or reads it from the first line of standard input. There is no default password.
 
     Parameters
     ----------
@@ -53,7 +51,7 @@ def init(name: str = "admin", /) -> None:
 
     added = administer(run)
     print_record({"user": added.name, "id": added.id})
-    note(f"{added.name} is the admin of this instance")
+    note(f"{added.name} is now the admin of this instance")
 
 
 @app.command(name="restored")
@@ -63,20 +61,20 @@ def shut_out(
     audit: Path | None = None,
     revoke_tokens: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """After a restored backup, shut out again who was shut out since it was made.
+    """Revoke access again that was revoked after the restored backup was made.
 
-    All sessions end. What the audit says was taken away since then is taken away again: tokens, roles, users and
-    tenants that were disabled or removed; who has had another password since then has none. Nothing is given back.
-    Prints what was done, and what is left to decide. Run it before servers start; it may be run again.
+    Ends all sessions. Removes again whatever the audit records as removed since the backup: tokens, roles, and
+    disabled or removed users and tenants. Passwords changed since then are cleared. Nothing is granted. Prints what
+    was done and what is left for you to decide. Run it before servers start; it is safe to run again.
 
     Parameters
     ----------
     since
-        When the backup was made, such as 2027-01-31T08:00; UTC unless it says otherwise.
+        When the backup was made, such as 2027-01-31T08:00; UTC unless a zone is given.
     audit
-        A file with what `taskmq audit export` has printed, as late as there is one.
+        The latest output of `taskmq audit export`, if there is one.
     revoke_tokens
-        Revoke all tokens; needed where no export says which of them were revoked.
+        Revoke all tokens; needed if no export shows which tokens were revoked.
     """
     lines = None if audit is None else _lines_of(audit)
 
@@ -94,11 +92,11 @@ def shut_out(
     steps = at_store(run)
     print_rows(_STEP_COLUMNS, [step._asdict() for step in steps])
     done = sum(step.is_done for step in steps)
-    note(f"{done} steps are done, {len(steps) - done} are left to decide")
+    note(f"{done} steps done, {len(steps) - done} left for you to decide")
 
 
 def _lines_of(path: Path) -> list[str]:
     try:
         return path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOption(f"--audit {path}: cannot be read: {error}") from error
+        raise InvalidOption(f"--audit {path}: cannot read the file: {error}") from error

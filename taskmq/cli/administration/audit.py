@@ -22,7 +22,7 @@ _FACTS: Final = ("is_whole", "entries", "head", "erased", "unsealed")
 
 app = App(
     name="audit",
-    help="What administrators and operators have done: list, verify, export.",
+    help="Read and verify the audit log of administrators and operators.",
     result_action="return_value",
 )
 
@@ -41,26 +41,26 @@ def list_entries(
     until: datetime | None = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 50,
 ) -> None:
-    """List entries, the last one first.
+    """List audit entries, newest first.
 
     Parameters
     ----------
     action
-        Its beginning: user. are all actions on users.
+        Only actions that begin with this: user. selects all actions on users.
     user
-        Who has done it.
+        Only actions of this user.
     kind
-        To what kind of thing: user, token, tenant, queue, job, ...
+        Only actions on this kind of thing: user, token, tenant, queue, job, ...
     subject
-        To which one: its id or name, also a job's own, such as @acme:order-17.
+        Only actions on this thing, by id or name; for a job also the caller's id, such as @acme:order-17.
     tenant
-        Whose.
+        Only actions on things of this tenant.
     since
-        From when on, such as 2027-01-31T08:00; UTC unless it says otherwise.
+        Only entries from this time on, such as 2027-01-31T08:00; UTC unless a zone is given.
     until
-        Before when.
+        Only entries before this time.
     limit
-        How many at most.
+        Maximum number of entries.
     """
 
     async def read(api: Api) -> "list[AuditEntryView]":
@@ -73,8 +73,8 @@ def list_entries(
                 user_id=user_id,
                 kind=kind,
                 subject=subject,
-                since=_zoned(since),
-                until=_zoned(until),
+                since=_parse_instant(since),
+                until=_parse_instant(until),
                 after=after,
                 limit=min(limit - len(found), MOST_PER_PAGE),
             )
@@ -89,29 +89,28 @@ def list_entries(
 
 @app.command
 def verify(*, head: str | None = None) -> int:
-    """See whether an entry was changed or taken away since it was sealed; ends with 1 where one was.
+    """Verify that no sealed entry was changed or removed. Exits with 1 if one was.
 
     Parameters
     ----------
     head
-        POSITION:HASH as an earlier run printed it, and was written down elsewhere: shows also whether the
-        whole chain was made anew.
+        POSITION:HASH from an earlier run, stored elsewhere; also detects that the whole chain was rebuilt.
     """
     if head is not None:
         parse_chain_head(head)
     report = ask(lambda api: api.audit.verify(head=head or ""))
     show_record(report, lambda: {name: getattr(report, name) for name in _FACTS})
     if not report.is_whole:
-        note(f"the audit is not whole: {report.fault}")
+        note(f"audit verification failed: {report.fault}")
         return FAILED
     return OK
 
 
 @app.command
 def export() -> None:
-    """Write the sealed entries as JSON lines, in the order of the chain, with their hashes, salts and commitments.
+    """Write the sealed entries as JSON lines in chain order, with hashes, salts and commitments.
 
-    A reader of the lines can verify them without this database.
+    The output can be verified without this database.
     """
 
     async def write(api: Api) -> None:
@@ -125,7 +124,7 @@ def export() -> None:
     ask(write)
 
 
-def _zoned(given: datetime | None) -> datetime | None:
+def _parse_instant(given: datetime | None) -> datetime | None:
     return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 

@@ -6,14 +6,14 @@ import msgspec
 from cyclopts import App, Parameter
 
 from taskmq.api.pools import QuotaBody
-from taskmq.cli.actor import audited
-from taskmq.cli.output import confirmed, note
+from taskmq.cli.actor import name_caller
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, show_record, show_rows
 
 __all__ = ["app"]
 
 app = App(
-    name="quota", help="How much tenants and users may submit: list, set, remove.", result_action="return_value"
+    name="quota", help="Limit how much tenants and users may submit: list, set, remove.", result_action="return_value"
 )
 
 _COLUMNS: Final = (
@@ -33,12 +33,12 @@ _COLUMNS: Final = (
 
 @app.command(name="list")
 def list_quotas() -> None:
-    """List the quotas, with what of them is used up since midnight UTC."""
+    """List the quotas, and how much of each was used since midnight UTC."""
     show_rows(_COLUMNS, ask(lambda api: api.quotas.list()), msgspec.structs.asdict)
 
 
 @app.command(name="set")
-@audited
+@name_caller
 def set_quota(
     tenant: str,
     /,
@@ -52,28 +52,28 @@ def set_quota(
     running: int | None = None,
     on_limit: Literal["refuse", "wait"] = "refuse",
 ) -> None:
-    """Set how much a tenant, or one of its users, may submit and run; this replaces the earlier quota.
+    """Set how much a tenant, or one of its users, may submit and run. Replaces an earlier quota.
 
     Parameters
     ----------
     tenant
-        Whose quota it is; `*`: every tenant without a quota.
+        The tenant; `*` stands for every tenant without a quota.
     user
-        The owner of the jobs; `*`: every owner without a quota.
+        The owner of the jobs; `*` stands for every owner without a quota.
     queued
-        Jobs that may wait for their turn at a time.
+        Maximum number of waiting jobs.
     a_day
-        Jobs a day, from midnight to midnight UTC.
+        Jobs per day, from midnight to midnight UTC.
     size
-        Bytes of their bodies, in the same time.
+        Bytes of job bodies per day.
     rate
-        Jobs a second.
+        Jobs per second.
     burst
-        How many of them may come at once.
+        How many jobs may exceed the rate at once.
     running
-        Jobs that may be at the broker and with workers at a time; further ones wait.
+        Maximum number of jobs at the broker and in workers; further jobs wait.
     on_limit
-        What becomes of a job beyond the rate: it is refused, or waits until the rate lets it go.
+        Whether a job above the rate is rejected, or waits until the rate allows it.
     """
     body = QuotaBody(
         queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst, running=running, on_limit=on_limit
@@ -83,17 +83,17 @@ def set_quota(
 
 
 @app.command
-@audited
-@confirmed("Take the quota of {tenant} away?")
+@name_caller
+@ask_first("Remove the quota of {tenant}?")
 def remove(tenant: str, /, *, user: str | None = None) -> None:
-    """Take a quota away.
+    """Remove a quota.
 
     Parameters
     ----------
     tenant
-        Whose quota it is.
+        The tenant.
     user
-        Of which user, where it is not that of the tenant.
+        The user; without it, the tenant's own quota is removed.
     """
     ask(lambda api: api.quotas.remove(tenant, user=user))
-    note(f"{tenant} has no quota {'' if user is None else f'for user {user} '}any more")
+    note(f"removed the quota of {tenant}{'' if user is None else f' for user {user}'}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from taskmq.cli.administration.store import user_id_of
-from taskmq.cli.output import confirmed, note, print_rows
+from taskmq.cli.output import ask_first, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_rows
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import EVERYWHERE, RULES, Role
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = App(
-    name="role", help="Roles of users on tenants: add, list, remove, permissions.", result_action="return_value"
+    name="role",
+    help="Manage the roles of users on tenants: add, list, remove, permissions.",
+    result_action="return_value",
 )
 
 _COLUMNS: Final = ("tenant", "user", "role", "tasks")
 _RULES: Final = ("permission", "on", "role", "about")
 _Tenant = Annotated[str | None, Parameter(help="The tenant.")]
-_Instance = Annotated[bool, Parameter(negative="", help="The whole instance, and with it all tenants.")]
+_Instance = Annotated[bool, Parameter(negative="", help="The whole instance, including all tenants.")]
 
 
 @app.command
@@ -35,7 +37,7 @@ def add(
     instance: _Instance = False,
     task: Annotated[list[str] | None, Parameter(negative="")] = None,
 ) -> None:
-    """Give a user a role on a tenant or on the instance, in place of the one that they have there.
+    """Grant a user a role on a tenant or on the instance, replacing the current one there.
 
     Each role includes those before it: viewer, submitter, operator, admin.
 
@@ -48,27 +50,27 @@ def add(
     tenant
         The tenant.
     instance
-        The whole instance, and with it all tenants.
+        The whole instance, including all tenants.
     task
-        Pattern of the tasks that they may call there, such as billing.*; several times for more. Default: all.
+        Pattern of the tasks that the user may call there, such as billing.*; may be repeated. Default: all.
     """
-    where = _place_of(tenant, instance)
+    where = _subject_of(tenant, instance)
 
     async def run(api: Api) -> None:
         await api.users.set_role(await user_id_of(api, user), where, role, tasks=task or ["*"])
 
     ask(run)
-    note(f"user {user} is {role} of {_place_name(where)}")
+    note(f"user {user} is now {role} of {_subject_text(where)}")
 
 
 @app.command(name="list")
 def list_roles(tenant: str | None = None, /) -> None:
-    """List users and their roles, on one tenant or on all; `*` is the whole instance.
+    """List users and their roles on one tenant or on all; `*` is the whole instance.
 
     Parameters
     ----------
     tenant
-        The tenant; default: all, and the instance.
+        The tenant. Default: all tenants and the instance.
     """
 
     def row(member: "MemberView") -> dict[str, Any]:
@@ -78,9 +80,9 @@ def list_roles(tenant: str | None = None, /) -> None:
 
 
 @app.command
-@confirmed("Take the role of user {user} away?")
+@ask_first("Remove the role of user {user}?")
 def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
-    """Take a user's role away.
+    """Remove a user's role.
 
     Parameters
     ----------
@@ -91,18 +93,18 @@ def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False)
     instance
         The whole instance.
     """
-    where = _place_of(tenant, instance)
+    where = _subject_of(tenant, instance)
 
     async def run(api: Api) -> None:
         await api.users.remove_role(await user_id_of(api, user), where)
 
     ask(run)
-    note(f"user {user} has no role on {_place_name(where)} any more")
+    note(f"removed the role of user {user} on {_subject_text(where)}")
 
 
 @app.command
 def permissions() -> None:
-    """Show what each permission lets one do, and which role it needs on a tenant or on the instance."""
+    """List the permissions, what each allows, and which role it needs on a tenant or on the instance."""
     rows = [
         {"permission": permission.value, "on": rule.place.value, "role": rule.role, "about": rule.about}
         for permission, rule in RULES.items()
@@ -110,11 +112,11 @@ def permissions() -> None:
     print_rows(_RULES, rows)
 
 
-def _place_of(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
+def _subject_of(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
     if (tenant is None) is not instance:
-        raise InvalidOption("on what? Say either --tenant NAME or --instance")
+        raise InvalidOption("pass either --tenant NAME or --instance")
     return EVERYWHERE if tenant is None else tenant
 
 
-def _place_name(where: str) -> str:
+def _subject_text(where: str) -> str:
     return "the instance" if where == EVERYWHERE else f"tenant {where}"

@@ -1,4 +1,4 @@
-"""What the commands of administration have in common: the store, who they are, and secrets that no argument holds."""
+"""Parts shared by the commands of administration: store access, user lookup, and prompts for secrets."""
 
 import getpass
 import sys
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def at_store(use: Callable[[IdentityStore], Coroutine[Any, Any, T]]) -> T:
-    """What `use` comes to at the store of the app (--app) or of --store."""
+    """Call `use` with the store of the app (--app) or of --store, and return its result."""
 
     async def run(target: "TaskMQ") -> T:
         store = target.sessions.store()
@@ -31,7 +31,7 @@ def at_store(use: Callable[[IdentityStore], Coroutine[Any, Any, T]]) -> T:
 
 
 def administer(use: "Callable[[IdentityStore, IdentityAdministration], Coroutine[Any, Any, T]]") -> T:
-    """The same, with what changes accounts."""
+    """Call `use` with the store and its account administration, and return its result."""
     from taskmq.access import IdentityAdministration, PasswordHasher
 
     async def run(store: IdentityStore) -> T:
@@ -41,22 +41,22 @@ def administer(use: "Callable[[IdentityStore, IdentityAdministration], Coroutine
 
 
 async def user_id_of(api: "Api", name: str) -> str:
-    """The id of a user, by their name.
+    """Return the id of the user with this name.
 
     Raises:
-        IdentityNotFound: there is none.
+        IdentityNotFound: no user has this name.
     """
     async for user in api.users.list():
         if user.name.casefold() == name.casefold():
             return user.id
-    raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
+    raise IdentityNotFound(f"no user {name!r}; list users with `taskmq admin user list`")
 
 
 def read_own_password(user: str) -> str:
-    """The password that the caller has: typed on a terminal, else the first line of standard input.
+    """Read the caller's own password: prompted for on a terminal, else the first line of standard input.
 
     Raises:
-        InvalidOption: there is none.
+        InvalidOption: no password was given.
     """
     if sys.stdin.isatty():
         return getpass.getpass(f"Password of {user}: ")
@@ -64,21 +64,22 @@ def read_own_password(user: str) -> str:
 
 
 def read_password(user: str) -> str:
-    """A new password: typed twice on a terminal, else the first line of standard input. Never an argument.
+    """Read a new password: prompted for twice on a terminal, else the first line of standard input. Never an
+    argument.
 
     Raises:
-        InvalidOption: the two differ, or there is none.
+        InvalidOption: the two entries differ, or no password was given.
     """
     if not sys.stdin.isatty():
         return _first_line(user)
     password = getpass.getpass(f"Password of {user}: ")
     if getpass.getpass("Again: ") != password:
-        raise InvalidOption("the two passwords differ: nothing was changed")
+        raise InvalidOption("the passwords do not match; nothing was changed")
     return password
 
 
 def _first_line(user: str) -> str:
     password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not password:
-        raise InvalidOption(f"no password for {user}: write it on the first line of standard input")
+        raise InvalidOption(f"no password for {user}: pass it on the first line of standard input")
     return password

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
-from taskmq.cli.output import confirmed, note
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, show_record, show_rows, text_of_instant
 
 if TYPE_CHECKING:
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="tenant", help="Tenants: add, list, disable, enable, remove.", result_action="return_value")
+app = App(name="tenant", help="Manage tenants: add, list, disable, enable, remove.", result_action="return_value")
 
 _COLUMNS: Final = ("name", "description", "created", "disabled")
 
 
 @app.command
 def add(name: str, /, *, description: str = "") -> None:
-    """Add a tenant. Jobs that name it already are its own.
+    """Add a tenant. It owns the jobs that already carry its name.
 
     Parameters
     ----------
     name
-        The tenant's name, as jobs have it.
+        The tenant's name, as used in jobs.
     description
-        Who that is.
+        Who the tenant is.
     """
     made = ask(lambda api: api.tenants.add(name, description=description))
     show_record(made, lambda: _row(made))
@@ -34,13 +34,13 @@ def add(name: str, /, *, description: str = "") -> None:
 
 @app.command(name="list")
 def list_tenants() -> None:
-    """List the tenants that were added."""
+    """List the tenants."""
     show_rows(_COLUMNS, ask(lambda api: api.tenants.list()), _row)
 
 
 @app.command
 def disable(name: str, /) -> None:
-    """Take all roles on a tenant out of force, within a minute everywhere; its jobs go on.
+    """Suspend all roles on a tenant, within a minute everywhere. Its jobs continue.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def disable(name: str, /) -> None:
         The tenant.
     """
     ask(lambda api: api.tenants.change(name, is_disabled=True))
-    note(f"tenant {name} is disabled; `taskmq admin tenant enable {name}` undoes it")
+    note(f"tenant {name} disabled; undo with `taskmq admin tenant enable {name}`")
 
 
 @app.command
 def enable(name: str, /) -> None:
-    """Put the roles on a tenant in force again.
+    """Restore the roles on a disabled tenant.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ def enable(name: str, /) -> None:
         The tenant.
     """
     ask(lambda api: api.tenants.change(name, is_disabled=False))
-    note(f"tenant {name} is enabled")
+    note(f"tenant {name} enabled")
 
 
 @app.command
-@confirmed("Remove tenant {name} and all roles on it?")
+@ask_first("Remove tenant {name} and all roles on it?")
 def remove(name: str, /) -> None:
-    """Remove a tenant and all roles on it. Its jobs stay, and only roles on the instance see them.
+    """Remove a tenant and all roles on it. Its jobs remain, visible only to roles on the instance.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def remove(name: str, /) -> None:
         The tenant.
     """
     ask(lambda api: api.tenants.remove(name))
-    note(f"tenant {name} is removed")
+    note(f"tenant {name} removed")
 
 
 def _row(tenant: "TenantView") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.administration.store import read_own_password, user_id_of
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirmed, note, print_record
+from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_rows, text_of_instant
 from taskmq.errors import ConfirmationNeeded, NotPermitted
 from taskmq.model.identity import read_scopes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="token", help="API tokens: add, list, remove.", result_action="return_value")
+app = App(name="token", help="Manage API tokens: add, list, remove.", result_action="return_value")
 
 _COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
 _LISTS: Final = ("scopes", "tenants", "tasks")
@@ -40,25 +40,25 @@ def add(
     task: Annotated[list[str] | None, Parameter(negative="")] = None,
     expires: str | None = None,
 ) -> None:
-    """Make an API token for a user. Its secret is printed once, and kept nowhere.
+    """Create an API token for a user. Its secret is printed once and not stored.
 
-    It may never do more than its user.
+    A token never allows more than its user may do.
 
     Parameters
     ----------
     user
-        Whose it is.
+        The owner of the token.
     name
-        What it is for, such as ci; unique among the user's.
+        The purpose of the token, such as ci; unique per user.
     scope
-        What it is good for: a permission (jobs.read), a kind (jobs.*) or a role (viewer); several times for more.
-        Default: all that its user may do, but for the account itself.
+        What the token allows: a permission (jobs.read), a kind (jobs.*) or a role (viewer); may be repeated. Default:
+        all that its user may do, except changing the account.
     tenant
-        Where it is good; several times for more. Default: wherever its user has a role.
+        Tenant that the token is valid for; may be repeated. Default: all tenants on which its user has a role.
     task
-        Pattern of the tasks that it may call, such as billing.*; several times for more. Default: all.
+        Pattern of the tasks that it may call, such as billing.*; may be repeated. Default: all.
     expires
-        When it ends, from now on, such as 90d. Default: never.
+        Time until the token expires, such as 90d. Default: never.
     """
     if scope is not None:
         read_scopes(scope)
@@ -71,7 +71,9 @@ def add(
         client = cast("AsyncClient", api)
         me = (await client.account.me()).user
         if user != me:
-            raise NotPermitted(f"through a server you make your own tokens, and you are {me}: {user} has to sign in")
+            raise NotPermitted(
+                f"through a server you can only create your own tokens, and you are {me}: sign in as {user}"
+            )
         make = partial(client.tokens.add, name, scopes=scope, tenants=tenant, tasks=task or ["*"], expires_at=ends)
         try:
             return await make()
@@ -82,17 +84,17 @@ def add(
     facts = _row(made) if current_globals().output == "table" else msgspec.to_builtins(made)
     facts.pop("secret", None)
     print_record({**facts, "token": made.secret})
-    note("keep the token now: it is not shown again")
+    note("copy the token now: it is not shown again")
 
 
 @app.command(name="list")
 def list_tokens(user: str | None = None, /) -> None:
-    """List the tokens of a user, or of everybody, without their secrets.
+    """List the tokens of a user, or of all users, without their secrets.
 
     Parameters
     ----------
     user
-        Whose; default: everybody's, through a server your own.
+        The owner. Default: all users; through a server, only your own tokens.
     """
 
     async def run(api: Api) -> "Sequence[TokenView]":
@@ -100,7 +102,7 @@ def list_tokens(user: str | None = None, /) -> None:
             return await api.tokens.list()
         if current_globals().server is not None:
             client = cast("AsyncClient", api)
-            # One's own need no right to see those of users.
+            # Listing one's own tokens needs no permission to read users.
             if (await client.account.me()).user.casefold() == user.casefold():
                 return await client.tokens.list()
         return await api.users.tokens(await user_id_of(api, user))
@@ -109,17 +111,17 @@ def list_tokens(user: str | None = None, /) -> None:
 
 
 @app.command
-@confirmed("Revoke token {token} for good?")
+@ask_first("Revoke token {token} for good?")
 def remove(token: str, /) -> None:
-    """Revoke a token; within a minute it is worthless everywhere.
+    """Revoke a token. It is rejected everywhere within a minute.
 
     Parameters
     ----------
     token
-        Its id, which `taskmq admin token list` shows.
+        The token's id, from `taskmq admin token list`.
     """
     ask(lambda api: api.tokens.revoke(token))
-    note(f"token {token} is revoked")
+    note(f"token {token} revoked")
 
 
 def _row(token: "TokenView") -> dict[str, Any]:

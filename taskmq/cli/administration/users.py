@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.administration.store import read_password, user_id_of
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirmed, note, print_record
+from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["app"]
 
 app = App(
     name="user",
-    help="Users: add, list, show, password, disable, enable, remove.",
+    help="Manage users: add, list, show, password, disable, enable, remove.",
     result_action="return_value",
 )
 
@@ -34,16 +34,17 @@ def add(
     email: str = "",
     password: Annotated[bool, Parameter(negative="--no-password")] = True,
 ) -> None:
-    """Add a user without a role; `taskmq admin role add` grants one.
+    """Add a user without a role; grant one with `taskmq admin role add`.
 
     Parameters
     ----------
     name
         The user's name.
     email
-        Where they are reached.
+        The user's email address.
     password
-        Ask for a password, or read it from the first line of standard input; without one they have tokens only.
+        Prompt for a password, or read it from the first line of standard input. Without one, the user can only use
+        tokens.
     """
     given = read_password(name) if password else None
     made = ask(lambda api: api.users.add(name, given, email=email))
@@ -89,16 +90,16 @@ def show(name: str, /) -> None:
 
 @app.command
 def password(name: str, /, *, keep_tokens: Annotated[bool, Parameter(negative="")] = False) -> None:
-    """Give a user another password; all their sessions end, and their API tokens are revoked.
+    """Set a new password for a user. Ends all their sessions and revokes their API tokens.
 
-    The password is asked for, or read from the first line of standard input.
+    Prompts for the password, or reads it from the first line of standard input.
 
     Parameters
     ----------
     name
         The user.
     keep_tokens
-        Leave their API tokens good, such as where the user has only forgotten the password.
+        Keep the user's API tokens valid, for example if the user only forgot the password.
     """
     given = read_password(name)
 
@@ -107,43 +108,43 @@ def password(name: str, /, *, keep_tokens: Annotated[bool, Parameter(negative=""
 
     done = ask(run)
     note(
-        f"user {name} has another password: {done.sessions_ended} sessions have ended, {done.tokens_revoked} API "
-        f"tokens are revoked, {done.tokens_left} are still good"
+        f"password of user {name} changed: {done.sessions_ended} sessions ended, {done.tokens_revoked} API "
+        f"tokens revoked, {done.tokens_left} still valid"
     )
 
 
 @app.command
 def disable(name: str, /) -> None:
-    """Make all credentials of a user worthless, within a minute everywhere, until they are enabled.
+    """Block all credentials of a user, within a minute everywhere, until the user is enabled again.
 
     Parameters
     ----------
     name
         The user.
     """
-    _set(name, is_disabled=True)
-    note(f"user {name} is disabled; `taskmq admin user enable {name}` undoes it")
+    _set_disabled(name, is_disabled=True)
+    note(f"user {name} disabled; undo with `taskmq admin user enable {name}`")
 
 
 @app.command
 def enable(name: str, /) -> None:
-    """Let a user in again that was disabled; their sessions have ended, their tokens are good again.
+    """Enable a disabled user. Their tokens are valid again; their sessions have ended.
 
     Parameters
     ----------
     name
         The user.
     """
-    _set(name, is_disabled=False)
-    note(f"user {name} is enabled")
+    _set_disabled(name, is_disabled=False)
+    note(f"user {name} enabled")
 
 
 @app.command
-@confirmed("Remove user {name} for good, and erase them from the audit?")
+@ask_first("Remove user {name} for good and erase them from the audit?")
 def remove(name: str, /) -> None:
-    """Remove a user for good, with roles, sessions and tokens, and erase the person from the audit.
+    """Remove a user for good with roles, sessions and tokens, and erase the person from the audit.
 
-    The audit keeps what they did, under an id, and its chain of hashes stays whole.
+    The audit keeps the user's actions under an id, and its hash chain stays valid.
 
     Parameters
     ----------
@@ -155,10 +156,10 @@ def remove(name: str, /) -> None:
         await api.users.erase(await user_id_of(api, name))
 
     ask(run)
-    note(f"user {name} is removed")
+    note(f"user {name} removed")
 
 
-def _set(name: str, *, is_disabled: bool) -> None:
+def _set_disabled(name: str, *, is_disabled: bool) -> None:
     async def run(api: Api) -> None:
         await api.users.change(await user_id_of(api, name), is_disabled=is_disabled)
 

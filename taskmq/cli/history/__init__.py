@@ -1,1 +1,1 @@
-"""What has happened: figures and alerts."""
+"""Commands about the past: statistics, failures and alerts."""

@@ -1,4 +1,4 @@
-"""`taskmq alert`: what is wrong, when that is said, and to whom it is not."""
+"""`taskmq alert`: active alerts, rules, silences and notices."""
 
 import tomllib
 from pathlib import Path
@@ -8,9 +8,9 @@ import msgspec
 from cyclopts import App, Parameter
 
 from taskmq.api.history.alerts import RuleBody
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.output import confirmed, note, print_rows
+from taskmq.cli.output import ask_first, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.model.history.channels import shown_channel
@@ -24,7 +24,7 @@ __all__ = ["app"]
 
 app = App(
     name="alert",
-    help="Alerts: list, rules, apply, remove, test, silence, unsilence, notices.",
+    help="Manage alerts: list, rules, apply, remove, test, silence, unsilence, notices.",
     result_action="return_value",
 )
 
@@ -34,17 +34,17 @@ _SILENCE_COLUMNS: Final = ("id", "rule", "subject", "ends", "by", "note", "tenan
 _APPLIED_COLUMNS: Final = ("name", "tenant", "version")
 _NOTICE_COLUMNS: Final = ("at", "rule", "channel", "changes", "state", "tries")
 
-_Tenant = Annotated[str, Parameter(help="Whose; of the instance where it is left out.")]
+_Tenant = Annotated[str, Parameter(help="The tenant. Default: the instance.")]
 
 
 @app.command(name="list")
 def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """List what is wrong now; ends with 1 where an alert fires.
+    """List active alerts. Exits with 1 if one is firing.
 
     Parameters
     ----------
     resolved
-        Also what is over.
+        Include resolved alerts.
     """
     found = ask(lambda api: api.alerts.list())
     show_rows(_ALERT_COLUMNS, [one for one in found.items if resolved or one.state != "resolved"], _alert_row)
@@ -53,22 +53,22 @@ def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) ->
 
 @app.command
 def rules() -> None:
-    """List the rules."""
+    """List the alert rules."""
     show_rows(_RULE_COLUMNS, ask(lambda api: api.alerts.rules()), _rule_row)
 
 
 @app.command
-@audited
+@name_caller
 def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> None:
-    """Make the rules of a file, and change those that are there.
+    """Create or update the rules of a file.
 
-    The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others.
-    `channels` above them are those of rules that have none. See docs/alerts.md.
+    The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others. A
+    top-level `channels` is the default for rules without channels. See docs/alerts.md.
 
     Parameters
     ----------
     file
-        Where the rules are.
+        The file of rules.
     prune
         Remove rules of the same tenants that are not in the file.
     """
@@ -78,16 +78,16 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
         present = {(one.tenant, one.name): one for one in await api.alerts.rules()}
         made: list[dict[str, Any]] = []
         for rule in wanted:
-            known, body = present.get((rule.tenant, rule.name)), _body(rule)
-            if known is None or _body(known) != body:
-                stored = await _of(api, rule.tenant).alerts.put_rule(rule.name, body)
+            known, body = present.get((rule.tenant, rule.name)), _request_body(rule)
+            if known is None or _request_body(known) != body:
+                stored = await _api_for(api, rule.tenant).alerts.put_rule(rule.name, body)
                 made.append({"name": rule.name, "tenant": rule.tenant, "version": stored.version})
         if prune:
             names = {(rule.tenant, rule.name) for rule in wanted}
             tenants = {rule.tenant for rule in wanted}
             for tenant, name in present:
                 if tenant in tenants and (tenant, name) not in names:
-                    await _of(api, tenant).alerts.delete_rule(name)
+                    await _api_for(api, tenant).alerts.delete_rule(name)
                     made.append({"name": name, "tenant": tenant, "version": None})
         return made
 
@@ -95,66 +95,66 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
 
 
 @app.command
-@audited
-@confirmed("Remove rule {name} and its alerts?")
+@name_caller
+@ask_first("Remove rule {name} and its alerts?")
 def remove(name: str, /, *, tenant: _Tenant = "") -> None:
     """Remove a rule and its alerts."""
-    ask(lambda api: _of(api, tenant).alerts.delete_rule(name))
+    ask(lambda api: _api_for(api, tenant).alerts.delete_rule(name))
 
 
 @app.command(name="test")
-def tell_test(name: str, /, *, tenant: _Tenant = "") -> None:
-    """Have a scheduler send a test notice to each channel of a rule; `alert notices` shows what came of it."""
-    channels = ask(lambda api: _of(api, tenant).alerts.test_rule(name))
+def send_test(name: str, /, *, tenant: _Tenant = "") -> None:
+    """Have a scheduler send a test notice to each channel of a rule; `alert notices` shows the result."""
+    channels = ask(lambda api: _api_for(api, tenant).alerts.test_rule(name))
     print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
-    note("a scheduler sends it; `taskmq alert notices` shows what came of it")
+    note("a scheduler sends the test notice; see `taskmq alert notices` for the result")
 
 
 @app.command
-@audited
+@name_caller
 def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> None:
-    """Send no notices of some alerts for a while.
+    """Suppress the notices of some alerts for a while.
 
     Parameters
     ----------
     seconds
-        For how long, such as 2h.
+        Duration, such as 2h.
     rule
-        Of rules with names that fit, such as `charges-*`; all where it is left out.
+        Only rules with matching names, such as `charges-*`. Default: all.
     subject
-        Of subjects that fit, such as `queue:mail`; all where it is left out.
+        Only matching subjects, such as `queue:mail`. Default: all.
     why
-        For people.
+        The reason, for people.
     """
     span = parse_seconds(seconds, what="seconds")
-    made = ask(lambda api: _of(api, tenant).alerts.silence(span, rule=rule, subject=subject, note=why))
+    made = ask(lambda api: _api_for(api, tenant).alerts.silence(span, rule=rule, subject=subject, note=why))
     show_record(made, lambda: {"id": made.id, "ends": text_of_instant(made.ends)})
 
 
 @app.command
 def silences() -> None:
-    """List the silences that have not ended."""
+    """List the active silences."""
     show_rows(_SILENCE_COLUMNS, ask(lambda api: api.alerts.silences()), _silence_row)
 
 
 @app.command
-@audited
+@name_caller
 def unsilence(silence_id: str, /) -> None:
-    """End a silence before its time."""
+    """End a silence early."""
     ask(lambda api: api.alerts.end_silence(silence_id))
 
 
 @app.command
 def notices(*, limit: int = 50) -> None:
-    """List the last notices, and those that are still to be sent."""
+    """List the latest notices, and those still to be sent."""
     show_rows(_NOTICE_COLUMNS, ask(lambda api: api.alerts.notices(limit=limit)), _notice_row)
 
 
 def _rules_of(file: Path) -> "list[AlertRule]":
-    """The rules that a file has.
+    """Return the rules in a file.
 
     Raises:
-        InvalidOption: it cannot be read.
+        InvalidOption: the file cannot be read.
     """
     from taskmq.operations.history.alerts import read_rules
 
@@ -164,17 +164,17 @@ def _rules_of(file: Path) -> "list[AlertRule]":
         raise InvalidOption(f"{file}: {error}") from error
     values: object = content.get("rule", [])
     if set(content) - {"rule", "channels"} or not isinstance(values, list):
-        raise InvalidOption(f"{file}: it has [[rule]] tables, channels, and nothing else")
+        raise InvalidOption(f"{file}: only [[rule]] tables and channels are allowed")
     common = {"channels": content["channels"]} if "channels" in content else {}
     return read_rules([common | rule for rule in cast("list[dict[str, Any]]", values)])
 
 
-def _body(rule: "AlertRule | RuleView") -> RuleBody:
+def _request_body(rule: "AlertRule | RuleView") -> RuleBody:
     fields = {name: getattr(rule, name) for name in RuleBody.__struct_fields__}
     return msgspec.convert({**fields, "channels": [*rule.channels], "unless": [*rule.unless]}, RuleBody)
 
 
-def _of(api: Api, tenant: str) -> Api:
+def _api_for(api: Api, tenant: str) -> Api:
     return api.for_tenant(tenant) if tenant else api
 
 

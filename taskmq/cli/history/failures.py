@@ -1,4 +1,4 @@
-"""`taskmq failures`: what has failed, in one list."""
+"""`taskmq failures`: recent failures in one list."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -31,33 +31,33 @@ def failures(
     task: str | None = None,
     queue: str | None = None,
     tenant: str | None = None,
-    error: Annotated[str | None, Parameter(help="With an error of this type alone.")] = None,
+    error: Annotated[str | None, Parameter(help="Only errors of this type.")] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
 ) -> int:
-    """List what has failed, the last one first, and what runs it again; or show one job that was sent.
+    """List recent failures, newest first, and how to run them again; or show one job that was sent.
 
-    Jobs of the store that have failed, expired, or waited for one that did; jobs that were sent, by what a scheduler
-    keeps of their workers' reports (unless it runs with `--no-history`) and by their dead letters; workflows, at the
-    time they were sent. Sources that do not answer are named, and the rest is listed.
+    Includes jobs of the store that failed, expired, or waited for a failed job; sent jobs, from their workers'
+    reports (unless schedulers run with `--no-history`) and from dead letters; and workflows, by the time they were
+    sent. Unavailable sources are named; the rest is listed.
 
     Parameters
     ----------
     job
-        The id of one job that was sent: its last failure, with its traceback. Ends with 3 where there is none.
+        The id of one sent job: show its last failure with the traceback. Exits with 3 if there is none.
     since
-        Of the last so long, such as 2h.
+        Maximum age, such as 2h.
     until
-        Up to so long ago.
+        Minimum age.
     lane
-        Jobs that were submitted to the store, jobs that were sent to the broker, or workflows alone.
+        Only jobs submitted to the store, only jobs sent to the broker, or only workflows.
     task
-        Of this task alone; workflows have none.
+        Only this task; workflows have none.
     queue
-        Of this queue alone; workflows have none.
+        Only this queue; workflows have none.
     tenant
-        Of this tenant alone; '' what has none.
+        Only this tenant; '' selects jobs without a tenant.
     limit
-        How many at most.
+        Maximum number of failures.
     """
     now = to_datetime(SystemClock().now_ms())
     begin, end = (
@@ -93,10 +93,10 @@ def failures(
     if job is None:
         show_rows(_COLUMNS, found, _row)
         if is_more:
-            note("there are more: say a larger --limit, or a shorter --since")
+            note("there are more: raise --limit or shorten --since")
         return OK
     if not found:
-        note(f"no failure of job {job!r} is kept, and it has no dead letter; one of the store: taskmq job show")
+        note(f"no recorded failure and no dead letter of job {job!r}; for a job of the store use `taskmq job show`")
         return NOT_FOUND
     (one,) = found
     facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason}

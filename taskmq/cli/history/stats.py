@@ -1,4 +1,4 @@
-"""`taskmq stats`: what was counted of a time."""
+"""`taskmq stats`: statistics of runs."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -31,22 +31,22 @@ def stats(
     tenant: str | None = None,
     by: str = "task,queue",
 ) -> None:
-    """Show what was counted of runs: throughput, failures, waits and run times in seconds.
+    """Show statistics of runs: throughput, failures, wait times and run times in seconds.
 
-    A scheduler counts what workers report, of both lanes, unless it runs with `--no-history`.
+    Schedulers count the reports of workers, unless they run with `--no-history`.
 
     Parameters
     ----------
     since
-        Of the last so long, such as 2h.
+        Length of the period, such as 2h.
     task
-        Of this task alone.
+        Only this task.
     queue
-        Of this queue alone.
+        Only this queue.
     tenant
-        Of this tenant alone.
+        Only this tenant.
     by
-        A line for each of these: task, queue, tenant, with commas between.
+        Group by these, separated by commas: task, queue, tenant.
     """
     begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
     parts = tuple(part.strip() for part in by.split(","))
@@ -56,16 +56,16 @@ def stats(
             **{part: getattr(one, part) for part in parts},
             "ended": one.ended,
             "failed": one.failed,
-            "failure_rate": _rounded(one.failure_rate),
+            "failure_rate": _round(one.failure_rate),
             "retried": one.outcomes.get("retried", 0),
-            "wait_p95": _rounded(one.wait_p95),
-            "run_p50": _rounded(one.run_p50),
-            "run_p95": _rounded(one.run_p95),
+            "wait_p95": _round(one.wait_p95),
+            "run_p50": _round(one.run_p50),
+            "run_p95": _round(one.run_p95),
         }
 
     found = ask(lambda api: api.figures.rollups(since=begin, task=task, queue=queue, by=parts), tenant=tenant)
     show_rows((*parts, *_COLUMNS), found.items, row)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)

@@ -1,5 +1,5 @@
-"""`taskmq job`: one job, or some of them, as people at a terminal see them.
+"""Commands about jobs, definitions and tasks.
 
-A job is looked for in the store first, where the app has one, then in the state, the dead letters and the workers.
-`job.py` has the commands for every job, `stored_jobs.py` those that only a store makes possible.
+A job is looked up in the store first, if the app has one, then in the state, the dead letters and the workers.
+`job.py` has the commands for every job, `stored_jobs.py` those that need a store.
 """

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import CONFLICT, FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record
@@ -33,7 +33,7 @@ class _Order(TypedDict, total=False):
 
 app = App(
     name="bulk",
-    help="The same done to many jobs, by schedulers and servers: begin, list, show, abort.",
+    help="Act on many jobs at once: begin, list, show, abort.",
     result_action="return_value",
 )
 
@@ -41,7 +41,7 @@ _COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refu
 
 
 @app.command
-@audited
+@name_caller
 def begin(
     action: BulkAction,
     where: str = "",
@@ -59,43 +59,44 @@ def begin(
     wait: bool = False,
     yes: bool = False,
 ) -> int:
-    """Have the same be done to all jobs that a filter finds, the newest first, whatever becomes of this process.
+    """Apply an action to all jobs that match a filter, newest first.
 
-    A scheduler or a server carries it out; each job is done to at most once. With `--wait` this process takes part,
-    also where neither of them runs, and ends with 6 where jobs stayed as they were.
+    A scheduler or a server carries it out, even if this process stops. Each job is acted on at most once. With
+    `--wait` this process takes part, even if no scheduler or server runs, and exits with 6 if some jobs were left
+    unchanged.
 
     Parameters
     ----------
     action
         cancel, hold, release, retry or change.
     where
-        A filter as of `job list`.
+        A filter, as in `job list`.
     everything
-        All jobs are meant, where there is no filter.
+        Act on all jobs; required without a filter.
     at
-        Of a change: when they are to run, such as 2027-01-31T09:00+01:00.
+        For change: the new time to run, such as 2027-01-31T09:00+01:00.
     delay
-        Of a change: when they are to run from now.
+        For change: the new time to run, from now.
     priority
-        Of a change.
+        For change: the new priority.
     mode
-        Of a retry: resume or new, as of `job retry`.
+        For retry: resume or new, as in `job retry`.
     again
-        Retry also jobs that were retried before; without it they are left out.
+        For retry: include jobs that were retried before.
     rate
-        To so many jobs a second.
+        Maximum number of jobs per second.
     because
-        Why; for the jobs' histories and the audit.
+        The reason, for the jobs' histories and the audit.
     dry_run
-        Only say how many there are.
+        Only print how many jobs match.
     wait
-        Return once the operation has ended, and take part in it. If this process stops first, a scheduler or a
-        server carries on.
+        Take part in the operation and return when it has ended. If this process stops first, a scheduler or a server
+        carries on.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     if not where.strip() and not everything:
-        raise InvalidOption("which jobs? Say a filter, or --everything")
+        raise InvalidOption("no jobs selected: pass a filter or --everything")
     moment = None if at is None else instant_of("--at", at)
     order: _Order = {"everything": everything, "at": moment, "delay": delay, "priority": priority, "mode": mode}
     order |= {"again": again, "note": because}
@@ -123,12 +124,12 @@ def begin(
 
 @app.command(name="list")
 def list_bulks(*, limit: int = 50) -> None:
-    """List what was done to many jobs, the last one first.
+    """List bulk operations, newest first.
 
     Parameters
     ----------
     limit
-        How many at most.
+        Maximum number of operations.
     """
     found = ask(lambda api: first_items(api.bulks.page, limit)).items
     show_rows(_COLUMNS, found, _row)
@@ -136,25 +137,25 @@ def list_bulks(*, limit: int = 50) -> None:
 
 @app.command
 def show(bulk: str, /) -> None:
-    """Show how far it is, and which jobs stayed as they were.
+    """Show the progress of a bulk operation, and which jobs were left unchanged.
 
     Parameters
     ----------
     bulk
-        Its id.
+        The operation's id.
     """
     _show(ask(lambda api: api.bulks.get(bulk)))
 
 
 @app.command
-@audited
+@name_caller
 def abort(bulk: str, /) -> None:
-    """Have it be done to no more jobs; up to 20 may be under way.
+    """Stop a bulk operation. Up to 20 jobs in progress may still be changed.
 
     Parameters
     ----------
     bulk
-        Its id.
+        The operation's id.
     """
     _show(ask(lambda api: api.bulks.abort(bulk)))
 
@@ -167,7 +168,7 @@ def _show(bulk: "BulkOperationView") -> None:
         for one in bulk.refusals:
             note(f"job {one.job_id}: {one.detail}")
         for each in bulk.repeated:
-            note(f"job {each.job_id} runs again as {each.retried_as}")
+            note(f"job {each.job_id} retried as {each.retried_as}")
 
 
 def _row(bulk: "BulkOperationView") -> dict[str, Any]:

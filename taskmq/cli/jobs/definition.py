@@ -1,4 +1,4 @@
-"""`taskmq definition`: named, versioned templates that jobs are made from."""
+"""`taskmq definition`: named, versioned templates of jobs."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited
-from taskmq.cli.output import confirmed, note
+from taskmq.cli.actor import name_caller
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, label_of, object_of
 
@@ -18,19 +18,21 @@ __all__ = ["app"]
 
 app = App(
     name="definition",
-    help="Definitions: templates that jobs are made from, by `taskmq job submit NAME`.",
+    help="Manage job definitions. Submit a job of one with `taskmq job submit NAME`.",
     result_action="return_value",
 )
 
 _COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
 
 _SAME: Final = ("tenant", "version", "task", "queue", "priority", "owner", "by", "description")
-_Tenant = Annotated[str, Parameter(help="Whose it is.")]
-_Version = Annotated[int | None, Parameter(help="End with 6 where it has another version; 0: where it is there.")]
+_Tenant = Annotated[str, Parameter(help="The owning tenant.")]
+_Version = Annotated[
+    int | None, Parameter(help="Exit with 6 if this is not the current version; 0: if the definition exists.")
+]
 
 
 @app.command
-@audited
+@name_caller
 def put(
     name: str,
     task: str,
@@ -47,24 +49,24 @@ def put(
     tenant: _Tenant = "",
     version: _Version = None,
 ) -> None:
-    """Make a version of a definition, unless the last one says the same; print the last one.
+    """Create a version of a definition, unless the last one is identical; print the current version.
 
     Parameters
     ----------
     name
-        The definition's name: no task may have it.
+        The definition's name; no task may have it.
     task
-        The name of a task, of the app or of a worker that has registered it.
+        The name of a task of the app, or of one that a worker has registered.
     queue
         Default: the task's own.
     priority
         0 (lowest) to 9 (highest).
     expires
-        A job does not start later than this long after its submission.
+        Time after submission after which a job no longer starts.
     description
-        For people.
+        Free text.
     owner
-        For people.
+        Free text.
     """
     positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
     labels = dict(map(label_of, label))
@@ -93,9 +95,9 @@ def show(
     /,
     *,
     tenant: _Tenant = "",
-    version: Annotated[int | None, Parameter(help="This one; also of a deleted definition.")] = None,
+    version: Annotated[int | None, Parameter(help="A specific version; works for a deleted definition, too.")] = None,
 ) -> None:
-    """Show a definition with its arguments; ends with 3 where there is none.
+    """Show a definition with its arguments. Exits with 3 if there is none.
 
     Parameters
     ----------
@@ -113,11 +115,11 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
     Parameters
     ----------
     prefix
-        Only those whose names begin so.
+        Only names with this prefix.
     limit
-        How many at most.
+        Maximum number of definitions.
     after
-        Go on behind this name, where a list has ended.
+        Continue after this name, printed at the end of an earlier list.
     """
     found = ask(
         lambda api: first_items(partial(api.definitions.page, prefix), limit, after=after),
@@ -130,26 +132,26 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
 
 @app.command
 def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int | None = None) -> None:
-    """List the versions of a definition, the last one first; those of a deleted one, too.
+    """List the versions of a definition, newest first, including those of a deleted one.
 
     Parameters
     ----------
     name
         The definition's name.
     limit
-        How many at most.
+        Maximum number of versions.
     before
-        Only those below this one.
+        Only versions below this number.
     """
     found = ask(lambda api: api.definitions.versions(name, before=before, limit=limit), tenant=tenant or None)
     show_rows(_COLUMNS, found, _row)
 
 
 @app.command
-@audited
-@confirmed("Delete definition {name}?")
+@name_caller
+@ask_first("Delete definition {name}?")
 def delete(name: str, /, *, tenant: _Tenant = "", version: _Version = None) -> None:
-    """Make no more jobs from a definition; jobs that were made from it go on, and its versions are kept.
+    """Delete a definition. Its jobs continue, and its versions are kept.
 
     Parameters
     ----------
@@ -157,7 +159,7 @@ def delete(name: str, /, *, tenant: _Tenant = "", version: _Version = None) -> N
         The definition's name.
     """
     ask(lambda api: api.definitions.delete(name, version=version), tenant=tenant or None)
-    note(f"definition {name} is deleted: `taskmq definition versions {name}` shows what it was")
+    note(f"definition {name} deleted; its versions remain: `taskmq definition versions {name}`")
 
 
 def _row(one: "DefinitionView") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Commands about one job of the store, and where a job is that the store does not have."""
+"""Calls about one job of the store, with hints where a missing job may be."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -10,16 +10,16 @@ from taskmq.errors import JobNotFound
 if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
 
-__all__ = ["ask_about", "hinted"]
+__all__ = ["add_hint", "ask_about"]
 
 T = TypeVar("T")
 
 
 def ask_about(job: str, use: "Callable[[Api], Awaitable[T]]") -> T:
-    """Return what calls about a job come to, as `ask`.
+    """Call `use` with the API as `ask` does; add a hint to the error if the job is missing.
 
     Args:
-        job: as the caller names it.
+        job: the job's id as the caller gave it.
         use: makes the calls.
 
     Raises:
@@ -30,16 +30,16 @@ def ask_about(job: str, use: "Callable[[Api], Awaitable[T]]") -> T:
         try:
             return await use(api)
         except JobNotFound as error:
-            raise await hinted(api, job, error) from error
+            raise await add_hint(api, job, error) from error
 
     return ask(run)
 
 
-async def hinted(api: Api, job: str, error: JobNotFound) -> JobNotFound:
-    """The error, with where the job may be; a server's error says that itself."""
+async def add_hint(api: Api, job: str, error: JobNotFound) -> JobNotFound:
+    """Return the error with a hint where the job may be; a server's error carries the hint already."""
     if current_globals().server is not None:
         return error
     hint = await cast("OperatorApi", api).locate_missing_job(job)
-    # What the error says behind that is in the words of HTTP.
-    said = str(error).partition("; ")[0]
-    return JobNotFound(f"{said}; {hint}" if hint else said)
+    # The rest of the text is about HTTP.
+    summary = str(error).partition("; ")[0]
+    return JobNotFound(f"{summary}; {hint}" if hint else summary)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app, of_tenant
+from taskmq.cli.actor import change_with_app, name_caller, of_tenant
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
@@ -30,7 +30,7 @@ __all__ = ["app"]
 
 app = App(
     name="job",
-    help="Jobs: show, waiting, cancel, reschedule, logs; of the store: submit, list, change, hold, release, retry.",
+    help="Show, cancel and reschedule jobs; submit, list, change, hold, release and retry jobs of the store.",
     result_action="return_value",
 )
 app.command(logs)
@@ -38,12 +38,12 @@ for _name, _command in COMMANDS.items():
     app.command(_command, name=_name)
 
 _CANCELLED: Final = {
-    Cancellation.CANCELLED: "is cancelled: it waited, and does not run",
-    Cancellation.REQUESTED: "is cancelled: it is stopped where it runs, or ended where it comes up",
-    Cancellation.ENDED: "has ended already",
-    Cancellation.UNKNOWN: "is not known to the state; where it waits at the broker, or runs, it is ended even so",
+    Cancellation.CANCELLED: "cancelled; it was waiting and will not run",
+    Cancellation.REQUESTED: "cancellation requested; a worker stops it, or ends it on delivery",
+    Cancellation.ENDED: "has already ended",
+    Cancellation.UNKNOWN: "unknown to the state; cancellation requested in case it waits at the broker or runs",
 }
-_ENDED: Final = "ended, how is not kept any more"
+_ENDED: Final = "ended; its outcome is no longer stored"
 _VALUE_SECONDS: Final = 5.0
 _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
 
@@ -58,21 +58,21 @@ def show(
     depth: int | None = None,
     within: str = "1s",
 ) -> int:
-    """Show what the store, or the state, the dead letters and the workers know of one job.
+    """Show what the store, or the state, the dead letters and the workers know about a job.
 
-    Ends with 3 where none of them knows it. A job that waits at the broker is not known: a broker cannot be asked for
-    a single message.
+    Exits with 3 if none of them knows it. A job that waits at the broker is not found: a broker cannot look up a
+    single message.
 
     Parameters
     ----------
     job
         The job's id.
     values
-        Show its arguments and its result, and the traceback, too: what it works on may be secret.
+        Include arguments, result and traceback, which may contain secrets.
     depth
-        Look at no more than so many dead letters of each queue, the oldest; all when left out.
+        Search only this many dead letters of each queue, oldest first. Default: all.
     within
-        How long to wait for the answers of workers.
+        How long to wait for workers to answer.
     """
     expand = ["progress", *(["payload", "result"] if values else [])]
 
@@ -91,17 +91,17 @@ def show(
 
     found = ask(run)
     if not isinstance(found, tuple):
-        show_record(found, partial(_facts_of_stored, job, found, values=values))
+        show_record(found, partial(_stored_record, job, found, values=values))
         return OK
     report, hint, value = found
     if not report.is_known:
         note(
-            f"job {job} is not known: neither the state nor the dead letters nor a worker that answers has it. It "
-            "may wait at the broker, or be over and forgotten, or never have been sent"
+            f"job {job} not found in the state, in the dead letters, or in a worker that answered. It "
+            "may wait at the broker, have ended and been forgotten, or never have been sent"
             + (f"; {hint}" if hint else "")
         )
         return NOT_FOUND
-    record = _facts(report)
+    record = _report_record(report)
     if values:
         record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
         record |= {"result": value if report.has_value else None, "traceback": report.traceback}
@@ -114,37 +114,37 @@ def show(
 
 @app.command
 def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 50) -> None:
-    """List the jobs that wait for their time in the state (TaskMQ(delay="state")), the earliest due first.
+    """List the jobs that wait for their time in the state (TaskMQ(delay="state")), earliest first.
 
     Parameters
     ----------
     task
         Only jobs of this task.
     queue
-        Only jobs of this queue, as people name it.
+        Only jobs of this queue.
     limit
-        How many at most.
+        Maximum number of jobs.
     """
     jobs = run_with_app(lambda target: target.jobs.alist_waiting(limit=limit, task=task, queue=queue))
     print_rows(_COLUMNS, [_row(job) for job in jobs])
 
 
 @app.command
-@audited
+@name_caller
 @of_tenant
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
-    """Cancel a job, whether it waits or runs; a caller that awaits its result gets the cancellation.
+    """Cancel a waiting or running job. Callers that wait for its result get the cancellation.
 
-    Ends with 3 where the job has ended already, and where the state knows nothing of it.
+    Exits with 3 if the job has already ended, or is unknown to the state.
 
     Parameters
     ----------
     job
         The job's id.
     reason
-        The reason that they get.
+        Reason passed to those callers.
     remember
-        How long workers end the job when they meet it, such as 7d.
+        How long workers remember to end the job on delivery, such as 7d.
     """
 
     async def run(api: Api) -> Cancellation:
@@ -166,7 +166,7 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
 
 
 @app.command
-@audited
+@name_caller
 def reschedule(
     job: str,
     /,
@@ -174,7 +174,7 @@ def reschedule(
     delay: str | None = None,
     eta: Annotated[str | None, Parameter(help="Run at this instant, such as 2027-01-31T09:00+01:00.")] = None,
 ) -> int:
-    """Have a job that waits for its time in the state run at another time.
+    """Change the time of a job that waits in the state.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def reschedule(
     return _outcome(job, "rescheduled", is_done=is_done)
 
 
-def _facts(report: "JobReport") -> dict[str, Any]:
+def _report_record(report: "JobReport") -> dict[str, Any]:
     progress = report.progress
     return {
         "job": report.id,
@@ -217,7 +217,7 @@ def _facts(report: "JobReport") -> dict[str, Any]:
     }
 
 
-def _facts_of_stored(name: str, job: "JobDetails", *, values: bool) -> dict[str, Any]:
+def _stored_record(name: str, job: "JobDetails", *, values: bool) -> dict[str, Any]:
     facts = {
         "job": name,
         "task": job.task,
@@ -259,7 +259,7 @@ def _outcome(job: str, done: str, *, is_done: bool) -> int:
     if is_done:
         note(f"job {job} {done}")
         return OK
-    note(f"job {job} does not wait in the state: it is on its way, has run, or waits at the broker")
+    note(f"job {job} is not waiting in the state: it may be in flight, have ended, or wait at the broker")
     return NOT_FOUND
 
 

@@ -1,4 +1,4 @@
-"""`taskmq job logs`: what the runs of a job have logged."""
+"""`taskmq job logs`: captured log lines of a job's runs."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Final
@@ -31,29 +31,29 @@ def logs(
     text: str = "",
     limit: int = 1_000,
 ) -> None:
-    """Print what a job's runs have logged, the earliest first.
+    """Print the captured log lines of a job's runs, oldest first.
 
-    Workers keep it where they run with `--capture-logs`.
+    Workers capture log lines with `--capture-logs`.
 
     Parameters
     ----------
     job
         The job's id.
     follow
-        Go on as further lines come, until the job has ended.
+        Keep printing new lines until the job has ended.
     level
-        Lines from this one on: debug, info, warning, error.
+        Minimum level: debug, info, warning, error.
     text
-        Only lines that have it.
+        Only lines that contain this text.
     limit
-        How many at most; not with --follow.
+        Maximum number of lines; not with --follow.
     """
 
     async def run(api: Api) -> "list[LineView]":
         found: list[LineView] = []
         cursor: str | None = None
         while follow or len(found) <= limit:
-            # Before the page: what was logged before its end is there when the end is.
+            # Read the state before the page, so that the last page includes everything logged before the end.
             is_over = not follow or (await api.jobs.get(job)).state.is_final
             size = MOST_PER_PAGE if follow else min(limit + 1 - len(found), MOST_PER_PAGE)
             page = await api.logs.of_job(job, level=level, text=text, limit=size, cursor=cursor)

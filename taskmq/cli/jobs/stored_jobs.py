@@ -1,4 +1,4 @@
-"""`taskmq job`: what only jobs of the store can do."""
+"""`taskmq job`: commands that need a job store."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -8,9 +8,9 @@ import msgspec
 from cyclopts import Parameter
 
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
-from taskmq.cli.actor import audited, of_tenant
+from taskmq.cli.actor import name_caller, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
-from taskmq.cli.jobs.hints import ask_about, hinted
+from taskmq.cli.jobs.hints import add_hint, ask_about
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
@@ -50,11 +50,11 @@ _HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
 _ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
 _ACTED_COLUMNS: Final = ("job", "state", "refused")
 
-_Note = Annotated[str, Parameter(help="Why; for the job's history.")]
-_At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
-_Delay = Annotated[str | None, Parameter(help="This long from now, such as 10m.")]
-_NewArgs = Annotated[str | None, Parameter(help="All its positional arguments anew, a JSON array.")]
-_NewKwargs = Annotated[str | None, Parameter(help="All its named arguments anew, a JSON object.")]
+_Note = Annotated[str, Parameter(help="The reason, for the job's history.")]
+_At = Annotated[str | None, Parameter(help="Run at this instant, such as 2027-01-31T09:00+01:00.")]
+_Delay = Annotated[str | None, Parameter(help="Run this long from now, such as 10m.")]
+_NewArgs = Annotated[str | None, Parameter(help="New positional arguments, a JSON array; replaces all.")]
+_NewKwargs = Annotated[str | None, Parameter(help="New named arguments, a JSON object; replaces all.")]
 
 
 def submit(
@@ -73,8 +73,10 @@ def submit(
     description: str = "",
     owner: str = "",
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
-    resources: Annotated[str, Parameter(help='What it takes of its node, as JSON: {"cpu": 2}.')] = "{}",
-    node_label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE that its node has.", negative="")] = (),
+    resources: Annotated[str, Parameter(help='Resources it needs of its node, as JSON: {"cpu": 2}.')] = "{}",
+    node_label: Annotated[
+        tuple[str, ...], Parameter(help="NAME=VALUE label that its node must have.", negative="")
+    ] = (),
     preemptible: bool | None = None,
     held: Annotated[bool, Parameter(negative="")] = False,
     depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
@@ -84,29 +86,28 @@ def submit(
     Parameters
     ----------
     task
-        The name of a task, of the app or of a worker that has registered it, or of a definition: `--args`, where
-        there are any, replace all of a definition's, and `--kwargs` those of the same names.
+        The name of a task of the app, of one that a worker has registered, or of a definition. `--args` replaces all
+        of a definition's positional arguments, `--kwargs` those of the same names.
     priority
         0 (lowest) to 9 (highest).
     queue
         Default: the task's own.
     tenant
-        Whose job it is.
+        The tenant that owns the job.
     job_id
-        An id of your own: submitted twice with the same content it is one job, with other content that ends with 6.
+        Your own id. Submitting it again with the same content has no effect; with other content it exits with 6.
     expires
-        It does not start later than this long after now.
+        Time from now after which the job no longer starts.
     description
-        For people.
+        Free text.
     owner
-        For people and quotas. Default: you, and through a server no one else.
+        Owner, for people and quotas. Default: you; through a server always you.
     preemptible
-        A run of it may be stopped for a pool that is owed its guaranteed share. Default: what its task says.
+        Allow stopping a run in favor of a pool below its guaranteed share. Default: as the task says.
     held
-        It does not run until it is released.
+        Do not run the job until it is released.
     depends_on
-        The id of a job that has to succeed before it runs; ended=ID or failed=ID: that has to end so. May be
-        repeated.
+        Id of a job that must succeed first; ended=ID or failed=ID for those outcomes. May be repeated.
     """
     body = SubmitBody(
         job_type=task,
@@ -130,7 +131,7 @@ def submit(
     made = ask(lambda api: api.jobs.submit_body(body), tenant=tenant)
 
     def record() -> dict[str, Any]:
-        # By this name the other commands find it without --tenant.
+        # The other commands find the job by this name without --tenant.
         name = made.id if made.job_id == made.id else tenant_key(tenant, made.job_id)
         facts = {"job": name, "task": made.task, "queue": made.queue, "state": made.state}
         if not made.definition:
@@ -149,21 +150,21 @@ def list_jobs(
     after: str | None = None,
     count: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """List jobs of the store, the newest first.
+    """List jobs of the store, newest first.
 
-    A filter has parts with a blank between: `status:failed,cancelled queue:mail created:>-24h label.team:web`; each
-    part has to hold, with one of its values; `-` before a part means that it does not.
+    A filter has parts separated by spaces: `status:failed,cancelled queue:mail created:>-24h label.team:web`. Every
+    part must match, with one of its values; `-` before a part negates it.
 
     Parameters
     ----------
     where
-        A filter; without one all jobs.
+        A filter. Default: all jobs.
     limit
-        How many at most.
+        Maximum number of jobs.
     after
-        Go on where a list has ended.
+        Continue an earlier list at the cursor it printed.
     count
-        Only say how many there are; up to 10,000 exactly.
+        Print only the number of jobs; exact up to 10,000.
     """
     if count:
         counted = ask(lambda api: api.jobs.count(where))
@@ -176,12 +177,12 @@ def list_jobs(
     found = ask(lambda api: first_items(pages(api), limit, after=after))
     show_rows(_LIST_COLUMNS, found.items, _row)
     if found.next is not None:
-        searched = "not everything was searched" if len(found.items) < limit else "there are more"
+        searched = "search incomplete" if len(found.items) < limit else "there are more"
         note(f"{searched}: --after {found.next}")
     return OK
 
 
-@audited
+@name_caller
 @of_tenant
 def change(
     job: str,
@@ -191,13 +192,13 @@ def change(
     delay: _Delay = None,
     priority: int | None = None,
     queue: str | None = None,
-    expires: Annotated[str | None, Parameter(help="The instant after which it does not start.")] = None,
+    expires: Annotated[str | None, Parameter(help="Instant after which the job no longer starts.")] = None,
     args: _NewArgs = None,
     kwargs: _NewKwargs = None,
-    version: Annotated[int | None, Parameter(help="End with 6 where it has another version.")] = None,
-    because: Annotated[str, Parameter(name="--note", help="Why; for the job's history.")] = "",
+    version: Annotated[int | None, Parameter(help="Exit with 6 if the job does not have this version.")] = None,
+    because: Annotated[str, Parameter(name="--note", help="The reason, for the job's history.")] = "",
 ) -> int:
-    """Change a job that no worker has yet. What is not given stays as it is.
+    """Change a job that no worker has started. Fields that are not given keep their values.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ def change(
     priority
         0 (lowest) to 9 (highest).
     queue
-        Where it is to run.
+        The queue to run in.
     """
     positional = None if args is None else array_of("--args", args)
     named = None if kwargs is None else object_of("--kwargs", kwargs)
@@ -233,12 +234,12 @@ def change(
     return OK
 
 
-@audited
+@name_caller
 @of_tenant
 def hold(*jobs: str, note: _Note = "") -> int:
-    """Have jobs that wait not run until they are released.
+    """Hold waiting jobs until they are released.
 
-    For all jobs of a filter use `taskmq bulk begin hold FILTER`.
+    For all jobs of a filter, use `taskmq bulk begin hold FILTER`.
 
     Parameters
     ----------
@@ -248,12 +249,12 @@ def hold(*jobs: str, note: _Note = "") -> int:
     return _act("hold", lambda api, job: api.jobs.hold(job, note=note), jobs)
 
 
-@audited
+@name_caller
 @of_tenant
 def release(*jobs: str, note: _Note = "") -> int:
-    """Let held jobs run, each at its time.
+    """Release held jobs; each runs at its time.
 
-    For all jobs of a filter use `taskmq bulk begin release FILTER`.
+    For all jobs of a filter, use `taskmq bulk begin release FILTER`.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def release(*jobs: str, note: _Note = "") -> int:
     return _act("release", lambda api, job: api.jobs.release(job, note=note), jobs)
 
 
-@audited
+@name_caller
 @of_tenant
 def retry(
     *jobs: str,
@@ -271,25 +272,25 @@ def retry(
     again: Annotated[bool, Parameter(negative="")] = False,
     note: _Note = "",
 ) -> int:
-    """Run jobs now: one that waits at once; one that has ended again.
+    """Run jobs now: start a waiting job at once, run an ended job again.
 
-    For all jobs of a filter use `taskmq bulk begin retry FILTER`.
+    For all jobs of a filter, use `taskmq bulk begin retry FILTER`.
 
     Parameters
     ----------
     jobs
         Their ids.
     mode
-        How one that has ended is run again. resume: it goes on, under its id, with its next attempt, and what its
-        runs have saved. new: another job repeats it from the beginning. Default: it goes on where its submitter chose
-        its id and it neither has succeeded nor was cancelled while it ran.
+        How to run an ended job again. resume: continue under its id with the next attempt and what its runs have
+        saved. new: repeat it from the beginning as another job. Default: resume if its submitter chose its id and it
+        neither succeeded nor was cancelled while running.
     again
-        Also those that another job repeats already; without it they stay, and that ends with 6.
+        Include jobs that another job repeats already; without it they are left, and the command exits with 6.
     """
     return _act("retry", lambda api, job: api.jobs.retry(job, mode=mode, again=again, note=note), jobs)
 
 
-@audited
+@name_caller
 @of_tenant
 def clone(
     job: str,
@@ -301,16 +302,16 @@ def clone(
     kwargs: _NewKwargs = None,
     priority: int | None = None,
 ) -> int:
-    """Submit another job of the same task, and print its id. What is not given is as it was.
+    """Submit a copy of a job and print its id. Options override fields of the original.
 
-    With `--args` or `--kwargs` it has no other arguments than these.
+    If `--args` or `--kwargs` is given, the copy has only these arguments.
 
     Parameters
     ----------
     job
         The job's id.
     new_id
-        The id of the new one; default: one of the store's.
+        The id of the copy. Default: generated.
     priority
         0 (lowest) to 9 (highest).
     """
@@ -327,13 +328,7 @@ def clone(
 
 @of_tenant
 def explain(job: str, /) -> int:
-    """Say what a job of the store waits for.
-
-    Parameters
-    ----------
-    job
-        The job's id.
-    """
+    """Explain what a job of the store is waiting for."""
     found = ask_about(job, lambda api: api.jobs.explain(job))
     show_record(found, lambda: {"job": job, "state": found.state, "reasons": found.reasons})
     return OK
@@ -341,7 +336,7 @@ def explain(job: str, /) -> int:
 
 @of_tenant
 def history(job: str, /) -> int:
-    """List what happened to a job beside the ordinary steps: by whom, and why.
+    """List the exceptional events of a job, such as changes and cancellations: by whom, and why.
 
     Parameters
     ----------
@@ -358,7 +353,7 @@ def history(job: str, /) -> int:
 
 @of_tenant
 def attempts(job: str, /) -> int:
-    """List the attempts of a job that did not end it; the last one is in `job show`.
+    """List the earlier attempts of a job; the last one is in `job show`.
 
     Parameters
     ----------
@@ -394,13 +389,13 @@ COMMANDS: Final[Mapping[str, Callable[..., int]]] = {
 
 
 def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Sequence[str]) -> int:
-    """Do it to each; a row for each, and the worst of their exit codes.
+    """Act on each job; return the highest exit code of all, and print a row for each.
 
     Raises:
         InvalidOption: no job is named.
     """
     if not jobs:
-        raise InvalidOption(f"job {what}: name at least one job, or use `taskmq bulk begin {what} FILTER`")
+        raise InvalidOption(f"job {what}: no job given: name one, or use `taskmq bulk begin {what} FILTER`")
 
     async def run(api: Api) -> tuple[list[dict[str, Any]], set[int]]:
         rows: list[dict[str, Any]] = []
@@ -413,7 +408,7 @@ def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Se
                 rows.append({"job": job, "state": state, "refused": ""})
             except JobNotFound as error:
                 codes.add(NOT_FOUND)
-                refused = str(await hinted(api, job, error))
+                refused = str(await add_hint(api, job, error))
                 rows.append({"job": job, "state": JobState.UNKNOWN, "refused": refused})
             except JobConflict as error:
                 codes.add(CONFLICT)
@@ -426,7 +421,7 @@ def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Se
 
 
 def done_text(done: float, total: float | None) -> str:
-    """How far a job is, for people."""
+    """Describe the progress of a job for people."""
     return f"{done:g}" if total is None else f"{done:g} of {total:g}"
 
 

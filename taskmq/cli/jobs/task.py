@@ -1,4 +1,4 @@
-"""`taskmq task`: the tasks of the app, and those that workers and schedulers have registered at the store."""
+"""`taskmq task`: tasks of the app, or registered by workers and schedulers at the store."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ __all__ = ["app"]
 
 app = App(
     name="task",
-    help="Tasks of the app, or registered by workers and schedulers: their queues, and which arguments they take.",
+    help="List and show tasks of the app, or registered by workers and schedulers: queues and arguments.",
     result_action="return_value",
 )
 
@@ -30,11 +30,11 @@ def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None
     Parameters
     ----------
     prefix
-        Only those whose names begin so.
+        Only names with this prefix.
     limit
-        How many at most.
+        Maximum number of tasks.
     after
-        Go on behind this name, where a list has ended.
+        Continue after this name, printed at the end of an earlier list.
     """
     found = ask(lambda api: first_items(partial(api.tasks.page, prefix), limit, after=after))
     show_rows(_COLUMNS, found.items, _row)
@@ -44,7 +44,7 @@ def list_tasks(prefix: str = "", /, *, limit: int = 50, after: str | None = None
 
 @app.command
 def show(task: str, /) -> None:
-    """Show a task with the JSON Schema of its arguments; ends with 3 where neither app nor store knows it.
+    """Show a task with the JSON Schema of its arguments. Exits with 3 if neither the app nor the store knows it.
 
     Parameters
     ----------

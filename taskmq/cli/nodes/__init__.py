@@ -1,1 +1,1 @@
-"""Commands about the machines that jobs run on."""
+"""Commands about host nodes."""

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
-from taskmq.cli.actor import audited
-from taskmq.cli.output import confirmed
+from taskmq.cli.actor import name_caller
+from taskmq.cli.output import ask_first
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.model.resources import amounts_text
 
@@ -16,7 +16,7 @@ __all__ = ["app"]
 
 app = App(
     name="node",
-    help="Host nodes of the store: list, show, drain, resume, remove, allocations.",
+    help="Manage host nodes: list, show, drain, resume, remove, allocations.",
     result_action="return_value",
 )
 
@@ -27,7 +27,7 @@ _PAGE: Final = 200
 
 @app.command(name="list")
 def list_nodes() -> None:
-    """List the nodes that workers with --node have reported, or that were registered over HTTP."""
+    """List the nodes reported by workers with --node or registered over HTTP."""
     show_rows(_NODE_COLUMNS, ask(lambda api: api.nodes.list()), _row)
 
 
@@ -38,65 +38,65 @@ def show(node: str, /) -> None:
     Parameters
     ----------
     node
-        Its name or id.
+        The node's name or id.
     """
     _show(ask(lambda api: api.nodes.get(node)))
 
 
 @app.command
-@audited
+@name_caller
 def drain(node: str, /) -> None:
-    """Have a node get no more jobs that are placed; what runs there goes on.
+    """Stop placing jobs on a node. Running jobs continue.
 
     Parameters
     ----------
     node
-        Its name or id.
+        The node's name or id.
     """
     _show(ask(lambda api: api.nodes.drain(node)))
 
 
 @app.command
-@audited
+@name_caller
 def resume(node: str, /) -> None:
-    """Have a node that was drained get jobs again.
+    """Resume placing jobs on a drained node.
 
     Parameters
     ----------
     node
-        Its name or id.
+        The node's name or id.
     """
     _show(ask(lambda api: api.nodes.resume(node)))
 
 
 @app.command
-@audited
-@confirmed("Forget node {node} and its allocations?")
+@name_caller
+@ask_first("Remove node {node} and its allocations?")
 def remove(node: str, /) -> None:
-    """Forget a node and end its allocations; one whose workers run comes back.
+    """Remove a node and end its allocations. It returns if its workers still run.
 
     Parameters
     ----------
     node
-        Its name or id.
+        The node's name or id.
     """
     _show(ask(lambda api: api.nodes.remove(node)))
 
 
 @app.command
 def allocations(*, node: str | None = None, job: str | None = None, ended: bool = False, limit: int = 50) -> None:
-    """List what is allocated, the newest first.
+    """List allocations, newest first.
 
     Parameters
     ----------
     node
-        Of this node only, by its name.
+        Only this node, by name.
     job
-        Of this job only.
+        Only this job.
     ended
-        Those that have ended, too.
+        Include ended allocations.
     limit
-        How many at most.
+        Maximum number of allocations.
     """
 
     async def read(api: Api) -> "tuple[list[AllocationView], dict[str, str]]":

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from taskmq.api.dead_letters import LetterGroupView, LetterView, PlannedReplay, ReplayBody
 from taskmq.api.values import MOST_PER_PAGE
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.letters import COLUMNS, Filters, letter_row, parse_rate
@@ -30,43 +30,45 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
+app = App(
+    name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export.", result_action="return_value"
+)
 
 _GROUP_COLUMNS: Final = (
     "count", "jobs", "queue", "tenants", "first", "last", "task", "error", "sample", "fingerprint"
 )  # fmt: skip
 _EVERYTHING: Final = Filters()
 
-Queue = Annotated[str, Parameter(help="The queue, as people name it; or taskmq.parking, taskmq.unroutable.")]
+Queue = Annotated[str, Parameter(help="The queue, by its name in the app; or taskmq.parking, taskmq.unroutable.")]
 AnyQueue = Annotated[
-    str | None, Parameter(help="The queue; all of the app (--app), and what is lost, when left out.")
+    str | None, Parameter(help="The queue. Default: all queues of the app (--app), and unroutable messages.")
 ]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
-Yes = Annotated[bool, Parameter(negative="", help="Do not ask.")]
+Yes = Annotated[bool, Parameter(negative="", help="Skip the confirmation prompt.")]
 
 
 @app.command(name="list")
 def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
-    """List the oldest dead letters of a queue, or of all queues of the app; they stay where they are.
+    """List the oldest dead letters of a queue, or of all queues of the app. Changes nothing.
 
     Parameters
     ----------
     limit
-        How many at most.
+        Maximum number of letters.
     """
 
     async def run(api: Api) -> tuple[list[LetterView], int]:
         found: list[LetterView] = []
         for name in await _queues(api, queue):
             if left := limit - len(found):
-                found += await api.dead_letters.list(name, limit=left, **filters.said)
-        # What the broker itself gives up has nowhere else to go before the queue has had its first dead job.
+                found += await api.dead_letters.list(name, limit=left, **filters.given)
+        # Messages that the broker gives up before the queue had its first dead job go to the unroutable queue.
         is_elsewhere = queue and not found and queue not in (PARKING, UNROUTABLE)
         return found, await _count_lost(api) if is_elsewhere else 0
 
     found, lost = ask(run, tenant=filters.tenant)
     if lost:
-        note(f"none in {queue!r}; {lost} messages of some queue: taskmq dlq list {UNROUTABLE}")
+        note(f"none in {queue!r}; {lost} unroutable messages: taskmq dlq list {UNROUTABLE}")
     columns = COLUMNS if queue else ("queue", *COLUMNS)
     show_rows(columns, found, lambda letter: {"queue": letter.letter_of, **letter_row(letter)})
     _note_duplicates(found)
@@ -74,15 +76,15 @@ def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filte
 
 @app.command
 def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None:
-    """List the failures behind the dead letters of a queue, or of all queues of the app, the most frequent first.
+    """List the failures behind the dead letters of a queue, or of all queues of the app, most frequent first.
 
-    Letters are of one failure when their task, error type and innermost code agree. The fingerprint names the
-    failure for the other commands. A job can have several letters.
+    Letters with the same task, error type and innermost code belong to one failure. Pass its fingerprint to the other
+    commands. A job can have several letters.
     """
 
     async def run(api: Api) -> list[LetterGroupView]:
         names = await _queues(api, queue)
-        return [group for name in names for group in await api.dead_letters.groups(name, **filters.said)]
+        return [group for name in names for group in await api.dead_letters.groups(name, **filters.given)]
 
     found = sorted(ask(run, tenant=filters.tenant), key=lambda group: -group.count)
     show_rows([column for column in _GROUP_COLUMNS if column != "queue" or not queue], found, _group_row)
@@ -99,7 +101,7 @@ def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count |
     tenant
         Only a letter of this tenant's job.
     depth
-        Look at no more than so many letters, the oldest; all when left out.
+        Search only this many letters, oldest first. Default: all.
     """
     letters = ask(
         lambda api: api.dead_letters.list(queue, job=job, depth=depth, limit=1, expand=["body"]), tenant=tenant
@@ -129,7 +131,7 @@ def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count |
 
 
 @app.command(name="replay")
-@audited
+@name_caller
 def replay_letters(
     queue: Queue,
     /,
@@ -144,32 +146,32 @@ def replay_letters(
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     filters: Filters = _EVERYTHING,
 ) -> int:
-    """Send dead letters back to where they came from, from their first attempt on; in their order.
+    """Send dead letters back to their queues, in order, starting again from the first attempt.
 
-    Of several letters of one job, as a killed worker may leave them, one is sent and the others are dropped. A letter
-    is taken off only after its copy is confirmed. What came after the start is left for the next time.
+    If a job has several letters, as after a killed worker, one is sent and the others are dropped. A letter is
+    removed only after its copy is confirmed. Letters that arrive later are left for the next run.
 
     Parameters
     ----------
     limit
-        How many letters at most; all when left out.
+        Maximum number of letters. Default: all.
     to
-        Another queue to send them to; the priority class stays.
+        Send them to another queue; the priority class stays.
     keep_attempts
-        Go on with the attempt that was the last, instead of the first.
+        Continue with the last attempt instead of the first.
     rate
-        Letters a second at most, for example 50/s; or 100/m.
+        Maximum rate, such as 50/s or 100/m.
     max_replays
-        Leave letters that were replayed so often before.
+        Leave letters that were replayed this often before.
     duplicates
         Send all letters of a job.
     force
-        Replay them, too.
+        Replay these, too.
     dry_run
         Only list what would be replayed.
     """
     body = ReplayBody(
-        **filters.said,
+        **filters.given,
         to=to,
         limit=limit,
         keep_attempts=keep_attempts,
@@ -190,16 +192,16 @@ def replay_letters(
     if done.dropped:
         note(f"{done.dropped} {'would be ' if dry_run else ''}dropped: further letters of the same jobs")
     if done.too_often:
-        note(f"{done.too_often} left: replayed {max_replays} times before; --force replays them, too")
+        note(f"{done.too_often} left: already replayed {max_replays} times; use --force to replay them")
     if done.no_destination:
-        note(f"{done.no_destination} left: they do not say where they came from; name a queue with --to")
+        note(f"{done.no_destination} left: their queue is unknown; name one with --to")
     if not dry_run and (done.too_often or done.no_destination):
         return FAILED
     return NOT_FOUND if filters.job and not done.replayed else OK
 
 
 @app.command(name="purge")
-@audited
+@name_caller
 def purge_letters(
     queue: Queue,
     /,
@@ -209,16 +211,16 @@ def purge_letters(
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     filters: Filters = _EVERYTHING,
 ) -> int:
-    """Delete dead letters of a queue: all, or those that are meant. `export` them first.
+    """Delete all or the matching dead letters of a queue. Back them up with `dlq export` first.
 
     Parameters
     ----------
     limit
-        How many letters at most, the oldest; all when left out.
+        Maximum number of letters, oldest first. Default: all.
     dry_run
         Only list what would be deleted.
     """
-    which = "all" if filters == _EVERYTHING and limit is None else "the chosen"
+    which = "all" if filters == _EVERYTHING and limit is None else "the matching"
     if not dry_run and not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
         return FAILED
 
@@ -226,8 +228,8 @@ def purge_letters(
         shown: Sequence[LetterView] = []
         if dry_run:
             most = sys.maxsize if current_globals().server is None else MOST_PER_PAGE
-            shown = await api.dead_letters.list(queue, limit=min(limit or most, most), **filters.said)
-        return await api.dead_letters.purge(queue, limit=limit, dry_run=dry_run, **filters.said), shown
+            shown = await api.dead_letters.list(queue, limit=min(limit or most, most), **filters.given)
+        return await api.dead_letters.purge(queue, limit=limit, dry_run=dry_run, **filters.given), shown
 
     count, shown = ask(run, tenant=filters.tenant)
     if dry_run:
@@ -241,25 +243,25 @@ def purge_letters(
 def export(
     queue: Queue, /, *, file: Path | None = None, limit: Count | None = None, filters: Filters = _EVERYTHING
 ) -> None:
-    """Write dead letters as lines of JSON, whole: body, headers, error, times. They stay where they are.
+    """Write complete dead letters as JSON lines: body, headers, error, times. Changes nothing.
 
-    The body is in "body" where it is text, else in "body_base64".
+    A text body is in "body", any other in "body_base64".
 
     Parameters
     ----------
     file
-        Where to; standard output when left out. A file that exists is refused.
+        The file to write; it must not exist. Default: standard output.
     limit
-        How many letters at most, the oldest; all when left out.
+        Maximum number of letters, oldest first. Default: all.
     """
-    with _opened(file) as target:
+    with _open_new(file) as target:
 
         def write(letter: DeadLetter) -> None:
-            # Still the same JSON, and nothing in it acts on a terminal.
+            # Still the same JSON, without characters that control a terminal.
             target.write(escape_json(letter_line(letter).decode()).encode())
 
         async def run(app: "TaskMQ") -> int:
-            return await _at_app(app, filters.tenant).visit(queue, write, limit, filters.said)
+            return await _at_app(app, filters.tenant).visit(queue, write, limit, filters.given)
 
         count = run_with_app(run)
     note(f"{count} dead letters exported")
@@ -269,18 +271,18 @@ def export(
 def list_archived(
     *, start: Annotated[int, Parameter(name="--from", validator=Number(gte=0))] = 0, limit: Count = 50
 ) -> None:
-    """List what the broker's archive keeps of dead letters, of all queues; nothing changes.
+    """List the dead letters in the broker's archive, of all queues. Changes nothing.
 
     Parameters
     ----------
     start
-        The offset to begin at; the last one of a list, plus one, goes on from there.
+        The offset to begin at; continue a list at its last offset plus one.
     limit
-        How many at most.
+        Maximum number of letters.
     """
 
     async def run(app: "TaskMQ") -> list[tuple[int, LetterView]]:
-        return await _at_app(app).archived(start, limit)
+        return await _at_app(app).read_archive(start, limit)
 
     columns = ("offset", *COLUMNS)
     print_rows(columns, [{"offset": place, **letter_row(letter)} for place, letter in run_with_app(run)])
@@ -297,7 +299,7 @@ async def _queues(api: Api, queue: str | None) -> Sequence[str]:
 
 
 async def _count_lost(api: Api) -> int:
-    """The number of messages that had no queue to go to; 0 where the caller may not know."""
+    """Return the number of unroutable messages; 0 if the caller has no permission to read it."""
     try:
         found = await api.queues.list([UNROUTABLE], within=0.01)
     except NotPermitted:
@@ -310,7 +312,7 @@ def _show_letters(columns: Sequence[str], letters: Sequence[LetterView], count: 
         return {**letter_row(letter), "to": letter.to} if isinstance(letter, PlannedReplay) else letter_row(letter)
 
     show_rows(columns if letters else COLUMNS, letters, row)
-    note(f"{count} dead letters, nothing was changed")
+    note(f"{count} dead letters; nothing was changed")
 
 
 def _group_row(group: LetterGroupView) -> dict[str, Any]:
@@ -337,16 +339,16 @@ def _note_duplicates(letters: Iterable[LetterView]) -> None:
 
 
 @contextmanager
-def _opened(file: Path | None) -> Generator[BinaryIO]:
+def _open_new(file: Path | None) -> Generator[BinaryIO]:
     if file is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     try:
-        # Dead letters have arguments: the file is for its owner alone.
+        # Dead letters contain arguments, so only the owner may read the file.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             yield opened
     except FileExistsError:
-        raise InvalidOption(f"{file} exists: name another file") from None
+        raise InvalidOption(f"{file} exists already: choose another file") from None
     except OSError as error:
         raise InvalidOption(f"{file}: {error}") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from taskmq.cli.exits import FAILED, OK, UNREACHABLE
-from taskmq.cli.globals import current_globals, only_here, open_app
+from taskmq.cli.globals import current_globals, open_app, refuse_local_options
 from taskmq.cli.output import print_rows
 from taskmq.cli.server_link import ask, show_rows, text_of_instant
 from taskmq.model.units import parse_duration
@@ -22,18 +22,18 @@ _PART_COLUMNS: Final = ("part", "status", "since", "finding", "without")
 
 
 def doctor(*, watch: str | None = None) -> int:
-    """Check settings, broker, state and job store; each finding with its remedy. Exit code 1 when there is a problem.
+    """Check settings, broker, state and job store, and suggest fixes. Exits with 1 if there is a problem.
 
-    With --app the app's queues are looked at, too. Nothing is changed. Through a server it shows whether its store,
-    broker, state, schedulers and workers work, since when, and what does not work without each.
+    With --app, checks the app's queues, too. Changes nothing. Through a server, shows the health of its store,
+    broker, state, schedulers and workers, and what does not work without each.
 
     Parameters
     ----------
     watch
-        Look a second time after that long, for example 30s: shows what is stuck on its way out of a queue.
+        Check again after this time, such as 30s, to find messages stuck in a queue.
     """
     if current_globals().server is not None:
-        only_here(watch=watch)
+        refuse_local_options(watch=watch)
         return _show_health()
     app = open_app()
     seconds = 0.0 if watch is None else parse_duration(watch, what="watch").total_seconds()

@@ -1,4 +1,4 @@
-"""Parts that the commands of `taskmq dlq` share: conditions on letters, and how one is shown."""
+"""Parts shared by the commands of `taskmq dlq`: filters, and rows of letters."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -23,28 +23,28 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which letters are meant. All conditions have to hold.
+    """Filters on dead letters. All must match.
 
     Parameters
     ----------
     task
-        Only letters of this task, or of those that fit a pattern such as shop.*
+        Only letters of this task, or matching a pattern such as shop.*
     error
-        Only letters whose error ("type: message") has this in it, or fits a pattern.
+        Only letters whose error ("type: message") contains this text or matches this pattern.
     reason
         Only letters with this reason: error, timeout, rejected, delivery_limit, ...; or a pattern.
     fingerprint
-        Only letters of this failure, as `groups` shows it; the beginning is enough.
+        Only letters of this failure, as shown by `groups`; a prefix is enough.
     job
         Only the letter of this job.
     tenant
-        Only letters of this tenant's jobs; '' those of jobs that have none.
+        Only letters of this tenant's jobs; '' selects jobs without a tenant.
     older_than
-        Only letters that died at least so long ago, for example 1h30m.
+        Only letters at least this old, such as 1h30m.
     newer_than
-        Only letters that died at most so long ago.
+        Only letters at most this old.
     depth
-        Look at no more than so many letters, the oldest; all when left out.
+        Search only this many letters, oldest first.
     """
 
     task: str | None = None
@@ -58,11 +58,11 @@ class Filters:
     depth: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 
     @property
-    def said(self) -> LetterFilters:
-        """The conditions that were given, but for the tenant.
+    def given(self) -> LetterFilters:
+        """The filters that were given, without the tenant.
 
         Raises:
-            InvalidOption: an age is no duration.
+            InvalidOption: an age is not a duration.
         """
         for text, option in ((self.older_than, "--older-than"), (self.newer_than, "--newer-than")):
             if text is not None:
@@ -72,7 +72,7 @@ class Filters:
 
 
 def letter_row(letter: LetterView) -> dict[str, Any]:
-    """One line of a list."""
+    """Return the row of a letter in a list."""
     return {
         "job": letter.job_id,
         "tenant": letter.tenant,
@@ -85,13 +85,13 @@ def letter_row(letter: LetterView) -> dict[str, Any]:
 
 
 def parse_rate(text: str) -> float:
-    """Letters a second, out of "50/s", "100/m" or "50".
+    """Parse letters per second from "50/s", "100/m" or "50".
 
     Raises:
-        InvalidOption: it is none of these, or nothing at all.
+        InvalidOption: the text has none of these forms, or is zero.
     """
     found = _RATE.fullmatch(text.strip())
     rate = float(found[1]) / _SECONDS[found[2] or "s"] if found else 0.0
     if rate <= 0:
-        raise InvalidOption(f"rate={text!r}: say for example 50/s or 100/m")
+        raise InvalidOption(f"rate={text!r}: write for example 50/s or 100/m")
     return rate

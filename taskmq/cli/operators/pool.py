@@ -6,10 +6,10 @@ import msgspec
 from cyclopts import App, Parameter
 
 from taskmq.api.pools import PolicyBody, PoolBody
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirmed, note, print_record
+from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_record, show_rows
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import TenantPool, path_of
@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = App(
     name="pool",
-    help="Pools of tenants, and policies of queues: list, show, set, remove, policy.",
+    help="Manage the pools of tenants and the scheduling policies of queues.",
     result_action="return_value",
 )
 
@@ -34,7 +34,7 @@ _COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
 
 @app.command(name="list")
 def list_pools() -> None:
-    """List the pools that the store knows; tenants without one have weight 1."""
+    """List the pools in the store; tenants without a pool have weight 1."""
     found = ask(lambda api: api.pools.list())
     show_rows(_COLUMNS, found.items, _row)
     for each in found.policies:
@@ -43,16 +43,16 @@ def list_pools() -> None:
 
 @app.command
 def show(pool: str, /) -> int:
-    """Show one pool, with the pools that it is a part of and those that are parts of it.
+    """Show a pool with its parents and children.
 
     Parameters
     ----------
     pool
-        Its name.
+        The pool's name.
     """
     pools = {one.pool: one for one in ask(lambda api: api.pools.list()).items}
     if pool not in pools:
-        note(f"there is no pool {pool!r}: {did_you_mean(pool, sorted(pools))}")
+        note(f"no pool {pool!r}: {did_you_mean(pool, sorted(pools))}")
         return NOT_FOUND
     tree = {name: TenantPool(name=name, parent=one.parent) for name, one in pools.items()}
     above = [each.name for each in path_of(pool, tree)[:-1]]
@@ -65,7 +65,7 @@ def show(pool: str, /) -> int:
 
 
 @app.command(name="set")
-@audited
+@name_caller
 def set_pool(
     pool: str,
     /,
@@ -75,20 +75,20 @@ def set_pool(
     least: Annotated[str | None, Parameter(name="--min")] = None,
     most: Annotated[str | None, Parameter(name="--max")] = None,
 ) -> None:
-    """Describe the pool of a tenant, or change what is given. Schedulers follow within a second or two.
+    """Create the pool of a tenant, or change the given fields. Takes effect within two seconds.
 
     Parameters
     ----------
     pool
-        The tenant whose jobs belong to it; `*`: every tenant without a pool.
+        The tenant whose jobs belong to the pool; `*` stands for every tenant without a pool.
     weight
-        Its part beside its neighbours, in queues with policy weighted.
+        Share relative to its siblings, in queues with policy weighted.
     parent
-        The pool that it is a part of.
+        The parent pool.
     least
-        Jobs in flight that it gets first, or amounts of what they take of nodes: 4, or slots=4,gpu=1; 0: no minimum.
+        Guaranteed jobs in flight, or guaranteed node resources: 4, or slots=4,gpu=1; 0: no minimum.
     most
-        The most that it has in flight, in the same form; further jobs wait. 0: no cap.
+        Maximum in flight, in the same form; further jobs wait. 0: no cap.
     """
 
     async def change(api: Api) -> "PoolView":
@@ -96,8 +96,8 @@ def set_pool(
         body = PoolBody(
             parent=before.parent if parent is None else parent or None,
             weight=before.weight if weight is None else weight,
-            min=before.min if least is None else _amounts(least, what="--min"),
-            max=before.max if most is None else _amounts(most, what="--max"),
+            min=before.min if least is None else _parse_amounts(least, what="--min"),
+            max=before.max if most is None else _parse_amounts(most, what="--max"),
         )
         return await api.pools.put(pool, body)
 
@@ -106,22 +106,22 @@ def set_pool(
 
 
 @app.command
-@audited
-@confirmed("Take the description of pool {pool} away?")
+@name_caller
+@ask_first("Remove pool {pool}?")
 def remove(pool: str, /) -> None:
-    """Take a pool's description away: its tenant has weight 1 again.
+    """Remove a pool; its tenant has weight 1 again.
 
     Parameters
     ----------
     pool
-        Its name.
+        The pool's name.
     """
     ask(lambda api: api.pools.remove(pool))
-    note(f"pool {pool} is not described any more")
+    note(f"pool {pool} removed")
 
 
 @app.command
-@audited
+@name_caller
 def policy(
     queue: str,
     policy: str,
@@ -132,42 +132,42 @@ def policy(
     preempt_grace: float = 30.0,
     preempt_most: int = 3,
 ) -> None:
-    """Have a queue go by a policy, whatever the app says.
+    """Set the scheduling policy of a queue, overriding the app.
 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, by its name in the app.
     policy
-        fair, weighted, round_robin, priority, deadline or fifo; none: what the app says.
+        fair, weighted, round_robin, priority, deadline or fifo; none: as the app says.
     strict
-        The highest class first, always: lower ones may starve.
+        Always serve the highest class first; lower ones may starve.
     preempt_after
-        Seconds for which a pool or class has less than it is guaranteed before runs that allow it give way to it.
+        Seconds that a pool or class stays below its guarantee before preemptible runs are stopped for it.
     preempt_grace
-        Seconds that a run has which is asked to.
+        Seconds that a preempted run has to end.
     preempt_most
-        So often in a row a job gives way; 0: never.
+        How often in a row a job may be preempted; 0: never.
     """
     if policy == "none":
         ask(lambda api: api.pools.remove_policy(queue))
     else:
         body = PolicyBody(
-            policy=_policy_named(policy),
+            policy=_find_policy(policy),
             strict=strict,
             preempt_after=preempt_after,
             preempt_grace=preempt_grace,
             preempt_most=preempt_most,
         )
         ask(lambda api: api.pools.put_policy(queue, body))
-    note(f"queue {queue} goes by {'what the app says' if policy == 'none' else policy}")
+    note(f"queue {queue} uses {'the policy of the app' if policy == 'none' else f'policy {policy}'}")
 
 
-def _policy_named(name: str) -> "Policy":
-    """Return the policy of that name.
+def _find_policy(name: str) -> "Policy":
+    """Return the policy with this name.
 
     Raises:
-        InvalidOption: there is no such policy.
+        InvalidOption: no policy has this name.
     """
     known: dict[str, Policy] = {str(each): each for each in POLICIES}
     if name not in known:
@@ -175,11 +175,11 @@ def _policy_named(name: str) -> "Policy":
     return known[name]
 
 
-def _amounts(text: str, *, what: str) -> dict[str, float]:
-    """Amounts of a pool as a command line has them: a number of slots, or each resource by name; 0 for none at all.
+def _parse_amounts(text: str, *, what: str) -> dict[str, float]:
+    """Parse the amounts of a pool: a number of slots, or an amount for each resource; 0 for none.
 
     Raises:
-        InvalidOption: a name or an amount that cannot be; names `what`.
+        InvalidOption: a name or an amount is invalid; the message names `what`.
     """
     found = parse_amounts(text if "=" in text else f"slots={text}", what=what)
     return {} if text.strip() == "0" else found

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import confirmed, note
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="queue", help="Queues: list, show, pause, resume, move, purge.", result_action="return_value")
+app = App(name="queue", help="Manage queues: list, show, pause, resume, move, purge.", result_action="return_value")
 
 _COLUMNS: Final = ("queue", "ready", "unsettled", "delayed", "consumers")
 
 
 @app.command(name="list")
 def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None) -> None:
-    """List the queues of the app (--app) or those named.
+    """List the queues of the app (--app), or the named ones.
 
     Parameters
     ----------
     queues
-        Queues, separated by commas; also single ones at the broker, such as orders.s02.
+        Queues, separated by commas; also queues of the broker, such as orders.s02.
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     found = ask(lambda api: api.queues.list(names))
     paused = ("paused",) if any(line.paused for line in found.items) else ()
     show_rows((*_COLUMNS, *paused), found.items, _row)
     ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
-    sums = f"{ready} ready, {in_hand} in workers' hands"
-    # A broker may not tell how many are delayed.
+    sums = f"{ready} ready, {in_hand} in workers"
+    # Some brokers do not report delayed messages.
     note(sums if found.delayed is None else f"{sums}, {found.delayed} delayed")
 
 
 @app.command
 def show(queue: str, /, *, within: str = "1s") -> None:
-    """Show one queue: what is in it, how it is made, who uses it and who consumes it.
+    """Show a queue: its contents, properties, users and consumers.
 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, by its name in the app.
     within
-        How long to wait for the answers of workers.
+        How long to wait for workers to answer.
     """
     found = ask(lambda api: api.queues.get(queue, within=seconds_of(within)))
 
@@ -58,10 +58,10 @@ def show(queue: str, /, *, within: str = "1s") -> None:
             "queue": found.queue,
             "ready": found.ready,
             "in_hand": found.in_hand,
-            "delayed": "at the broker, which does not count them" if found.delayed is None else found.delayed,
+            "delayed": "held by the broker, which does not count them" if found.delayed is None else found.delayed,
             "dead": found.dead,
             "consumers": found.consumers,
-            "paused": _pause_text(found.paused) or "no",
+            "paused": _describe_pause(found.paused) or "no",
             "kind": found.kind,
             "priorities": found.priorities,
             "ordered": found.ordered,
@@ -80,90 +80,90 @@ def show(queue: str, /, *, within: str = "1s") -> None:
 
 
 @app.command
-@audited
-@confirmed("Delete all waiting messages of {queue!r}?")
+@name_caller
+@ask_first("Delete all waiting messages of {queue!r}?")
 def purge(queue: str, /) -> None:
-    """Delete the waiting messages of a queue, in all its priority classes or shards.
+    """Delete the waiting messages of a queue, in all its priority classes and shards.
 
-    Jobs of the store are not deleted: cancel them by `taskmq bulk begin cancel queue:NAME`.
+    Jobs of the store are not deleted: cancel them with `taskmq bulk begin cancel queue:NAME`.
 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, by its name in the app.
     """
     note(f"{ask(lambda api: api.queues.purge(queue))} messages deleted")
 
 
 @app.command
-@audited
-@confirmed("Move waiting messages of {queue!r} to {to!r}?")
+@name_caller
+@ask_first("Move waiting messages of {queue!r} to {to!r}?")
 def move(queue: str, to: str, /, *, count: int | None = None, task: str | None = None) -> None:
-    """Move the waiting messages of a queue to another one, without losing one.
+    """Move the waiting messages of a queue to another one without losing any.
 
-    Jobs of the store stay, as does what waits for its time. The workers of the other queue need the tasks.
+    Jobs of the store and delayed messages stay. The workers of the other queue must have the tasks.
 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, by its name in the app.
     to
-        The other one.
+        The other queue.
     count
-        At most so many, the oldest first.
+        Move at most this many messages, oldest first.
     task
-        Only messages of tasks of this name, with * and ?.
+        Only messages of matching tasks; wildcards * and ?.
     """
     done = ask(lambda api: api.queues.move(queue, to, count=count, task=task))
-    stayed = f", {done.stayed} stayed: {to} cannot take them" if done.stayed else ""
+    stayed = f", {done.stayed} left: {to} cannot accept them" if done.stayed else ""
     note(f"{done.moved} messages moved{stayed}")
 
 
 @app.command
-@audited
+@name_caller
 def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
-    """Have no worker start anything of queues until they are resumed; it survives restarts.
+    """Pause queues: no worker starts their jobs until they are resumed, even after a restart.
 
-    Workers stop at once, those that take no commands within ten seconds, and give back what they have not begun.
-    What runs goes on; sends, delays and retries wait in the queue. Needs a state.
+    Workers stop at once, or within ten seconds if they take no commands, and give back jobs that have not started.
+    Running jobs continue; messages, delays and retries wait in the queue. Needs a state.
 
     Parameters
     ----------
     queues
-        The queues, as people name them.
+        The queues, by their names in the app.
     reason
-        Why; shown wherever the queue is.
+        The reason, shown with the queue.
     """
-    names = _named(queues)
+    names = _check_queues(queues)
 
     async def run(api: Api) -> None:
         for name in names:
-            note(f"queue {name} is {_pause_text(await api.queues.pause(name, note=reason))}")
+            note(f"queue {name} is {_describe_pause(await api.queues.pause(name, note=reason))}")
 
     ask(run)
 
 
 @app.command
-@audited
+@name_caller
 def resume(*queues: str) -> None:
-    """Have workers take from paused queues again.
+    """Resume paused queues.
 
     Parameters
     ----------
     queues
-        The queues, as people name them.
+        The queues, by their names in the app.
     """
-    names = _named(queues)
+    names = _check_queues(queues)
 
     async def run(api: Api) -> None:
         for name in names:
             was_paused = await api.queues.resume(name)
-            note(f"queue {name} is resumed" if was_paused else f"queue {name} was not paused")
+            note(f"queue {name} resumed" if was_paused else f"queue {name} was not paused")
 
     ask(run)
 
 
-def _pause_text(pause: "QueuePauseView | None") -> str:
+def _describe_pause(pause: "QueuePauseView | None") -> str:
     """Describe a pause for people."""
     if pause is None:
         return ""
@@ -171,9 +171,9 @@ def _pause_text(pause: "QueuePauseView | None") -> str:
     return f"paused since {text_of_instant(pause.since)}{by}" + (f" ({pause.note})" if pause.note else "")
 
 
-def _named(queues: Sequence[str]) -> Sequence[str]:
+def _check_queues(queues: Sequence[str]) -> Sequence[str]:
     if not queues:
-        raise InvalidOption("which queues? Name at least one")
+        raise InvalidOption("no queue given: name at least one")
     return list(dict.fromkeys(queues))
 
 
@@ -184,5 +184,5 @@ def _row(line: "QueueLine") -> dict[str, Any]:
         "unsettled": line.in_hand,
         "delayed": line.delayed,
         "consumers": line.consumers,
-        "paused": _pause_text(line.paused),
+        "paused": _describe_pause(line.paused),
     }

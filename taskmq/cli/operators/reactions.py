@@ -1,4 +1,4 @@
-"""`taskmq schedule explain` of what a task reacts to."""
+"""`taskmq schedule explain` for the reactions of a task."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ __all__ = ["explain_reaction"]
 
 
 def explain_reaction(name: str) -> None:
-    """Say what it means, and, where it remembers events, what it has so far."""
+    """Explain a reaction, and show the events it has collected so far."""
     app = open_app()
     reaction = app.reactions[name]
     queues = [
@@ -35,9 +35,9 @@ def explain_reaction(name: str) -> None:
         facts["queues"] = ", ".join(queues)
     if not reaction.is_direct and (status := _status(name)) is not None:
         is_table = current_globals().output == "table"
-        come = [f"{words}: {msgspec.json.encode(what).decode()}" for words, what in status.come.items()]
+        received = [f"{words}: {msgspec.json.encode(what).decode()}" for words, what in status.come.items()]
         facts |= {
-            "has come": "\n".join(f"  {each}" for each in come) if is_table else come,
+            "received": "\n".join(f"  {each}" for each in received) if is_table else received,
             "fired": status.fired,
             "failed": status.failed,
             "waiting": status.waiting,
@@ -48,12 +48,12 @@ def explain_reaction(name: str) -> None:
 def _status(name: str) -> ReactionStatus | None:
     app = open_app()
 
-    async def look() -> ReactionStatus:
+    async def read() -> ReactionStatus:
         async with app:
             return await app.reactions.astatus(name)
 
     try:
-        return asyncio.run(look())
+        return asyncio.run(read())
     except UnsupportedFeature as error:
         note(str(error))
         return None

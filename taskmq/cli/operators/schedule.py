@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from taskmq.api.schedules import ReactionLine, ScheduleExplanation, ScheduleLine, ScheduleList
     from taskmq.cli.server_link import Listed
 
-__all__ = ["app", "of_tenant", "paused_text"]
+__all__ = ["api_of_tenant", "app", "paused_text"]
 
 app = App(
     name="schedule",
-    help="Schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",
+    help="Manage schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",
     result_action="return_value",
 )
-# Loaded when they are used, as the commands beside them need less.
+# Loaded on use, since the other commands need less.
 for _name, _help in {
     "show": "Show the rule, the policy and the arguments of a schedule.",
-    "history": "What a schedule has emitted last, and what it has counted.",
-    "pause": "Have a schedule emit nothing until it is resumed.",
-    "resume": "Have a paused schedule go on.",
-    "run": "Send a call of a schedule's task now.",
-    "backfill": "Emit the occurrences of a range of the past.",
-    "add": "Make a schedule at run time.",
-    "change": "Change a schedule that was made at run time.",
-    "remove": "Take a schedule away that was made at run time.",
+    "history": "Show the latest occurrences and the counters of a schedule.",
+    "pause": "Pause a schedule until it is resumed.",
+    "resume": "Resume a paused schedule.",
+    "run": "Run a schedule's task now.",
+    "backfill": "Run the occurrences of a past range again.",
+    "add": "Add a schedule at run time.",
+    "change": "Change a schedule that was added at run time.",
+    "remove": "Remove a schedule that was added at run time.",
 }.items():
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
 
@@ -61,25 +61,25 @@ _DUE_COLUMNS: Final = ("schedule", "due", "local")
 
 @app.command(name="list")
 def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> None:
-    """List the schedules of the app (--app) by name, those that were made at run time among them.
+    """List the schedules of the app (--app) by name, including those added at run time.
 
-    Reactions of the app's tasks come after them.
+    The reactions of the app's tasks follow.
 
     Parameters
     ----------
     prefix
-        Only those whose names begin so.
+        Only names with this prefix.
     limit
-        How many at most.
+        Maximum number of schedules.
     after
-        Go on behind this name, where a list has ended.
+        Continue after this name, printed at the end of an earlier list.
     """
     reactions: list[ReactionLine] = []
 
     async def run(api: Api) -> "Listed[ScheduleLine]":
         async def page(*, limit: int, cursor: str | None) -> "ScheduleList":
             found = await api.schedules.page(prefix, limit=limit, cursor=cursor)
-            # They come with the last page.
+            # Reactions are on the last page.
             reactions.extend(found.reactions)
             return found
 
@@ -101,14 +101,14 @@ def next_instants(
     after: str | None = None,
     until: str | None = None,
 ) -> int:
-    """List the next occurrences of all schedules, or of the named ones, the earliest first.
+    """List the next occurrences of all or the named schedules, earliest first.
 
     Parameters
     ----------
     names
-        Schedules.
+        The schedules. Default: all.
     count
-        How many occurrences at most: 5 by default, 1,000 with `--until`.
+        Maximum number of occurrences: 5 by default, 1,000 with `--until`.
     after
         Begin after this instant instead of now, such as 2027-01-31T09:00+01:00 or +1h.
     until
@@ -123,12 +123,16 @@ def next_instants(
         note(str(error))
         return NOT_FOUND
     rows = [
-        {"schedule": name, "due": at.isoformat(timespec="seconds").replace("+00:00", "Z"), "local": _local(at, tz)}
+        {
+            "schedule": name,
+            "due": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "local": _format_local(at, tz),
+        }
         for at, name, tz in due
     ]
     print_rows(_DUE_COLUMNS, rows[:most])
     if until is not None and len(rows) > most:
-        note(f"only the first {most:,} occurrences until {until} are listed: name some schedules, or use a larger -n")
+        note(f"listed only the first {most:,} occurrences until {until}: name schedules, or raise -n")
     return OK
 
 
@@ -143,76 +147,74 @@ def explain(
     dst_fold: DstFold = "first",
     count: Annotated[int, Parameter(name=["--count", "-n"])] = 5,
 ) -> int:
-    """Say in words what a cron expression or a schedule means, and when it is due next.
+    """Explain in words what a cron expression or a schedule means, and when it is due next.
 
     Parameters
     ----------
     rule
-        A cron expression, in quotes, or the name of a schedule, or of a reaction, of the app (--app).
+        A cron expression in quotes, or the name of a schedule or reaction of the app (--app).
     tz
-        The zone whose clocks the expression goes by.
+        Time zone of the expression.
     seconds
-        The expression has six fields, the first for the seconds.
+        The expression has six fields, the first for seconds.
     dst_gap
-        What becomes of a time that is left out as clocks are set forward.
+        What happens to a time skipped when clocks go forward.
     dst_fold
-        Which one is due of a time that comes twice.
+        Which occurrence of a time repeated when clocks go back is used.
     count
-        How many of the next instants are shown.
+        Number of next occurrences to show.
     """
-    trigger = _trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+    trigger = _parse_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
     if trigger is not None:
         words = explain_trigger(trigger, after=SystemClock().now_ms(), count=count)
-        print_record({"expression": rule, **_words(words.means, words.clock_changes, words.next)})
+        print_record({"expression": rule, **_print_explanation(words.means, words.clock_changes, words.next)})
         return OK
     try:
-        found = ask(lambda api: of_tenant(api, rule).schedules.explain(split_tenant_key(rule)[1], count=count))
+        found = ask(lambda api: api_of_tenant(api, rule).schedules.explain(split_tenant_key(rule)[1], count=count))
     except ScheduleNotFound:
         if current_globals().server is None and rule in open_app().reactions:
             from taskmq.cli.operators.reactions import explain_reaction
 
             explain_reaction(rule)
             return OK
-        note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
+        note(f"{rule!r} is neither a cron expression nor a schedule of the app")
         return NOT_FOUND
 
     def record() -> dict[str, Any]:
         facts = {"schedule": rule, "task": found.starts}
         if found.paused is not None:
-            facts["paused"] = f"{paused_text(found)}: nothing is emitted before `taskmq schedule resume {rule}`"
-        return {**facts, **_words(found.means, found.clock_changes, found.next)}
+            facts["paused"] = f"{paused_text(found)}; resume it with `taskmq schedule resume {rule}`"
+        return {**facts, **_print_explanation(found.means, found.clock_changes, found.next)}
 
     show_record(found, record)
     return OK
 
 
-def _words(means: str, clock_changes: str, following: list[str]) -> dict[str, Any]:
+def _print_explanation(means: str, clock_changes: str, following: list[str]) -> dict[str, Any]:
     is_table = current_globals().output == "table"
     shown = "\n".join(f"  {each}" for each in following) if is_table else following
     return {"means": means, "clock changes": clock_changes, "next": shown}
 
 
-def _trigger_of_expression(
-    rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold
-) -> Trigger | None:
-    """The trigger of a cron expression; None for what is the name of a schedule, such as `@acme:nightly`."""
+def _parse_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold) -> Trigger | None:
+    """Return the trigger of a cron expression, or None for the name of a schedule, such as `@acme:nightly`."""
     is_word = len(rule.split()) == 1
     if is_word and (not rule.startswith("@") or ":" in rule):
         return None
     trigger = cron(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
-    if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):
-        note("H is 0 here, as far as it can be; a schedule computes it from its name")
+    if isinstance(trigger, Cron) and trigger != trigger.with_hash_id("another"):
+        note("H is shown as 0 where possible; a schedule derives it from its name")
     return trigger
 
 
-def of_tenant(api: Api, name: str) -> Api:
-    """Return the API for the tenant that a name such as @acme:nightly says."""
+def api_of_tenant(api: Api, name: str) -> Api:
+    """Return the API for the tenant in a name such as @acme:nightly."""
     tenant, _ = split_tenant_key(name)
     return api.for_tenant(tenant) if tenant else api
 
 
 def paused_text(one: "ScheduleLine | ScheduleExplanation") -> str:
-    """Since when and why a schedule is paused; "" where it is not."""
+    """Describe since when and why a schedule is paused; "" if it is not."""
     if one.paused is None:
         return ""
     since = f"since {text_of_instant(one.paused)}"
@@ -232,10 +234,10 @@ def _row(one: "ScheduleLine | ReactionLine") -> dict[str, Any]:
 
 
 async def _lines(api: Api, names: Sequence[str]) -> "AsyncIterator[ScheduleLine]":
-    """Yield all schedules, or those that are named, with notes for the caller."""
+    """Yield all or the named schedules; print notes about missing ones."""
     is_of_code_alone = False
     for name in names:
-        found = await of_tenant(api, name).schedules.get(split_tenant_key(name)[1])
+        found = await api_of_tenant(api, name).schedules.get(split_tenant_key(name)[1])
         is_of_code_alone = found.fired is None
         yield msgspec.structs.replace(found, name=name)
     cursor = None if names else ""
@@ -246,24 +248,24 @@ async def _lines(api: Api, names: Sequence[str]) -> "AsyncIterator[ScheduleLine]
             yield line
         cursor = page.next
     if is_of_code_alone:
-        note("only the schedules of the code: the app has neither a job store nor a state for others")
+        note("only schedules defined in code: the app has neither a job store nor a state for others")
 
 
 async def _look_ahead(
     api: Api, names: Sequence[str], *, start: datetime | None, end: datetime | None, most: int
 ) -> list[tuple[datetime, str, str]]:
-    """The first `most` + 1 instants after `start`, up to `end`, each with its schedule and its zone."""
+    """Return the first `most` + 1 instants from `start` to `end`, each with its schedule and zone."""
     due: list[tuple[datetime, str, str]] = []
     async for line in _lines(api, names):
         if line.paused:
-            note(f"schedule {line.name} is paused {paused_text(line)}: nothing of it is due")
+            note(f"schedule {line.name} is paused {paused_text(line)}; its occurrences are not listed")
             continue
-        # None of its occurrences is among the first ones: what is sent may be later than what is due, by the jitter.
+        # None of its occurrences can be among the first: the jitter only delays an occurrence.
         latest = due[-1][0] if len(due) > most else end
         if start is None and latest is not None and _is_due_after(line, latest):
             continue
         instants = await _instants(api, line.name, start=start, end=end, most=most + 1)
-        # Of millions of schedules not all their instants are kept.
+        # Bound the memory, as there may be millions of schedules.
         due = sorted([*due, *((at, line.name, line.tz) for at in instants)])[: most + 1]
     return due
 
@@ -275,8 +277,8 @@ def _is_due_after(line: "ScheduleLine", instant: datetime) -> bool:
 async def _instants(
     api: Api, name: str, *, start: datetime | None, end: datetime | None, most: int
 ) -> list[datetime]:
-    """The instants at which a schedule is due, asked for page by page."""
-    own, own_name = of_tenant(api, name), split_tenant_key(name)[1]
+    """Return the instants at which a schedule is due, reading page by page."""
+    own, own_name = api_of_tenant(api, name), split_tenant_key(name)[1]
     found: list[datetime] = []
     size = _FIRST_PAGE
     while len(found) < most:
@@ -290,8 +292,8 @@ async def _instants(
     return found[:most]
 
 
-def _local(at: datetime, tz: str) -> str:
-    """The instant by the clocks of a zone, or in UTC where this machine does not know it."""
+def _format_local(at: datetime, tz: str) -> str:
+    """Format the instant in a time zone, or in UTC if this machine does not know the zone."""
     instant = round(at.timestamp() * 1000)
     try:
         return local_text(instant, zone_of(Cron("0 0 * * *", tz)))

@@ -1,4 +1,4 @@
-"""The commands that change schedules (pause, resume, run, backfill, add, change, remove), and `show`."""
+"""Commands that change schedules (pause, resume, run, backfill, add, change, remove), and `show` and `history`."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -7,10 +7,10 @@ import msgspec
 from cyclopts import Parameter
 
 from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleLine
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.schedule import of_tenant, paused_text
-from taskmq.cli.output import confirmed, note, print_record, print_rows
+from taskmq.cli.operators.schedule import api_of_tenant, paused_text
+from taskmq.cli.output import ask_first, note, print_record, print_rows
 from taskmq.cli.server_link import ask, show_record, show_rows
 from taskmq.cli.typed_values import array_of, instant_of, object_of
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -25,29 +25,29 @@ __all__ = ["add", "backfill", "change", "history", "pause", "remove", "resume", 
 _INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 _OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
-# What is shown of a schedule beside what is said of it.
+# Fields of a listed schedule, which `show` prints itself.
 _OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", "next", "paused", "note"})
 
 
-@audited
+@name_caller
 def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
-    """Have a schedule emit nothing until it is resumed.
+    """Pause a schedule until it is resumed.
 
     Parameters
     ----------
     name
         The schedule.
     reason
-        Why, for others to see.
+        The reason, for people.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: of_tenant(api, name).schedules.pause(own_name, note=reason))
-    note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
+    ask(lambda api: api_of_tenant(api, name).schedules.pause(own_name, note=reason))
+    note(f"schedule {name} paused; resume it with `taskmq schedule resume {name}`")
 
 
-@audited
+@name_caller
 def resume(name: str, /) -> None:
-    """Have a paused schedule go on; its on_resume says what becomes of the occurrences of the pause.
+    """Resume a paused schedule. Its on_resume decides about the occurrences missed while paused.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ def resume(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: of_tenant(api, name).schedules.resume(own_name))
-    note(f"schedule {name} goes on")
+    ask(lambda api: api_of_tenant(api, name).schedules.resume(own_name))
+    note(f"schedule {name} resumed")
 
 
-@audited
+@name_caller
 def run(name: str, /) -> None:
-    """Send a call of a schedule's task now, whatever the schedule says, and print the job's id.
+    """Run a schedule's task now, even if it is paused or not due, and print the job's id.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def run(name: str, /) -> None:
         The schedule.
     """
     tenant, own_name = split_tenant_key(name)
-    job = ask(lambda api: of_tenant(api, name).schedules.run(own_name))
+    job = ask(lambda api: api_of_tenant(api, name).schedules.run(own_name))
     print_record({"job": tenant_key(tenant or None, job)})
 
 
-@audited
+@name_caller
 def backfill(
     name: str,
     /,
@@ -82,22 +82,22 @@ def backfill(
     end: Annotated[str, Parameter(name="--to")],
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Emit the occurrences of a range of the past, again or for the first time; needs a running beat or scheduler.
+    """Run the occurrences of a past range, again or for the first time. Needs a running beat or scheduler.
 
     Parameters
     ----------
     name
         The schedule.
     start
-        The first instant that may be one, such as 2027-01-31T09:00+01:00.
+        Start of the range, such as 2027-01-31T09:00+01:00; included.
     end
-        The last.
+        End of the range; included.
     dry_run
-        Only list them.
+        Only list the occurrences.
     """
     first, last = instant_of("--from", start), instant_of("--to", end)
     own_name = split_tenant_key(name)[1]
-    found = ask(lambda api: of_tenant(api, name).schedules.backfill(own_name, first, last, dry_run=dry_run))
+    found = ask(lambda api: api_of_tenant(api, name).schedules.backfill(own_name, first, last, dry_run=dry_run))
     if current_globals().output == "table":
         print_rows(_INSTANT_COLUMNS, [{"scheduled_for": instant} for instant in found.instants])
     else:
@@ -108,7 +108,7 @@ def backfill(
 
 
 def show(name: str, /) -> None:
-    """Show a schedule: its rule, what becomes of late occurrences, and its arguments.
+    """Show a schedule: its rule, its policies and its arguments.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def show(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    found = ask(lambda api: of_tenant(api, name).schedules.get(own_name))
+    found = ask(lambda api: api_of_tenant(api, name).schedules.get(own_name))
 
     def record() -> dict[str, Any]:
         facts = msgspec.structs.asdict(found)
@@ -127,7 +127,7 @@ def show(name: str, /) -> None:
 
 
 def history(name: str, /) -> None:
-    """Show what a schedule has emitted last, and what it has counted.
+    """Show the latest occurrences and the counters of a schedule.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ def history(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    found = ask(lambda api: of_tenant(api, name).schedules.get(own_name))
+    found = ask(lambda api: api_of_tenant(api, name).schedules.get(own_name))
     if found.fired is None:
-        raise UnsupportedFeature(f"nothing is kept of {name}: the app has neither a job store nor a state")
+        raise UnsupportedFeature(f"no history of {name}: the app has neither a job store nor a state")
     if current_globals().output == "table":
         show_rows(_OCCURRENCE_COLUMNS, found.history, _occurrence_row)
     else:
@@ -149,7 +149,7 @@ def history(name: str, /) -> None:
     note(f"{name}: {state}; {counts}{waiting}")
 
 
-@audited
+@name_caller
 def add(
     name: str,
     task: str,
@@ -167,39 +167,39 @@ def add(
     on_resume: OnResume | None = None,
     jitter: str | None = None,
 ) -> None:
-    """Call a task of the app (--app) whenever the schedule says from now on, until it is removed.
+    """Add a schedule for a task of the app (--app) at run time.
 
     Parameters
     ----------
     name
-        What the schedule is called from now on. With a job store @acme:nightly is one of tenant acme.
+        Name of the new schedule. With a job store, @acme:nightly belongs to tenant acme.
     task
-        The task's name; with a job store, that of a definition, too.
+        The task's name, or with a job store that of a definition.
     expression
-        When: a cron expression, in quotes.
+        When to run: a cron expression in quotes.
     tz
-        The zone whose clocks it goes by.
+        Time zone of the expression.
     period
-        Or how often, such as 30s.
+        Or an interval, such as 30s.
     at
-        Or once, at this instant, such as 2027-01-31T09:00+01:00.
+        Or a single instant, such as 2027-01-31T09:00+01:00.
     given_args
-        The arguments, as a JSON array.
+        Positional arguments, a JSON array.
     given_kwargs
-        The arguments by name, as a JSON object.
+        Named arguments, a JSON object.
     catchup
-        What becomes of occurrences that were not emitted in time.
+        What to do with occurrences that were missed.
     overlap
-        What becomes of an occurrence while earlier ones run.
+        What to do with an occurrence while earlier ones run.
     max_concurrency
-        How many may run at a time, where overlap limits them.
+        Maximum number of running occurrences, if overlap limits them.
     on_resume
-        What becomes of the occurrences of a pause.
+        What to do with occurrences missed while paused.
     jitter
-        Emit each later by a time up to this, such as 5m, which follows from the schedule's name.
+        Delay each occurrence by up to this time, such as 5m; derived from the schedule's name.
     """
     if [expression, period, at].count(None) != 2:
-        raise InvalidOption("when? Say one of --cron, --every and --at")
+        raise InvalidOption("no time given: pass one of --cron, --every and --at")
     body = PutScheduleBody(
         task=task,
         args=array_of("--args", given_args),
@@ -215,11 +215,11 @@ def add(
         jitter=jitter,
     )
     own_name = split_tenant_key(name)[1]
-    made = ask(lambda api: of_tenant(api, name).schedules.add(own_name, body))
+    made = ask(lambda api: api_of_tenant(api, name).schedules.add(own_name, body))
     note(f"schedule {name} calls {made.starts}: {made.rule}")
 
 
-@audited
+@name_caller
 def change(
     name: str,
     /,
@@ -237,7 +237,7 @@ def change(
     on_resume: OnResume | None = None,
     jitter: str | None = None,
 ) -> None:
-    """Change a schedule that was made at run time; what no option says stays, and so does what it has counted.
+    """Change a schedule that was added at run time. Other fields and the counters keep their values.
 
     Parameters
     ----------
@@ -246,27 +246,27 @@ def change(
     task
         Another task, or with a job store another definition.
     expression
-        When: another cron expression, in quotes, by the clocks of the same zone unless --tz says another one.
+        When to run: another cron expression in quotes, in the same zone unless --tz is given.
     tz
-        Another zone whose clocks it goes by.
+        Another time zone.
     period
-        Or how often, such as 30s.
+        Or an interval, such as 30s.
     at
-        Or once, at this instant, such as 2027-01-31T09:00+01:00.
+        Or a single instant, such as 2027-01-31T09:00+01:00.
     given_args
-        The arguments, as a JSON array.
+        Positional arguments, a JSON array.
     given_kwargs
-        The arguments by name, as a JSON object.
+        Named arguments, a JSON object.
     catchup
-        What becomes of occurrences that were not emitted in time.
+        What to do with occurrences that were missed.
     overlap
-        What becomes of an occurrence while earlier ones run.
+        What to do with an occurrence while earlier ones run.
     max_concurrency
-        How many may run at a time, where overlap limits them.
+        Maximum number of running occurrences, if overlap limits them.
     on_resume
-        What becomes of the occurrences of a pause.
+        What to do with occurrences missed while paused.
     jitter
-        Emit each later by a time up to this, such as 5m, which follows from the schedule's name; 0 for none.
+        Delay each occurrence by up to this time, such as 5m; derived from the schedule's name. 0: no delay.
     """
     body = ChangeScheduleBody(
         task=task,
@@ -283,14 +283,14 @@ def change(
         jitter=jitter,
     )
     own_name = split_tenant_key(name)[1]
-    found = ask(lambda api: of_tenant(api, name).schedules.change(own_name, body))
+    found = ask(lambda api: api_of_tenant(api, name).schedules.change(own_name, body))
     note(f"schedule {name} calls {found.starts}: {found.rule}")
 
 
-@audited
-@confirmed("Remove schedule {name}?")
+@name_caller
+@ask_first("Remove schedule {name}?")
 def remove(name: str, /) -> None:
-    """Have a schedule that was added at run time be emitted no more.
+    """Remove a schedule that was added at run time.
 
     Parameters
     ----------
@@ -298,8 +298,8 @@ def remove(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: of_tenant(api, name).schedules.remove(own_name))
-    note(f"schedule {name} is removed")
+    ask(lambda api: api_of_tenant(api, name).schedules.remove(own_name))
+    note(f"schedule {name} removed")
 
 
 def _occurrence_row(one: "OccurrenceView") -> dict[str, Any]:

@@ -20,7 +20,7 @@ def send(
     task: str,
     /,
     *,
-    # Described here: in the docstring the formatter takes "args" for a heading.
+    # Described here: in the docstring the formatter would read "args" as a heading.
     args: Annotated[str, Parameter(help="Positional arguments, a JSON array.")] = "[]",
     kwargs: str = "{}",
     delay: str | None = None,
@@ -33,10 +33,10 @@ def send(
     timeout: str | None = None,
     force: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Send a task by name, without importing its module; prints the job's id.
+    """Send a task by name without importing its module, and print the job's id.
 
-    The queue must exist: a misspelt one is an error, not a new queue. Where the app is known (--app), it must have
-    the task, and the task must take the arguments.
+    The queue must exist: a misspelled name is an error, not a new queue. With --app, the app must have the task, and
+    the arguments must match it.
 
     Parameters
     ----------
@@ -45,28 +45,28 @@ def send(
     kwargs
         Named arguments, a JSON object.
     delay
-        Run not before this long from now, such as 10m.
+        Run no earlier than this long from now, such as 10m.
     queue
-        Default: the task's own with --app, else "default".
+        Default: with --app the task's own, else "default".
     priority
         0 (lowest) to 9 (highest).
     order_key
-        For ordered queues, which have to be known from --app: jobs of one key run in the order of sending.
+        For ordered queues, which need --app: jobs with the same key run in the order they were sent.
     key
-        Idempotency key: jobs of one key have their effect once.
+        Idempotency key: jobs with the same key take effect once.
     tenant
-        Whose job it is.
+        The tenant that owns the job.
     wait
-        Wait for the job to end and print its result; exit code 7 when it did not succeed.
+        Wait for the job to end and print its result. Exits with 7 if it did not succeed.
     timeout
-        How long --wait waits, such as 30s; then exit code 124.
+        How long --wait waits, such as 30s; then exits with 124.
     force
         Send a task that the app (--app) does not have.
     """
     app = open_app()
     if wait and app.sessions.state_url is None:
-        # Found out only afterwards, the task would have been sent.
-        raise UnsupportedFeature("--wait needs a state: --state redis://... or $TASKMQ_STATE")
+        # Checked first: later, the task would already have been sent.
+        raise UnsupportedFeature("--wait needs a state: pass --state redis://... or set $TASKMQ_STATE")
     patience = None if timeout is None else parse_duration(timeout, what="timeout")
     given = {
         "delay": delay,

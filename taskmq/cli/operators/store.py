@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app, me
+from taskmq.cli.actor import change_with_app, me, name_caller
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, write_json
@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 app = App(
     name="store",
-    help="The job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import from beats.",
+    help="Manage the job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import.",
     result_action="return_value",
 )
 
@@ -35,10 +35,10 @@ _IMPORTED: Final = ("what", "name", "came", "note")
 
 @app.command
 def upgrade() -> int:
-    """Make the tables of the job store, or bring them to this taskmq's version. Jobs that are there stay.
+    """Create the tables of the job store, or upgrade them to this version of taskmq. Keeps all jobs.
 
-    Run it once before the first scheduler, and after each update of taskmq. Several may run it at a time. A SQLite
-    file makes its own tables when it is new.
+    Run it before the first scheduler and after each update of taskmq; concurrent runs are safe. A new SQLite file
+    gets its tables automatically.
     """
 
     async def run(found: "JobStore") -> str:
@@ -58,9 +58,9 @@ def upgrade() -> int:
 
 @app.command
 def current() -> int:
-    """Show which version the tables have.
+    """Show the version of the tables.
 
-    Ends with 0 where they have none, too.
+    Exits with 0 even if there are no tables.
     """
 
     async def run(found: "JobStore") -> dict[str, str | None]:
@@ -75,34 +75,35 @@ def current() -> int:
 
 @app.command
 def check() -> int:
-    """See whether the tables are those that this taskmq works with; ends with 6 where they are not."""
+    """Check that the tables have the version that this taskmq needs. Exits with 6 if not."""
 
     async def run(found: "JobStore") -> str:
         await found.check()
         return found.address
 
-    note(f"{run_with_app(lambda target: run(_store(target)))} is fit for this version")
+    note(f"{run_with_app(lambda target: run(_store(target)))} works with this version")
     return OK
 
 
 @app.command
-@audited
+@name_caller
 def rotate_key(
     *,
     forget_older: Annotated[bool, Parameter(negative="")] = False,
     yes: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Make a new key, by which the store knows reports of dispatches that it has forgotten.
+    """Create a new signing key for reports of dispatched jobs.
 
-    Schedulers use it within half a minute. What older keys have proven stays good. Back up afterwards: a store that
-    is restored from before refuses the ends of later dispatches, and those jobs run again.
+    Schedulers use it within half a minute. Reports signed with older keys remain valid. Back up the store afterwards:
+    after a restore from an older backup, it rejects reports of dispatches signed with the new key, and those jobs run
+    again.
 
     Parameters
     ----------
     forget_older
-        Nothing that older keys have proven is good any more: they have leaked. Needed only where a store is restored.
+        Reject everything signed with older keys, because they have leaked. Needed only if a store is restored.
     yes
-        Do not ask; without --forget-older nothing is asked.
+        Skip the confirmation prompt of --forget-older.
     """
     if forget_older and not confirm("Forget all older keys for good?", yes=yes):
         return FAILED
@@ -112,67 +113,67 @@ def rotate_key(
         return await found.dispatching.rotate_report_key(forgets=forget_older, audit=entry)
 
     key = run_with_app(lambda target: run(_store(target)))
-    note(f"new dispatches are proven by key {key} within half a minute; back the store up")
+    note(f"new dispatches use key {key} within half a minute; back up the store now")
     return OK
 
 
 @app.command
-@audited
+@name_caller
 def prune(*, older_than: str | None = None, where: str | None = None, keep_last: int | None = None) -> int:
-    """Forget jobs that ended longer ago, with their history, results and ids; schedulers do so after 30 days.
+    """Delete ended jobs with their history, results and ids. Schedulers do so after 30 days.
 
-    Jobs that have not ended stay. PostgreSQL forgets whole days, UTC.
+    Jobs that have not ended are kept. PostgreSQL deletes whole days, UTC.
 
     Parameters
     ----------
     older_than
-        Whole days, such as 7d; with --where any time, such as 1h.
+        Minimum age: whole days, such as 7d; with --where any time, such as 1h.
     where
-        Only jobs that this filter finds, as in `job list`: of a tenant, of a status. One by one.
+        Only jobs that match this filter, as in `job list`; deletes them one by one.
     keep_last
-        With --where: but for so many of them, the newest.
+        With --where: keep this many of the newest.
     """
     if where is not None:
-        return _thin_out(where, older_than, keep_last)
+        return _prune_filtered(where, older_than, keep_last)
     if older_than is None or keep_last is not None:
-        raise InvalidOption("store prune: --older-than, or --where with --older-than or --keep-last")
+        raise InvalidOption("store prune needs --older-than, or --where with --older-than or --keep-last")
     age = _whole_days(older_than)
 
     async def run(found: "JobStore") -> str:
         from taskmq.contracts.jobs import Prunable
 
         if not isinstance(found, Prunable):
-            raise UnsupportedFeature(f"{found.address} cannot prune jobs early")
+            raise UnsupportedFeature(f"{found.address} cannot delete ended jobs on request")
         await found.prune(keep_days=age.days)
         return found.address
 
-    with progress("forgetting jobs") as advance:
+    with progress("deleting jobs") as advance:
         advance(0, None)
         address = change_with_app(
             lambda target: run(_store(target)), "store.prune", [""], after={"older_than": older_than}
         )
-    note(f"{address} has forgotten jobs that ended over {older_than} ago")
+    note(f"{address} deleted jobs that ended over {older_than} ago")
     return OK
 
 
 @app.command
-@audited
+@name_caller
 def archive(
     folder: str, /, *, older_than: str = "29d", prune: Annotated[bool, Parameter(negative="")] = False
 ) -> int:
-    """Write jobs that ended longer ago into files, one a day: lines of JSON, compressed.
+    """Write ended jobs into one compressed file of JSON lines per day.
 
-    A file gets its name once it was read back whole. A day that is there already is left alone. Run it each day, with
-    the time after which schedulers forget jobs in mind, 30 days.
+    A file gets its final name after it has been verified. Existing days are skipped. Run it daily, more often than
+    schedulers delete ended jobs (after 30 days).
 
     Parameters
     ----------
     folder
-        Where to; it is made.
+        The folder for the files; created if missing.
     older_than
-        Whole days, such as 7d.
+        Minimum age in whole days, such as 7d.
     prune
-        Forget those jobs afterwards.
+        Delete the archived jobs from the store.
     """
     age = _whole_days(older_than)
 
@@ -193,16 +194,16 @@ def archive(
 
 @app.command
 def read(file: str, /, *, job: str | None = None) -> int:
-    """Read an archive: its jobs as lines of JSON, with their calls and results as they are; no store is needed.
+    """Print the jobs in an archive as JSON lines, with calls and results. Needs no store.
 
-    Ends with 3 where a job is looked for that is not there, and with 1 where the file is not whole.
+    Exits with 3 if --job is not in the archive, and with 1 if the file is incomplete.
 
     Parameters
     ----------
     file
-        That `store archive` has written.
+        A file written by `store archive`.
     job
-        Only the job of this id: the store's, or its submitter's.
+        Only this job, by the store's id or its submitter's.
     """
     from taskmq.operations.retention import read_archive
 
@@ -211,35 +212,35 @@ def read(file: str, /, *, job: str | None = None) -> int:
         for one in read_archive(Path(file)):
             if job in (None, one.job.id, one.job.key):
                 count += 1
-                write_json(_readable(one))
+                write_json(_decode(one))
     except OSError as error:
         raise InvalidOption(f"{file}: {error.strerror}") from None
     return OK if count or job is None else NOT_FOUND
 
 
 @app.command
-@audited
+@name_caller
 def erase(
     where: str = "",
     /,
     *,
     tenant: str | None = None,
-    yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False,
+    yes: Annotated[bool, Parameter(negative="", help="Skip the confirmation prompt.")] = False,
 ) -> int:
-    """Forget jobs for good, whatever their age: of a tenant, or what a filter finds, such as a person's label.
+    """Erase jobs for good, whatever their age: those of a tenant, or those that match a filter.
 
-    Those that wait are cancelled first. Those that a worker has are asked to end, and stay: it ends with 6 then;
-    erase again. The audit keeps that it was done, by whom, and how many they were. Archives are not touched.
+    Waiting jobs are cancelled first. Running jobs are asked to end and stay: the command then exits with 6; run it
+    again. The audit records who erased how many jobs. Archives are not changed.
 
     Parameters
     ----------
     where
         A filter, as in `job list`: 'label.customer:17'.
     tenant
-        Only this tenant's; without a filter its definitions, logs and figures, too.
+        Only this tenant's jobs; without a filter, its definitions, logs and statistics, too.
     """
     if not where and tenant is None:
-        raise InvalidOption("store erase: a filter, or --tenant")
+        raise InvalidOption("store erase needs a filter or --tenant")
 
     async def run(target: "TaskMQ") -> "Erased":
         from taskmq.model.jobs.filter_text import parse_filter
@@ -255,26 +256,26 @@ def erase(
         return FAILED
     with progress("erasing jobs") as advance:
         erased = run_with_app(run)
-    note(f"{erased.jobs:,} jobs are forgotten; {erased.left:,} are with workers, or were submitted meanwhile")
+    note(f"{erased.jobs:,} jobs erased; {erased.left:,} left, in workers or submitted in the meantime")
     return CONFLICT if erased.left else OK
 
 
 @app.command(name="import")
-@audited
+@name_caller
 def import_from_state(
     *, dry_run: Annotated[bool, Parameter(negative="")] = False, yes: Annotated[bool, Parameter(negative="")] = False
 ) -> int:
-    """Move schedules of beats, and jobs that wait by delay="state", from the state to the job store; once.
+    """Move schedules of beats, and jobs delayed with delay="state", from the state to the job store.
 
-    Stop all beats before, and workers of apps with delay="state". Shows what would move, and asks. May be stopped
-    anywhere and begun again. Ends with 6 where something stays in the state.
+    First stop all beats, and the workers of apps with delay="state". Shows what would move and asks for confirmation.
+    May be interrupted and run again. Exits with 6 if something stays in the state.
 
     Parameters
     ----------
     dry_run
         Only show what would move.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
 
     async def run(target: "TaskMQ", *, dry_run: bool) -> "list[Imported]":
@@ -282,12 +283,12 @@ def import_from_state(
 
         return await import_state(target, dry_run=dry_run, on_progress=advance)
 
-    with progress("looking at schedules and jobs") as advance:
+    with progress("reading schedules and jobs") as advance:
         found = run_with_app(lambda target: run(target, dry_run=True))
     moving = [each for each in found if each.outcome == "moves"]
     if moving and not dry_run:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
-        if not confirm(f"move {len(moving)} schedules and jobs to the store? Are the beats stopped?", yes=yes):
+        if not confirm(f"Move {len(moving)} schedules and jobs to the store? All beats must be stopped.", yes=yes):
             return FAILED
         planned = found
         with progress("moving schedules and jobs") as advance:
@@ -295,7 +296,7 @@ def import_from_state(
         for each in found:
             if each.outcome == "stays" and each not in planned:
                 note(f"{each.what} {each.name} stays: {each.note}")
-        note(f"{sum(each.outcome == 'moves' for each in found)} have moved")
+        note(f"{sum(each.outcome == 'moves' for each in found)} moved")
     else:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
     return CONFLICT if any(each.outcome == "stays" for each in found) else OK
@@ -308,11 +309,11 @@ def _store(target: "TaskMQ") -> "JobStore":
 def _whole_days(older_than: str) -> timedelta:
     age = parse_duration(older_than, what="--older-than")
     if age.days < 1 or age != timedelta(days=age.days):
-        raise InvalidOption(f"--older-than {older_than}: whole days, at least 1d")
+        raise InvalidOption(f"--older-than {older_than}: must be whole days, at least 1d")
     return age
 
 
-def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
+def _prune_filtered(where: str, older_than: str | None, keep_last: int | None) -> int:
     age = None if older_than is None else to_ms(parse_duration(older_than, what="--older-than"))
 
     async def run(target: "TaskMQ") -> int:
@@ -323,20 +324,20 @@ def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
         which = parse_filter(where, await store.now_ms())
         return await thin_out(store, which, older_than=age, keep_last=keep_last, on_progress=advance)
 
-    with progress("forgetting jobs") as advance:
+    with progress("deleting jobs") as advance:
         facts = {"where": where, "older_than": older_than, "keep_last": keep_last}
         gone = change_with_app(run, "store.prune", [""], after=facts)
-    note(f"{gone:,} jobs are forgotten")
+    note(f"{gone:,} jobs deleted")
     return OK
 
 
-def _readable(one: "KeptJob") -> dict[str, Any]:
-    """The record with its call and its result as JSON, where they are that."""
+def _decode(one: "KeptJob") -> dict[str, Any]:
+    """Return the record with its call and its result decoded from JSON where possible."""
     record: dict[str, Any] = msgspec.to_builtins(one)
     for name, content in (("body", one.job.body), ("result", one.job.result)):
         try:
             record["job"][name] = msgspec.json.decode(content) if content else None
         except msgspec.DecodeError:
-            # It stays what it is: base64.
+            # Not JSON: leave it as base64.
             continue
     return record

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from taskmq.app import TaskMQ
-from taskmq.cli.actor import audited, note_change
+from taskmq.cli.actor import name_caller, note_change
 from taskmq.cli.exits import CONFLICT, FAILED
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import announce, confirm, note, print_rows
@@ -31,7 +31,7 @@ __all__ = ["app"]
 
 app = App(
     name="topology",
-    help="What the queues of an app (--app) need at the broker, and what is shared by all.",
+    help="Manage the queues and exchanges of an app (--app) at the broker.",
     result_action="return_value",
 )
 
@@ -44,7 +44,7 @@ _Nodes = Annotated[
     list[str] | None,
     Parameter(
         name="--node",
-        help="A host node (`worker --node`) whose queue is to be there, too; several times for more.",
+        help="A host node (`worker --node`) whose queue is needed, too; may be repeated.",
         negative="",
     ),
 ]
@@ -52,25 +52,25 @@ _Nodes = Annotated[
 
 @app.command
 def plan(*, nodes: _Nodes = None) -> int:
-    """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict.
+    """Show what `apply` would do, and change nothing. Exits with 6 if there is a conflict.
 
-    What says "declared when a message first needs it" need not be created beforehand.
+    Objects marked "declared when a message first needs it" need not be created beforehand.
     """
     comparison = _with_topology(lambda topology: topology.compare(), nodes=nodes)
     rows = [
         {**_row(entry), "action": _ACTIONS[entry.status]} for entry in comparison.entries if entry.status in _ACTIONS
     ]
     print_rows(("action", *_COLUMNS[1:]), rows)
-    _say(comparison)
+    _print_comparison(comparison)
     return CONFLICT if any(row["action"] == "conflict" for row in rows) else 0
 
 
 @app.command
-@audited
+@name_caller
 def apply(*, nodes: _Nodes = None) -> None:
-    """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict.
+    """Create missing objects. Never deletes or changes anything; an object with other properties is a conflict.
 
-    That includes what producers and workers would create when a job first needs it: the queues of the other priority
+    This includes the queues that producers and workers would create on first use: those of the other priority
     classes, and those of dead letters.
     """
     comparison = _with_topology(lambda topology: topology.create_missing(), nodes=nodes, change="apply")
@@ -78,21 +78,21 @@ def apply(*, nodes: _Nodes = None) -> None:
         {**_row(entry), "action": "created"} for entry in comparison.entries if entry.status in ("missing", "later")
     ]
     print_rows(("action", *_COLUMNS[1:3]), created)
-    _say(comparison)
+    _print_comparison(comparison)
 
 
 @app.command
 def diff(*, nodes: _Nodes = None) -> int:
-    """Show what is missing, different, or there and not wanted. Exit code 1 when anything is missing or different."""
+    """Show what is missing, different or unwanted. Exits with 1 if anything is missing or different."""
     comparison = _with_topology(lambda topology: topology.compare(), nodes=nodes)
     print_rows(_COLUMNS, [_row(entry) for entry in comparison.entries if entry.status not in _AS_WANTED])
-    _say(comparison)
+    _print_comparison(comparison)
     return 0 if comparison.is_same else FAILED
 
 
 @app.command
 def export(*, nodes: _Nodes = None) -> None:
-    """Print all of it as definitions that the broker imports (`rabbitmqctl import_definitions FILE`)."""
+    """Print everything as definitions for `rabbitmqctl import_definitions FILE`."""
 
     async def run(topology: Topology) -> Any:
         return topology.definitions()
@@ -102,24 +102,26 @@ def export(*, nodes: _Nodes = None) -> None:
 
 @app.command
 def policies(*, version: str | None = None, max_length: int | None = None, return_delay: str | None = None) -> None:
-    """Print the policies that tune the app's queues, as commands; with -o json as requests for the HTTP API.
+    """Print the policies that tune the app's queues as commands; with -o json as requests for the HTTP API.
 
     Parameters
     ----------
     version
-        The broker's version, such as 4.3; default: it is asked.
+        The broker's version, such as 4.3. Default: ask the broker.
     max_length
-        Ready messages of one queue, beyond which sending fails.
+        Ready messages in a queue, beyond which publishing fails.
     return_delay
-        How long what a worker gives back waits before it comes again, such as 5s. RabbitMQ 4.3 and later.
+        How long a requeued message waits before redelivery, such as 5s. RabbitMQ 4.3 and later.
     """
     delay = None if return_delay is None else parse_duration(return_delay, what="return_delay").total_seconds()
     if max_length is not None and max_length < 1:
-        raise InvalidOption(f"max_length={max_length}: at least 1")
+        raise InvalidOption(f"max_length={max_length}: must be at least 1")
 
     async def run(topology: Topology, target: TaskMQ) -> list[Instruction]:
         tuning = [
-            QueueTuning(queue=queue, longest=_longest(target, queue.name), max_length=max_length, return_delay=delay)
+            QueueTuning(
+                queue=queue, longest=_longest_run(target, queue.name), max_length=max_length, return_delay=delay
+            )
             for queue in target.tasks.queues
         ]
         return await topology.policies(tuning, version=version)
@@ -129,7 +131,7 @@ def policies(*, version: str | None = None, max_length: int | None = None, retur
 
 @app.command
 def permissions(*, role: Role, user: str = "USER") -> None:
-    """Print what a user has to be allowed, as a command; with -o json as a request for the HTTP API.
+    """Print the permissions that a user needs, as a command; with -o json as a request for the HTTP API.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ def permissions(*, role: Role, user: str = "USER") -> None:
         The process that connects: producer, worker, beat, scheduler or server. A producer sends; a worker also runs
         jobs, and replays the dead letters of its queues. An operator creates, inspects and migrates queues.
     user
-        Who.
+        The user.
     """
 
     async def run(topology: Topology) -> list[Instruction]:
@@ -147,7 +149,7 @@ def permissions(*, role: Role, user: str = "USER") -> None:
 
 
 @app.command
-@audited
+@name_caller
 def isolate(
     tenant: str,
     /,
@@ -155,20 +157,20 @@ def isolate(
     role: tuple[Role, ...] = ("producer", "worker"),
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Give a tenant a virtual host of its own: the app's queues there, and users who reach nothing else.
+    """Give a tenant its own virtual host with the app's queues and users limited to it.
 
-    Each user is named TENANT-ROLE and has the least rights for its role, in this virtual host only. It takes a
-    broker URL (--url) whose user is an administrator. The passwords of new users are printed, once, in their URLs.
-    Again it adds what is missing, and leaves passwords as they are.
+    Each user is named TENANT-ROLE and has the minimal permissions for its role, in this virtual host only. Needs a
+    broker URL (--url) of an administrator. Prints the passwords of new users once, in their URLs. Running it again
+    adds what is missing and keeps passwords.
 
     Parameters
     ----------
     tenant
-        Its name, which is that of the virtual host too.
+        The tenant's name, which is also that of the virtual host.
     role
-        A process that the tenant has; several times for several.
+        A process that the tenant runs; may be repeated.
     dry_run
-        Print what would be done; nothing is changed, and nothing is asked of the broker.
+        Print what would be done, without asking the broker.
     """
 
     async def show(topology: Topology) -> list[Instruction]:
@@ -182,11 +184,11 @@ def isolate(
         ("role", "user", "url"), [{"role": each.role, "user": each.user, "url": each.url} for each in done.logins]
     )
     if done.others:
-        note(f"others who may use it: {', '.join(done.others)}")
+        note(f"other users with access: {', '.join(done.others)}")
 
 
 @app.command
-@audited
+@name_caller
 def migrate(
     queue: str,
     /,
@@ -194,28 +196,28 @@ def migrate(
     producers_stopped: Annotated[bool, Parameter(negative="")] = False,
     yes: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Make a queue that exists with other properties anew, with what is in it: another kind, other arguments.
+    """Recreate a queue that exists with other properties, such as another kind, and keep its messages.
 
-    Stop its workers first. Producers may go on; for a while sending fails with PublishRejected. Nothing that was
-    confirmed is lost. If it is interrupted, run it again. Where the queue is a classic one, all publishers of the
-    virtual host are disconnected for half a minute, which takes an administrator.
+    Stop its workers first. Producers may continue; for a while, publishing fails with PublishRejected. No confirmed
+    message is lost. If interrupted, run it again. For a classic queue, all publishers of the virtual host are
+    disconnected for half a minute; this needs an administrator.
 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, by its name in the app.
     producers_stopped
-        No client sends to this queue: disconnect none.
+        No client publishes to this queue, so none needs to be disconnected.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     target = open_app()
     chosen = [each for each in target.tasks.queues if each.name == queue]
     if not chosen:
         names = ", ".join(repr(each.name) for each in target.tasks.queues) or "none"
-        raise InvalidOption(f"the app has no queue {queue!r}; its queues: {names}. Say which app with --app")
+        raise InvalidOption(f"the app has no queue {queue!r}; its queues: {names}. Pass the app with --app")
     if not confirm(
-        f"Make queue {queue!r} anew as the app describes it? Its workers have to be stopped; meanwhile sending to it "
+        f"Recreate queue {queue!r} as the app describes it? Its workers must be stopped; meanwhile, publishing to it "
         "fails.",
         yes=yes,
     ):
@@ -228,7 +230,7 @@ def migrate(
             change="migrate",
         )
     )
-    note(f"{count} queues made anew" if count else f"queue {queue!r} is as the app describes it: nothing to do")
+    note(f"{count} queues recreated" if count else f"queue {queue!r} already matches the app: nothing to do")
     return 0
 
 
@@ -245,7 +247,7 @@ def _with_both(
     change: str = "",
 ) -> _T:
     target = open_app()
-    # As the workers of a node declare it.
+    # Workers of a node declare the same queue.
     theirs = [target.producer.queue(node_queue(check_node_name(name))) for name in dict.fromkeys(nodes or ())]
     queues = [*target.tasks.queues, *theirs]
     return asyncio.run(_use(target, queues, lambda topology: run(topology, target), change=change))
@@ -264,11 +266,11 @@ async def _use(
             await note_change(target, f"topology.{change}", names[:_LONGEST_SUBJECT])
         broker = target.sessions.current().broker
         if not isinstance(broker, Plannable):
-            raise UnsupportedFeature(f"{broker.address} keeps no topology on a server: this is for RabbitMQ")
+            raise UnsupportedFeature(f"{broker.address} has no topology; this command needs RabbitMQ")
         return await run(broker.topology(queues))
 
 
-def _longest(target: TaskMQ, queue: str) -> float | None:
+def _longest_run(target: TaskMQ, queue: str) -> float | None:
     limits = [task.plan.timeout for task in target.tasks.values() if task.queue == queue]
     known = [limit for limit in limits if limit is not None]
     return max(known) if known and len(known) == len(limits) else None
@@ -278,11 +280,11 @@ def _row(entry: TopologyEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _COLUMNS}
 
 
-def _say(comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
     if comparison.blind is not None:
         note(comparison.blind)
     elif comparison.is_same:
-        announce("everything is there")
+        announce("nothing is missing")
 
 
 def _print_instructions(instructions: Sequence[Instruction]) -> None:
@@ -298,4 +300,4 @@ def _print_instructions(instructions: Sequence[Instruction]) -> None:
         if each.shell:
             print(each.shell)
     if not instructions:
-        announce("nothing to be set: the broker's defaults are right")
+        announce("nothing to set: the broker's defaults are right")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from taskmq.api.workers import ControlBody
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import describe, seconds_of
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
 app = App(
     name="control",
-    help="Command workers: status, drain, concurrency, stacks.",
+    help="Command running workers: status, drain, concurrency, stacks.",
     result_action="return_value",
 )
 
@@ -35,7 +35,7 @@ _WITHIN = "1s"
 
 @app.command
 def status(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
-    """Show how workers are, with what they run.
+    """Show the state of workers and the jobs that they run.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
     every
         All workers.
     host
-        The workers of a host.
+        All workers on this host.
     within
         How long to wait for answers.
     """
@@ -65,65 +65,65 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
 
 
 @app.command
-@audited
+@name_caller
 def drain(
     *names: str, grace: str | None = None, every: _Every = False, host: str | None = None, within: str = _WITHIN
 ) -> int:
-    """Have workers take nothing new, wait for what they run, and exit.
+    """Drain workers: they accept no new jobs, finish the running ones, and exit.
 
-    What still runs after the grace is interrupted and goes back to its queue: another worker runs it, in the same
-    attempt, from its checkpoint. The workers answer when they begin to drain, and are not replaced: `taskmq worker`
-    exits with its last process.
+    Jobs that still run after the grace period are interrupted and requeued: another worker continues the same attempt
+    from its checkpoint. Workers answer when they start to drain, and are not replaced: `taskmq worker` exits with its
+    last process.
 
     Parameters
     ----------
     names
         Workers, by name.
     grace
-        How long what runs may go on, such as 10m; by default as the worker's own --grace says.
+        How long running jobs may continue, such as 10m. Default: the worker's own --grace.
     every
         All workers.
     host
-        The workers of a host.
+        All workers on this host.
     within
         How long to wait for answers.
     """
     seconds = None if grace is None else seconds_of(grace, what="grace")
     body = ControlBody(command="drain", workers=[*names], host=host or "", all=every, grace=seconds)
-    return _tell(body, within)
+    return _send(body, within)
 
 
 @app.command
-@audited
+@name_caller
 def concurrency(
     number: int, /, *names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN
 ) -> int:
-    """Change how many tasks run at a time in each process; what runs beyond them goes on to its end.
+    """Change how many tasks each process runs at a time. Surplus running tasks finish normally.
 
-    It holds until the process ends.
+    The change lasts until the process ends.
 
     Parameters
     ----------
     number
-        At least 1.
+        Tasks per process, at least 1.
     names
         Workers, by name.
     every
         All workers.
     host
-        The workers of a host.
+        All workers on this host.
     within
         How long to wait for answers.
     """
     if number < 1:
-        raise InvalidOption("concurrency: at least 1")
+        raise InvalidOption("concurrency must be at least 1")
     body = ControlBody(command="concurrency", workers=[*names], host=host or "", all=every, number=number)
-    return _tell(body, within)
+    return _send(body, within)
 
 
 @app.command
 def stacks(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
-    """Show where all threads and tasks of workers are: files, lines and functions, no values.
+    """Show the stacks of all threads and tasks of workers: files, lines and functions, no values.
 
     Parameters
     ----------
@@ -132,40 +132,40 @@ def stacks(*names: str, every: _Every = False, host: str | None = None, within: 
     every
         All workers.
     host
-        The workers of a host.
+        All workers on this host.
     within
         How long to wait for answers.
     """
-    told = _control(ControlBody(command="stacks", workers=[*names], host=host or "", all=every), within)
+    answers = _control(ControlBody(command="stacks", workers=[*names], host=host or "", all=every), within)
     if current_globals().output == "table":
-        for answer in told.items:
+        for answer in answers.items:
             write_line(printable(f"== {answer.worker} ({answer.verdict})\n{answer.text}"))
     else:
-        show_rows(_COLUMNS, told.items, _row)
-    return _end(told, within)
+        show_rows(_COLUMNS, answers.items, _row)
+    return _report_missing(answers, within)
 
 
-def _tell(body: ControlBody, within: str) -> int:
-    told = _control(body, within)
-    show_rows(_COLUMNS, told.items, _row)
-    return _end(told, within)
+def _send(body: ControlBody, within: str) -> int:
+    answers = _control(body, within)
+    show_rows(_COLUMNS, answers.items, _row)
+    return _report_missing(answers, within)
 
 
 def _control(body: ControlBody, within: str) -> "ControlledWorkers":
-    # Refused here, before a server is asked.
+    # Reject invalid durations before asking a server.
     resolve_addresses(body.workers, host=body.host or None, every=body.all)
     return ask(lambda api: api.workers.control(body, within=seconds_of(within)))
 
 
-def _end(told: "ControlledWorkers", within: str) -> int:
-    """Print which workers have not answered; the exit code."""
-    _note_silence(len(told.items), told.missing, within)
-    return _code_of([answer.verdict for answer in told.items], told.missing)
+def _report_missing(answers: "ControlledWorkers", within: str) -> int:
+    """Print which workers have not answered, and return the exit code."""
+    _note_silence(len(answers.items), answers.missing, within)
+    return _code_of([answer.verdict for answer in answers.items], answers.missing)
 
 
 def _note_silence(answers: int, missing: Sequence[str], within: str) -> None:
     if not answers:
-        note(f"no worker answers within {within}")
+        note(f"no worker answered within {within}")
     elif missing:
         note(f"no answer within {within} from {', '.join(missing)}")
 

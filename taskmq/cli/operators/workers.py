@@ -34,9 +34,9 @@ _MEGABYTE = 2**20
 
 
 def workers(*, within: Annotated[str, Parameter(help="How long to wait for answers.")] = "1s") -> None:
-    """List the workers that answer, at the broker of the app (--app) or of --url.
+    """List the running workers at the broker of the app (--app) or of --url.
 
-    A worker whose event loop is held up by a task, or that runs with --no-control, does not answer.
+    A worker does not answer if a task blocks its event loop, or with --no-control.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
     """
     answers = ask(lambda api: api.workers.list(within=seconds_of(within)))
     if not answers:
-        note(f"no worker answers within {within}")
+        note(f"no worker answered within {within}")
     show_rows(_COLUMNS, answers, describe)
 
 
@@ -54,7 +54,7 @@ def seconds_of(text: str, *, what: str = "within") -> float:
 
 
 def describe(worker: "WorkerView") -> Mapping[str, Any]:
-    """A worker as a row, in few words for people; see `describe_in_full`."""
+    """Return a worker as a row, abridged for people; see `describe_in_full`."""
     facts = describe_in_full(worker)
     return {
         **facts,
@@ -70,7 +70,7 @@ def describe(worker: "WorkerView") -> Mapping[str, Any]:
 
 
 def describe_in_full(worker: "WorkerView") -> Mapping[str, Any]:
-    """A worker as the API shows it, with its `uptime` in seconds."""
+    """Return a worker as in the API, with its `uptime` in seconds."""
     uptime = 0.0
     if worker.started is not None:
         uptime = max(_now_ms() / 1000 - datetime.fromisoformat(worker.started).timestamp(), 0.0)

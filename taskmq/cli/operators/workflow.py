@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited
+from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_rows, printable, write_line
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="workflow", help="Workflows: list, show, graph, close, cancel, redrive.", result_action="return_value")
+app = App(
+    name="workflow", help="Manage workflows: list, show, graph, close, cancel, redrive.", result_action="return_value"
+)
 
 _COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
 _STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
@@ -37,23 +39,23 @@ def list_all(
     until: datetime | None = None,
     limit: int = 50,
 ) -> None:
-    """List workflows, the newest first.
+    """List workflows, newest first.
 
     Parameters
     ----------
     name
-        Only those of this name, with * and ?: the one that they were sent with, their schedule's, or the task of
-        their first step.
+        Only matching names; wildcards * and ?. The name is that given on sending, that of the schedule, or the task
+        of the first step.
     state
-        Only those: running, succeeded, failed, cancelled; several with commas between.
+        Only these states, separated by commas: running, succeeded, failed, cancelled.
     tenant
-        Whose. Default: everybody's.
+        Only this tenant. Default: all tenants.
     since
-        Sent from when on, such as 2027-01-31T08:00; UTC unless it says otherwise.
+        Only workflows sent from this time on, such as 2027-01-31T08:00; UTC unless a zone is given.
     until
-        Sent before when.
+        Only workflows sent before this time.
     limit
-        How many at most.
+        Maximum number of workflows.
     """
     states = sorted(read_states(state))
 
@@ -66,28 +68,28 @@ def list_all(
 
 @app.command
 def show(workflow: str, /) -> None:
-    """Show how far a workflow is, step by step.
+    """Show the progress of a workflow, step by step.
 
     Parameters
     ----------
     workflow
-        Its id.
+        The workflow's id.
     """
     _show(ask(lambda api: api.workflows.get(workflow)))
 
 
 @app.command
 def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format")] = "mermaid") -> None:
-    """Print the graph of a workflow with the states of its steps, to be drawn by Mermaid or Graphviz.
+    """Print the graph of a workflow and the states of its steps, for Mermaid or Graphviz.
 
-    With -o json it is the same as `show`.
+    With -o json the output is that of `show`.
 
     Parameters
     ----------
     workflow
-        Its id.
+        The workflow's id.
     form
-        mermaid, which Markdown pages draw, or dot: `taskmq workflow graph ID --format dot | dot -Tsvg`.
+        mermaid, for Markdown pages, or dot: `taskmq workflow graph ID --format dot | dot -Tsvg`.
     """
     found = ask(lambda api: api.workflows.get(workflow))
     if current_globals().output != "table":
@@ -98,68 +100,68 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
 
 
 @app.command
-@audited
+@name_caller
 def close(workflow: str, /) -> None:
-    """Close a batch: no more jobs come, so it ends when those that it has have ended.
+    """Close a batch: it accepts no more jobs and ends when its last job has ended.
 
-    Ends with 6 where it was cancelled, or is no batch.
+    Exits with 6 if the batch was cancelled, or the workflow is not a batch.
 
     Parameters
     ----------
     workflow
-        Its id.
+        The batch's id.
     """
     ask(lambda api: api.workflows.close(workflow))
-    note(f"batch {workflow} is closed")
+    note(f"batch {workflow} closed")
 
 
 @app.command
-@audited
+@name_caller
 def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
-    """End a workflow: what has not started never will, what runs is stopped.
+    """Cancel a workflow: pending steps never start, running jobs are stopped.
 
-    Ends with 3 where it has ended already, or is unknown.
+    Exits with 3 if the workflow has already ended or is unknown.
 
     Parameters
     ----------
     workflow
-        Its id.
+        The workflow's id.
     reason
-        The reason for callers that await its result.
+        The reason, for callers that wait for its result.
     """
     try:
         ask(lambda api: api.workflows.cancel(workflow, reason=reason))
     except RequestRefused as error:
         if error.code != "workflow_ended":
             raise
-        note(f"workflow {workflow} has ended already")
+        note(f"workflow {workflow} has already ended")
         return NOT_FOUND
-    note(f"workflow {workflow} is cancelled")
+    note(f"workflow {workflow} cancelled")
     return OK
 
 
 @app.command
-@audited
+@name_caller
 def redrive(workflow: str, /) -> None:
-    """Run again what has not succeeded; what has is not run again.
+    """Run the failed steps of a workflow again; succeeded steps are not repeated.
 
-    The dead letters of the steps that run again are removed, since a replay would not run them.
+    Removes the dead letters of those steps, since replaying them would have no effect.
 
     Parameters
     ----------
     workflow
-        Its id.
+        The workflow's id.
     """
     done = ask(lambda api: api.workflows.redrive(workflow))
     letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
     if done.steps:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
     else:
-        note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
+        note(f"workflow {workflow}: nothing to run again, since it still runs or has succeeded; {letters}")
 
 
 def _in_utc(given: datetime | None) -> datetime | None:
-    """An instant that was given on the command line: in UTC unless it says otherwise."""
+    """Return an instant of the command line in UTC, which is also the default zone."""
     return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 

@@ -1,1 +1,1 @@
-"""Commands that run until they are stopped: worker, beat, scheduler, dev, demo; and the probe for their health."""
+"""Commands that run until stopped (worker, beat, scheduler, server, dev, demo), and their health probe."""

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from taskmq.beat import Beat
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce
-from taskmq.cli.processes.serve import health_of, stop_when_told
+from taskmq.cli.processes.serve import health_of, stop_on_signals
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
 from taskmq.run.console_log import begin_console_log, keep_console_log
@@ -24,21 +24,21 @@ def beat(
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
-    """Emit an app's schedules until stopped; any number may run.
+    """Emit an app's schedules until stopped. Run any number of beats; they share the work.
 
-    Schedules of an app with a job store are `taskmq scheduler`'s: there this only sees what reactions wait for, and
-    refuses to start where there are none.
+    For an app with a job store, `taskmq scheduler` emits the schedules: a beat then only watches what reactions wait
+    for, and refuses to start if there are none.
 
     Parameters
     ----------
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
     default_store
-        The store of an app that names none; with it, a beat that has nothing to do is no error.
+        Store for an app that names none; with it, a beat without work is not an error.
     lifeline
-        Stop when standard input ends, because the process at its other end is gone.
+        Stop when standard input closes, because the parent process is gone.
     """
     options = current_globals()
     begin_console_log(options.log_level)
@@ -54,7 +54,7 @@ def beat(
         return 0
 
     async def run() -> None:
-        stop_when_told(service.stop, lifeline=lifeline)
+        stop_on_signals(service.stop, lifeline=lifeline)
         reactions = f", {len(app.reactions)} reactions" if app.reactions else ""
         schedules = 0 if app.sessions.store_url else len(app.schedules)
         announce(f"taskmq beat: {schedules} schedules{reactions}")

@@ -23,21 +23,20 @@ def bench_installation(
     rate: Count = 100,
     time: str = "5s",
 ) -> None:
-    """Measure the broker, and the state where there is one: throughput and latency of jobs that do nothing.
+    """Measure the broker, and the state if there is one: throughput and latency of no-op jobs.
 
-    The jobs go through a queue of their own, which is deleted afterwards; one worker in this process runs them. The
-    app's queues are not touched.
+    Uses its own queue, deleted afterwards, and one worker in this process. The app's queues are not touched.
 
     Parameters
     ----------
     jobs
-        How many are sent, and then run, as fast as it goes.
+        Number of jobs to send and then run, as fast as possible.
     concurrency
         Slots of the worker.
     rate
-        Jobs a second while the latency is measured.
+        Jobs per second while measuring latency.
     time
-        For how long, such as 10s.
+        How long to measure latency, such as 10s.
     """
     target = open_app()
     seconds = parse_duration(time, what="--time").total_seconds()
@@ -65,7 +64,7 @@ def bench_installation(
             "sent": f"{report.sent:,.0f} jobs/s, confirmed, one process",
             "run": f"{report.run:,.0f} jobs/s, one worker process, {plan.concurrency} slots",
             "send to start": f"{_text(report.start)} at {plan.rate} jobs/s",
-            "state": f"{report.state}: {_text(trip)} a question" if trip else "none",
+            "state": f"{report.state}: {_text(trip)} per request" if trip else "none",
         }
     )
 

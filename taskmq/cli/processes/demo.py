@@ -23,20 +23,20 @@ __all__ = ["demo"]
 def demo(
     path: Path | None = None, /, *, serve: Annotated[bool, Parameter(negative="")] = False, port: int | None = None
 ) -> int:
-    """The main job on real files: one typed task per Python file, retries, a delayed and a recurring task, a fan-in;
-    and jobs of a store, listed, changed, cancelled and run again.
+    """Run a self-checking demo on real files: typed tasks, retries, delayed and recurring tasks, a fan-in, and jobs
+    of a store that are listed, changed, cancelled and run again.
 
-    Two worker processes on an embedded broker, or on the one of --url. The totals are held against a plain
-    loop over the same files: exit code 1 when anything differs.
+    Two worker processes on an embedded broker, or on that of --url. Compares the totals with a plain loop over the
+    same files. Exits with 1 if anything differs.
 
     Parameters
     ----------
     path
-        A folder with Python files; default: the standard library's own sources.
+        A folder of Python files. Default: the sources of the standard library.
     serve
-        Instead: a shop that is busy by itself, with its dashboard, until stopped. Nothing of it stays.
+        Instead, run a busy demo shop with its dashboard until stopped. Leaves no data behind.
     port
-        Where the dashboard is. Default: 8787, or any that is free where that is taken.
+        Port of the dashboard. Default: 8787, or any free port if that is in use.
     """
     if serve:
         return _serve(port)

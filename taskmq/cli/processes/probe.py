@@ -1,4 +1,4 @@
-"""`taskmq probe` behind global options; alone it runs without the command line's machinery."""
+"""`taskmq probe` with global options; without them, it runs without the command-line framework."""
 
 from typing import Annotated, Literal
 
@@ -19,23 +19,23 @@ def probe(
     socket: str | None = None,
     timeout: str = "5s",
 ) -> int:
-    """Exit with 0 if a worker says that it is live, or ready to take jobs; else with 1 and the reason.
+    """Check whether a worker is live, or ready to take jobs. Exits with 0 if so, else with 1 and the reason.
 
     Parameters
     ----------
     what
-        `live`: its processes say something. `ready`: one of them takes jobs.
+        `live`: its processes respond. `ready`: at least one accepts jobs.
     port
         The worker's --health-port: PORT of this machine, or HOST:PORT.
     socket
-        The path, where the worker has a socket instead.
+        The socket's path, if the worker uses one.
     timeout
-        How long the worker has to answer, such as 5s.
+        How long to wait for an answer, such as 5s.
     """
     where = socket or port
     if not where:
-        raise InvalidOption("--port or --socket is missing, and $TASKMQ_HEALTH_PORT is not set")
+        raise InvalidOption("pass --port or --socket, or set $TASKMQ_HEALTH_PORT")
     seconds = seconds_in(timeout)
     if seconds is None:
-        raise InvalidOption(f"--timeout {timeout!r} is no duration: seconds, or such as '500ms'")
+        raise InvalidOption(f"--timeout {timeout!r} is not a duration: give seconds, or for example '500ms'")
     return ask(what, where, timeout=seconds)

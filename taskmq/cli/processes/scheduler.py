@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce
-from taskmq.cli.processes.serve import health_of, stop_when_told
+from taskmq.cli.processes.serve import health_of, stop_on_signals
 from taskmq.load_app import load_app
 from taskmq.operations.retention import KeepRule
 from taskmq.run.console_log import begin_console_log, keep_console_log
@@ -33,31 +33,31 @@ def scheduler(
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
-    """Dispatch the jobs of an app's store until stopped; any number may run.
+    """Dispatch the jobs of an app's store until stopped. Run any number of schedulers; they share the work.
 
     Parameters
     ----------
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
     drain
-        On a signal to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
+        On a stop signal, dispatch nothing more and wait until everything in flight has been reported. A second signal
         stops at once.
     history
-        Have workers report their runs, count these by the minute, and keep failures of plain jobs.
+        Have workers report their runs, count them by the minute, and store failures of plain jobs.
     alerts
-        Look at the rules of alerts and notify people; $TASKMQ_SMTP_URL, $TASKMQ_WEBHOOK_SECRET and others say how.
+        Evaluate alert rules and notify people; configured by $TASKMQ_SMTP_URL, $TASKMQ_WEBHOOK_SECRET and others.
     archive
-        Folder into which jobs that have ended go, a file a day, before the store forgets them; the same one for all
+        Folder to which ended jobs are archived, a file a day, before the store deletes them; the same for all
         schedulers.
     keep
-        For how long ended jobs are kept, instead of 30 days; again for more: AGE of all, such as 90d; AGE FILTER or
-        last:COUNT FILTER of what a filter of `job list` finds. The same ones for all schedulers.
+        How long to keep ended jobs, instead of 30 days; may be repeated: AGE for all, such as 90d; AGE FILTER or
+        last:COUNT FILTER for jobs that match a filter of `job list`. The same for all schedulers.
     default_store
-        The store of an app that has none.
+        Store for an app that names none.
     lifeline
-        Stop when standard input ends, because the process at its other end is gone.
+        Stop when standard input closes, because the parent process is gone.
     """
     options = current_globals()
     begin_console_log(options.log_level)
@@ -78,13 +78,13 @@ def scheduler(
             archive=None if archive is None else Path(archive),
             keep=rules,
         )
-        stop_when_told(service.stop, lifeline=lifeline)
+        stop_on_signals(service.stop, lifeline=lifeline)
         async with health_of(service, health_port):
             address = app.sessions.store().address
             announce(
                 f"taskmq scheduler: app {app.name!r}, store {address}, broker {app.sessions.current().broker.address}"
             )
-            # What was imported stays: a collection that walks all of it holds up dispatch for some 40 ms.
+            # Exclude imported modules from collection: walking them all delays dispatch by some 40 ms.
             gc.freeze()
             await service.run()
 

@@ -1,4 +1,4 @@
-"""What the services of the command line have in common: how they are looked at, and how they end."""
+"""Parts shared by the services of the command line: health endpoint and stop signals."""
 
 import asyncio
 import os
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from taskmq.scheduler import Scheduler
     from taskmq.server import ServerApplication
 
-__all__ = ["health_of", "stop_when_told"]
+__all__ = ["health_of", "stop_on_signals"]
 
 
 def health_of(
     service: "Beat | Scheduler | ServerApplication", address: str | None
 ) -> AbstractAsyncContextManager[object]:
-    """Serve its health at that address, where there is one."""
+    """Serve the service's health at an address, if one is given."""
     if address is None:
         return nullcontext()
     health = Health(
-        # What answers is live.
+        # If it answers, it is live.
         silent=list,
         not_ready=service.not_ready,
         status=service.status,
@@ -34,10 +34,10 @@ def health_of(
     return serving(parse_address(address), health)
 
 
-def stop_when_told(stop: Callable[[], None], *, lifeline: bool) -> None:
-    """Stop at SIGTERM, SIGINT and SIGHUP; with a lifeline also when standard input ends. For the running loop.
+def stop_on_signals(stop: Callable[[], None], *, lifeline: bool) -> None:
+    """Stop on SIGTERM, SIGINT or SIGHUP, and with a lifeline when standard input closes; needs a running loop.
 
-    A SIGHUP that is ignored, as `nohup` has it, stays ignored.
+    An ignored SIGHUP, as under `nohup`, stays ignored.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce
-from taskmq.cli.processes.serve import health_of, stop_when_told
+from taskmq.cli.processes.serve import health_of, stop_on_signals
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
 from taskmq.model.units import parse_duration, to_ms
@@ -42,56 +42,55 @@ def server(
     development: Annotated[bool, Parameter(show=False, negative="")] = False,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
-    """Serve an app and its dashboard by HTTP until stopped; any number may run. Needs a job store and taskmq[server].
+    """Serve the HTTP API and dashboard of an app until stopped. Needs a job store and taskmq[server].
 
-    Behind a proxy, set $FORWARDED_ALLOW_IPS to its address or network: without it every client has the proxy's
-    address, and they share its limits.
+    Run any number of servers. Behind a proxy, set $FORWARDED_ALLOW_IPS to its address or network: otherwise all
+    clients share the limits of the proxy's address.
 
     Parameters
     ----------
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     host
-        The address to listen at. If others than this machine reach it, put TLS in front.
+        The address to listen on. If other machines can reach it, put TLS in front.
     port
-        The port to listen at; 0: any that is free.
+        The port to listen on; 0: any free port.
     root_path
-        The prefix under which clients see it, such as /taskmq.
+        The path prefix that clients see, such as /taskmq.
     read_only
-        Change nothing.
+        Reject all changes.
     environment
-        What this is, such as production: the dashboard shows it.
+        Name of the environment shown in the dashboard, such as production.
     rate
-        Requests a second of one credential, ten times as many at once, and four times as many of one user; 0: as many
-        as come.
+        Requests per second for each credential, with bursts of ten times as many; each user gets four times as much.
+        0: no limit.
     token_age
-        API tokens that name no end are good for so long after they were made, such as 365d. Default: for good.
+        Maximum age of API tokens without an expiry, such as 365d. Default: no limit.
     query_time
-        Seconds that each read may take; what takes longer is given up, here and in the store (503); 0: no limit.
+        Maximum seconds for a read; a slower one is aborted, in the store, too (503). 0: no limit.
     drain
-        Seconds for which it goes on after a signal to stop, saying at /health/ready that it is not ready: so long
-        a load balancer may take to see that.
+        Seconds to continue after a stop signal while /health/ready reports not ready, so that load balancers notice.
     health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
     public_url
-        Where browsers see it, such as https://jobs.example.com; with --oidc-issuer.
+        URL that browsers use, such as https://jobs.example.com; with --oidc-issuer.
     oidc_issuer
-        Users may sign in by this OpenID Connect provider; needs taskmq[oidc].
+        Allow sign-in with this OpenID Connect provider; needs taskmq[oidc].
     oidc_client
-        The id that this server has at the provider; its secret is $TASKMQ_OIDC_SECRET.
+        Client id of this server at the provider; the secret is $TASKMQ_OIDC_SECRET.
     oidc_role
-        GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; several times for more.
+        GROUP=TENANT:ROLE, such as ops=*:operator, where * is the instance; may be repeated.
     oidc_groups
-        The claim of the provider that names a user's groups.
+        Claim with a user's groups.
     event_source
-        NAME=TASK, or NAME=@TENANT:TASK: signed events of this source start the task; several times for more. Secrets
-        are in $TASKMQ_EVENT_SECRETS: NAME=SECRET, with spaces between.
+        NAME=TASK, or NAME=@TENANT:TASK: signed events of this source start the task; may be repeated. Secrets are in
+        $TASKMQ_EVENT_SECRETS, as NAME=SECRET separated by spaces.
     default_store
-        The store of an app that has none.
+        Store for an app that names none.
     development
-        No sign-in: every user of this machine is an admin.
+        Disable sign-in: every user of this machine is an admin.
     lifeline
-        Stop when standard input ends, because the process at its other end is gone.
+        Stop when standard input closes, because the parent process is gone.
     """
     try:
         from taskmq.server import GroupRole, OidcProvider, OidcSettings, ServerSettings, build, read_sources
@@ -113,7 +112,7 @@ def server(
         token_age=None if token_age is None else to_ms(parse_duration(token_age, what="--token-age")) / 1000,
         query_time=query_time,
         drain=drain,
-        # No proxy stands before a server without sign-in.
+        # A server without sign-in is never behind a proxy.
         trusted_proxies="" if development else check_proxies(os.environ.get("FORWARDED_ALLOW_IPS", "")),
     )
     app, _ = load_app(target_of(target))
@@ -121,7 +120,7 @@ def server(
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
     if app.sessions.store_url is None:
-        raise UnsupportedFeature("the server needs a job store: say --store URL, or set $TASKMQ_STORE")
+        raise UnsupportedFeature("the server needs a job store: pass --store URL or set $TASKMQ_STORE")
 
     provider: OidcProvider | None = None
     if oidc_issuer is not None:
@@ -141,7 +140,7 @@ def server(
         application = build(app, settings=settings, oidc=provider, sources=sources)
         await application.check()
         process = ServerProcess(application, settings)
-        stop_when_told(process.stop, lifeline=lifeline)
+        stop_on_signals(process.stop, lifeline=lifeline)
         async with health_of(application, health_port):
             await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}/"))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sample", "draw", "show_activity"]
 
-# Workers have so many seconds to answer at each look.
+# Seconds that workers have to answer each refresh.
 _ANSWER: Final = 0.3
 _QUEUES: Final = ("queue", "ready", "change", "unsettled", "delayed", "consumers")
 _TASKS: Final = (
@@ -50,13 +50,13 @@ _WORKERS: Final = ("name", "host", "queues", "state", "running", "slots", "backl
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown at one moment.
+    """Data shown at one moment.
 
     Attributes:
-        broker: its address, without a password; of a server, the server's.
-        at: when, in UTC.
-        delayed: jobs and retries that wait for their time; None where the broker does not tell.
-        missed: events that came too fast to be counted.
+        broker: address without a password; through a server, the server's.
+        at: the time, in UTC.
+        delayed: delayed jobs and retries; None if the broker does not count them.
+        missed: events that arrived too fast to be counted.
     """
 
     broker: str
@@ -74,24 +74,24 @@ def show_activity(
     count: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None,
 ) -> None:
-    """Show what goes on: queues, what tasks did in the last minute, and workers. Ctrl-C ends it.
+    """Show live activity: queues, tasks of the last minute, and workers. Press Ctrl-C to stop.
 
-    Workers publish events of their jobs only while a reader listens. On a terminal one screen is drawn again and
-    again; `-o jsonl` prints a line for each look.
+    Workers publish events only while someone listens. On a terminal the screen is refreshed; `-o jsonl` prints one
+    line per refresh.
 
     Parameters
     ----------
     every
-        The time between two looks, from 0.2s.
+        Time between refreshes, from 0.2s.
     count
-        How many looks, and then end; default: until Ctrl-C, with `-o json` one.
+        Number of refreshes. Default: until Ctrl-C; one with `-o json`.
     queues
-        Queues, separated by commas; default: those of the app (--app).
+        Queues, separated by commas. Default: those of the app (--app).
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     pause = parse_duration(every, what="--every").total_seconds()
     if pause < 0.2:
-        raise InvalidOption(f"--every {every}: at least 0.2s")
+        raise InvalidOption(f"--every {every}: must be at least 0.2s")
     if count is None and current_globals().output == "json":
         count = 1
     is_screen = current_globals().output == "table" and sys.stdout.isatty()
@@ -105,7 +105,7 @@ def show_activity(
 
 
 def _task_row(each: TaskActivity) -> Mapping[str, Any]:
-    """What one task did, as a row."""
+    """Return the activity of a task as a row."""
     facts: dict[str, Any] = msgspec.to_builtins(each)
     facts["per_second"] = round(each.per_second, 1)
     if current_globals().output != "table":
@@ -116,16 +116,16 @@ def _task_row(each: TaskActivity) -> Mapping[str, Any]:
 
 
 def _worker_row(worker: "WorkerView") -> Mapping[str, Any]:
-    """A worker, as a row."""
+    """Return a worker as a row."""
     return describe(worker) if current_globals().output == "table" else describe_in_full(worker)
 
 
 class _Watch:
-    """Looks again and again, and counts events meanwhile.
+    """Reads samples periodically, and counts events in between.
 
     Args:
-        names: of queues; none: those of the app.
-        pause: seconds between two looks.
+        names: names of queues; empty: those of the app.
+        pause: seconds between two samples.
     """
 
     def __init__(self, api: Api, names: Sequence[str], pause: float) -> None:
@@ -137,18 +137,18 @@ class _Watch:
         self._missed = 0
 
     async def run(self, count: int | None, show: Callable[[Sample], None]) -> None:
-        """Show each look, so many of them."""
+        """Show the given number of samples."""
         try:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read())
                 looks = 0
                 while count is None or looks < count:
                     await asyncio.sleep(self._pause)
-                    show(await self._look())
+                    show(await self._sample())
                     looks += 1
                 reader.cancel()
         except ExceptionGroup as failed:
-            # Whichever failed first has stopped the other.
+            # The first to fail has stopped the other.
             raise next(error for error in failed.exceptions if isinstance(error, TaskMQError)) from failed
 
     async def _read(self) -> None:
@@ -166,7 +166,7 @@ class _Watch:
                 facts = {**told.data, "at": round(datetime.fromisoformat(told.data["at"]).timestamp() * 1000)}
                 self._activity.note(msgspec.convert(facts, JobEvent), now=time.monotonic())
 
-    async def _look(self) -> Sample:
+    async def _sample(self) -> Sample:
         found, workers = await asyncio.gather(
             self._api.queues.list(self._names, within=_ANSWER), self._api.workers.list(within=_ANSWER)
         )
@@ -222,7 +222,7 @@ def _parts(sample: Sample) -> Sequence[tuple[Sequence[str], Sequence[Mapping[str
 
 
 def draw(sample: Sample) -> "RenderableType":
-    """One screen of it."""
+    """Render a sample as a screen."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

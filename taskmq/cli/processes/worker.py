@@ -20,7 +20,7 @@ from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 
-__all__ = ["app", "banner", "watched", "worker"]
+__all__ = ["app", "banner", "watch_folders", "worker"]
 
 _SHORTEST_HANG = 10.0
 
@@ -51,7 +51,7 @@ def worker(
 ) -> int:
     """Run the tasks of an app's queues.
 
-    The first SIGTERM or Ctrl-C drains, the second gives back what runs, the third kills. SIGHUP replaces the
+    The first SIGTERM or Ctrl-C drains, the second requeues running jobs, the third kills. SIGHUP replaces the
     processes one by one, each once its successor consumes.
 
     Parameters
@@ -59,26 +59,26 @@ def worker(
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     queues
-        Queues, separated by commas; images=4 gives that queue at most 4 slots; mail*3 starts three jobs of that queue
-        in a row while others wait. Default: those of all tasks.
+        Queues, separated by commas. images=4 limits a queue to 4 slots; mail*3 starts three jobs of a queue in a row
+        while others wait. Default: the queues of all tasks.
     processes
-        How many worker processes, such as 4, or 1-8 for as many as the load needs. Default: $TASKMQ_PROCESSES,
+        Number of worker processes, such as 4, or a range such as 1-8 to scale with load. Default: $TASKMQ_PROCESSES,
         else 1.
     watch
-        Replace the processes when Python files below this folder change and the new code starts.
+        Reload when Python files below this folder change and the new code starts.
     max_jobs
         Replace a process after about this many jobs; its successor consumes before it drains.
     max_memory
-        Replace a process that holds more resident memory than this, such as 512M.
+        Replace a process that uses more resident memory than this, such as 512M.
     max_open_files
-        Replace a process that has more descriptors open than this.
+        Replace a process that has more file descriptors open than this.
     health_port
-        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket path.
     liveness_timeout
-        A process that has not answered for this long is not live.
+        How long a process may not answer before it counts as not live.
     kill_unresponsive
-        Kill a process whose event loop has been blocked for this long, such as 10m, so that its jobs run
-        elsewhere. Default: never.
+        Kill a process whose event loop has been blocked for this long, such as 10m; its jobs run elsewhere. Default:
+        never.
     """
     from taskmq.client.settings import load_settings
 
@@ -87,7 +87,7 @@ def worker(
     settings = load_settings(_environment(), Path.cwd())
     least, most = parse_processes(processes or settings.processes or "1")
     names, slots, shares = _queues(queues or "")
-    # Only what was given comes in `options`.
+    # `options` holds only what was given.
     given = {"concurrency": settings.concurrency, "grace": settings.grace} | options
     config = WorkerConfig(
         queues=names,
@@ -97,7 +97,7 @@ def worker(
         **config_values(WorkerConfig, given),
     )
     if config.burst and most is not None:
-        raise InvalidOption(f"--processes {least}-{most} --burst: in a burst the number of processes is fixed")
+        raise InvalidOption(f"--processes {least}-{most} --burst: with --burst the number of processes must be fixed")
     order = ChildSpec(
         target=target_of(target),
         config=config,
@@ -114,7 +114,7 @@ def worker(
         health=parse_address(health_port) if health_port else None,
         liveness_timeout=parse_duration(liveness_timeout, what="liveness_timeout").total_seconds(),
         unresponsive_after=None if kill_unresponsive is None else _unresponsive_after(kill_unresponsive),
-        watch=watched() if watch else (),
+        watch=watch_folders() if watch else (),
     )
 
     async def run() -> int:
@@ -127,39 +127,39 @@ def worker(
 def _unresponsive_after(text: str) -> float:
     seconds = parse_duration(text, what="kill_unresponsive").total_seconds()
     if seconds < _SHORTEST_HANG:
-        # Processes speak once a second, and on a busy machine a little later.
-        raise InvalidOption(f"--kill-unresponsive {text}: at least {_SHORTEST_HANG:g} s")
+        # Processes report once a second, and a little later on a busy machine.
+        raise InvalidOption(f"--kill-unresponsive {text}: must be at least {_SHORTEST_HANG:g} s")
     return seconds
 
 
 def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) -> RecycleLimits:
-    """When a process is replaced.
+    """Return the limits at which a process is replaced.
 
     Raises:
         InvalidOption: a limit is less than 1.
     """
     for flag, value in (("--max-jobs", jobs), ("--max-open-files", descriptors)):
         if value is not None and value < 1:
-            raise InvalidOption(f"{flag} {value}: at least 1")
+            raise InvalidOption(f"{flag} {value}: must be at least 1")
     size = None if memory is None else parse_size(memory, what="max_memory")
     return RecycleLimits(jobs=jobs, memory=size, descriptors=descriptors)
 
 
-def watched() -> tuple[str, ...]:
-    """The folders that a reloading worker watches.
+def watch_folders() -> tuple[str, ...]:
+    """Return the folders that a reloading worker watches.
 
     Raises:
-        UnsupportedFeature: the package that does it is not installed.
+        UnsupportedFeature: the package `watchfiles` is not installed.
     """
     from importlib.util import find_spec
 
     if find_spec("watchfiles") is None:
-        raise UnsupportedFeature("--watch needs an extra: pip install 'taskmq[watch]'")
+        raise UnsupportedFeature("--watch needs an extra: run pip install 'taskmq[watch]'")
     return (str(Path.cwd()),)
 
 
 def banner(ready: ChildReady) -> None:
-    """Say what the worker does, once it does it."""
+    """Print the app, broker, queues and tasks once the worker is ready."""
     announce(f"taskmq worker: {ready.app} at {ready.broker}, Python {sys.version.split()[0]}")
     announce(f"  queues  {', '.join(ready.queues)}")
     announce(f"  tasks   {', '.join(ready.tasks)}")
@@ -167,7 +167,7 @@ def banner(ready: ChildReady) -> None:
 
 
 def _queues(text: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
-    """Names, and the slots and shares of those that say so."""
+    """Parse the names of queues, with the slots and shares of those that give them."""
     names: list[str] = []
     slots: dict[str, int] = {}
     shares: dict[str, int] = {}
@@ -186,7 +186,9 @@ def _queues(text: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]
 def _number(text: str, part: str) -> int:
     if text.isdecimal() and int(text):
         return int(text)
-    raise InvalidOption(f"--queues {part!r}: a queue, or one with its share and slots: images*3=4")
+    raise InvalidOption(
+        f"--queues {part!r}: write QUEUE, or with a share and slots QUEUE*SHARE=SLOTS, such as images*3=4"
+    )
 
 
 def _environment() -> dict[str, str]:

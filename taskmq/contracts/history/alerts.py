@@ -111,8 +111,7 @@ class AlertStore(Protocol):
         schedulers, so it uses far fewer statements than that, each of bounded size.
 
         Nothing is written if the version of an alert has changed since it was read: another scheduler evaluated the
-            rule meanwhile. An existing notice stays unchanged.
-        meanwhile. A notice that is there already stays as it is.
+        rule meanwhile. An existing notice stays unchanged.
         """
         ...
 

@@ -69,6 +69,6 @@ class AuditStore(Protocol):
         """Return up to `limit` sealed entries after the position `after`, in the order of the chain."""
         ...
 
-    async def unsealed(self) -> int:
+    async def count_unsealed(self) -> int:
         """Return the number of entries that are not sealed."""
         ...

@@ -42,9 +42,9 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
-    counted,
+    counted_facts,
     over_quota,
-    renamed,
+    rename_dependencies,
     replacement,
 )
 from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
@@ -111,7 +111,7 @@ __all__ = [
     "UnplacedJob",
     "Upgradable",
     "Withdrawn",
-    "counted",
+    "counted_facts",
     "decode_lanes",
     "encode_lanes",
     "forgotten_end",
@@ -119,7 +119,7 @@ __all__ = [
     "partition_key",
     "partition_of",
     "ready_topic",
-    "renamed",
+    "rename_dependencies",
     "replacement",
     "schedule_shard",
 ]

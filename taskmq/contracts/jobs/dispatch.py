@@ -294,10 +294,8 @@ class DispatchStore(Protocol):
         """Return jobs that the broker refused: those still `dispatched` are ready again after `delay` seconds.
 
         Only a job with exactly this token changes, and only before a report of its start: a running job continues,
-            and one that ended or was dispatched again stays unchanged. The attempt does not count. Jobs whose
-            cancellation was requested end instead.
-        runs goes on, and one that has ended or was dispatched again stays as it is. The attempt is not counted.
-        Where their cancellation was asked for, they end instead.
+        and one that ended or was dispatched again stays unchanged. The attempt does not count. Jobs whose
+        cancellation was requested end instead.
 
         Args:
             jobs: jobs of queues of the partition.
@@ -344,8 +342,7 @@ class DispatchStore(Protocol):
         """Create a new key that proves new dispatches from now on; return its id, which is not secret.
 
         Proofs by older keys stay valid, unless the store forgets those keys: then an end counts only if the store
-            knows its dispatch.
-        remembers its dispatch.
+        knows its dispatch.
         """
         ...
 

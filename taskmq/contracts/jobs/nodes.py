@@ -145,6 +145,6 @@ class NodeStore(Protocol):
         """
         ...
 
-    async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
+    async def find_placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
         """Return those of these jobs in flight that were placed with their present tokens, even on a lost node."""
         ...

@@ -25,9 +25,9 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
-    "counted",
+    "counted_facts",
     "over_quota",
-    "renamed",
+    "rename_dependencies",
     "replacement",
 ]
 
@@ -272,7 +272,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditEntry | None = None
 
 
-def counted(job: NewJob, *, now: int) -> CountedJob:
+def counted_facts(job: NewJob, *, now: int) -> CountedJob:
     """Return the facts that quotas count of a job submitted at this instant (ms)."""
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
@@ -284,7 +284,7 @@ def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:
     return Submitted(job.id, False, False, JobState.QUEUED, 0, exceeded=excess)
 
 
-def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:
+def rename_dependencies(job: NewJob, ids: Mapping[str, str]) -> NewJob:
     """Return the job with dependencies on these ids instead of the old ones."""
     if job.detail is None or not any(each.id in ids for each in job.detail.depends_on):
         return job

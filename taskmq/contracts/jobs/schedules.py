@@ -182,9 +182,7 @@ class JobScheduleStore(Protocol):
         """Apply each change that finds its `before`, with occurrences and jobs; return the ids of those schedules.
 
         This is one fenced transaction: it returns None and changes nothing if the partition's lease has another
-            holder. An occurrence that exists already gets no second job; nor does one whose job's key was submitted
-            before with the same fingerprint.
-        passed on. An occurrence that is there already gets no second job; nor does one whose job's key was submitted
+        holder. An occurrence that exists already gets no second job; nor does one whose job's key was submitted
         before with the same fingerprint.
 
         Raises:

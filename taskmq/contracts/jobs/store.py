@@ -135,17 +135,12 @@ class JobStore(PauseStore, Protocol):
         """Change one live job, and record the event; return the job afterwards, like `get`.
 
         A terminal `after` ends the job. A job that waits for others does not run before they have ended: if `after`
-            is queued or scheduled, it is waiting.
-        says that it is queued or scheduled, it is waiting.
+        is queued or scheduled, it is waiting.
 
         A `retry` to queued resumes a job that ended in one of `RESUMABLE`: under its id, with the given `due` and
-            `body`, and without its cancellation request and its expiry. It keeps its token, so that reports of the
-            earlier dispatch change nothing. If it was dispatched, its next attempt begins: the previous one is kept
-            among its attempts, with its error if it failed. The job waits for `depends_on` first.
-        `due` and `body` as they are given, and without its request to end and its time to expire. It keeps its token,
-        so that reports of the dispatch before change nothing. Where it was dispatched, its next attempt begins: the
-        one before is kept among its attempts, and so is the error where it has failed. It waits for `depends_on`
-        first.
+        `body`, and without its cancellation request and its expiry. It keeps its token, so that reports of the
+        earlier dispatch change nothing. If it was dispatched, its next attempt begins: the previous one is kept among
+        its attempts, with its error if it failed. The job waits for `depends_on` first.
 
         Returns None, and changes nothing, if the job has another state or version, or if `after` may not follow its
         state (`taskmq.model.states`).

@@ -56,14 +56,10 @@ class ClaimStore(Protocol):
     """Keys that one holder at a time works on until the work is done; by the store's clock.
 
     A holder that was silent for longer than its lease may have lost the key, whatever it believes: its renewals and
-        its result are refused then. Its external effects carry the token, and the receiver refuses smaller tokens
-        than it has seen. Calls may be repeated if an answer was lost. A key is forgotten some time after its last
-        use, see `ttl`. Every method raises `StateUnavailable` if the store cannot be reached; the operation may have
-        happened all the same.
-    its result are refused then. What it does elsewhere in the key's name carries the token, and who receives that
-    refuses smaller ones than it has seen. Calls may be repeated when an answer was lost. A key is forgotten some time
-    after it was left alone, see `ttl`. Every method raises `StateUnavailable` when the store cannot be reached; then
-    it may have been done all the same.
+    its result are refused then. Its external effects carry the token, and the receiver refuses smaller tokens than it
+    has seen. Calls may be repeated if an answer was lost. A key is forgotten some time after its last use, see `ttl`.
+    Every method raises `StateUnavailable` if the store cannot be reached; the operation may have happened all the
+    same.
     """
 
     async def claim(

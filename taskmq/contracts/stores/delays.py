@@ -45,8 +45,7 @@ class DelayStore(Outbox[TakenMessage], Protocol):
     """Messages that wait in the state until they are due, instead of at the broker: these can be listed and changed.
 
     There is one message per job: a second `put` of the same job id replaces the first. What was put or swapped in
-        after `take` survives `done`. It has no time to live.
-    `take` stays when that is done. It has no time to live.
+    after `take` survives `done`. It has no time to live.
     """
 
     async def put(self, message: WaitingMessage) -> None:

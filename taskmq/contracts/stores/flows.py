@@ -67,7 +67,7 @@ ENDED_STATES = frozenset(NodeState) - {NodeState.WAITING, NodeState.READY}
 
 
 class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node of a graph.
+    """A node of a graph.
 
     Attributes:
         key: its name in the flow; without dots, which are reserved for children of maps and batches: `key.0`, `key.1`
@@ -223,7 +223,7 @@ class FlowStore(Protocol):
         """
         ...
 
-    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
+    async def mark_done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
         """Record that taken nodes are published or expanded, and take more."""
         ...
 
@@ -300,7 +300,7 @@ class FlowStore(Protocol):
         """Return the calls that nodes were created with; None for an unknown node."""
         ...
 
-    async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         """Return the keys of up to `limit` ended nodes in the order of their ends, after the first `place`.
 
         A redriven node occurs once for every end.

@@ -9,7 +9,7 @@ __all__ = ["Demand", "LimitEntry", "LimitStore", "LimitUsage", "PlaceDemand", "R
 
 
 class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """One start under a rate.
+    """A start under a rate.
 
     Attributes:
         key: the limit.
@@ -26,7 +26,7 @@ class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """One permit of a limited number.
+    """A permit of a limited number.
 
     Attributes:
         key: the limit.

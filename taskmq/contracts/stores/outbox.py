@@ -23,7 +23,7 @@ class Outbox(Protocol[T]):
         """
         ...
 
-    async def done(self, taken: Sequence[T]) -> None:
+    async def mark_done(self, taken: Sequence[T]) -> None:
         """Delete messages that were taken and published; a message that replaced one meanwhile stays."""
         ...
 
@@ -39,6 +39,6 @@ class Outbox(Protocol[T]):
         """Call `heard` on this loop when `next_due` may have become earlier; return the function that ends it.
 
         There may be calls without a reason, and calls may be missed while the store cannot be reached: poll once a
-            second, too.
+        second, too.
         """
         ...

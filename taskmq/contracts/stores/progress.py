@@ -43,8 +43,7 @@ class ProgressStore(Protocol):
         """Store `record` for `ttl` seconds instead of the job's last one.
 
         Nothing is changed if the last record is of a run that started later and whose attempt is not lower: that run
-            is the present one, and this one was left behind.
-        run is the job's, and this one was left behind.
+        is the present one, and this one was left behind.
 
         Raises:
             StateUnavailable: the store could not be reached.

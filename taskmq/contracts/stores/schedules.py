@@ -45,7 +45,7 @@ class ChangedSchedule(msgspec.Struct, frozen=True):
 
 
 class ScheduleStore(Protocol):
-    """One record per schedule, changed by compare-and-set, and the definitions made at run time.
+    """A record per schedule, changed by compare-and-set, and the definitions made at run time.
 
     Names of records are unique among all apps of a state, names of definitions within a scope. Writes may be repeated
     if an answer was lost. Every method except `listen` raises `StateUnavailable` if the store cannot be reached; the
@@ -60,10 +60,8 @@ class ScheduleStore(Protocol):
         """Replace each record by the one derived from it, for `ttl` seconds; each independently.
 
         Returns the present records, in the order of the changes: the change's own `after` if it was applied, now or
-            by an earlier call whose answer was lost; otherwise the conflicting record, and None if there is none any
-            more. The names of one call must differ.
-        earlier call whose answer was lost; otherwise what is in the way, and None where nothing is there any more.
-        The names of one call are all different.
+        by an earlier call whose answer was lost; otherwise the conflicting record, and None if there is none any
+        more. The names of one call must differ.
         """
         ...
 
@@ -78,7 +76,7 @@ class ScheduleStore(Protocol):
         """Mark schedules as changed for all readers."""
         ...
 
-    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         """Return up to `limit` schedules that changed after `place`, in the order of their last change.
 
         After 0 that is every definition. A removal is listed for a day.
@@ -89,6 +87,6 @@ class ScheduleStore(Protocol):
         """Call `heard` on this loop when something in the scope changed; return the function that ends it.
 
         There may be calls without a reason, and calls may be missed while the store cannot be reached: poll once a
-            second, too.
+        second, too.
         """
         ...

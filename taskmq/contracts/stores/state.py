@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class State(Protocol):
-    """One shared state, as one event loop of one process sees it. Connects on first use."""
+    """A shared state, as one event loop of one process sees it. Connects on first use."""
 
     @property
     def address(self) -> str:

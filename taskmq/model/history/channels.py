@@ -33,7 +33,7 @@ _DEMANDED: Final[Mapping[Kind, str]] = {"pagerduty": "routing_key", "telegram": 
 
 
 class Channel(NamedTuple):
-    """One target of notices.
+    """A target of notices.
 
     Attributes:
         target: the mail address, or the URL without the kind's prefix and without the severity.

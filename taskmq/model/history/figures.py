@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.model.history.rollups import MINUTE, Rollup, summed
+from taskmq.model.history.rollups import MINUTE, Rollup, sum_rollups
 from taskmq.model.units import did_you_mean
 
 __all__ = ["FIGURES", "Series", "check_names", "check_parts", "check_size", "check_step", "figure_of", "series_of"]
@@ -17,7 +17,7 @@ _MOST_VALUES: Final = 100_000
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One line of a plot.
+    """A line of a plot.
 
     Attributes:
         labels: the task, queue or tenant that it belongs to.
@@ -147,7 +147,7 @@ def series_of(
     instants = range(since // step * step, until, step)
     check_size(rollups, by, each=len(names) * len(instants))
     found: dict[tuple[str, ...], dict[int, Rollup]] = {}
-    for key, rollup in summed(rollups, step=step, by=by).items():
+    for key, rollup in sum_rollups(rollups, step=step, by=by).items():
         found.setdefault(tuple(getattr(key, part) for part in by), {})[key.minute] = rollup
     if not found and not by:
         found[()] = {}

@@ -29,7 +29,7 @@ __all__ = [
     "encode_logs",
     "level_name",
     "read_level",
-    "shortened",
+    "shorten_line",
     "standard_level",
 ]
 
@@ -47,7 +47,7 @@ _LONGEST_LOGGER: Final = 200
 
 
 class RunLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One line: time in ms since the epoch, level from 10 to 50, logger, message."""
+    """A line: time in ms since the epoch, level from 10 to 50, logger, message."""
 
     at: Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
     level: Annotated[int, msgspec.Meta(ge=0, le=1_000)]
@@ -115,7 +115,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """One page of log lines, in order.
+    """A page of log lines, in order.
 
     Attributes:
         after: cursor of the next page; None on the last one.
@@ -157,7 +157,7 @@ def read_level(word: str) -> int:
     return level
 
 
-def shortened(logger: str, message: str) -> tuple[str, str]:
+def shorten_line(logger: str, message: str) -> tuple[str, str]:
     """Return logger and message, cut to their limits and encodable as UTF-8."""
     if len(message) > LONGEST_LINE:
         message = message[: LONGEST_LINE - len(_CUT)] + _CUT

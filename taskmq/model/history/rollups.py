@@ -31,7 +31,7 @@ __all__ = [
     "minute_of",
     "rolled_up",
     "spans",
-    "summed",
+    "sum_rollups",
 ]
 
 MINUTE: Final = 60_000
@@ -210,7 +210,7 @@ def rolled_up(events: Iterable[JobEvent], into: dict[RollupKey, Rollup]) -> None
         found.add(event)
 
 
-def summed(rollups: Iterable[Rollup], *, step: int, by: tuple[str, ...]) -> Mapping[RollupKey, Rollup]:
+def sum_rollups(rollups: Iterable[Rollup], *, step: int, by: tuple[str, ...]) -> Mapping[RollupKey, Rollup]:
     """Sum rollups over longer times.
 
     Args:

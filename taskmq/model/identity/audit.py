@@ -19,8 +19,8 @@ __all__ = [
     "broken_link",
     "entry_digest",
     "link",
-    "recorded",
-    "sealed",
+    "seal_records",
+    "to_record",
 ]
 
 GENESIS: Final = bytes(32)
@@ -120,7 +120,7 @@ class ChainLink(msgspec.Struct, frozen=True):
     hash: bytes = GENESIS
 
 
-def recorded(entry: AuditEntry, *, number: int, at: int, who_salt: bytes, what_salt: bytes) -> AuditRecord:
+def to_record(entry: AuditEntry, *, number: int, at: int, who_salt: bytes, what_salt: bytes) -> AuditRecord:
     """Return the entry as a store keeps it; each salt is 16 random bytes."""
     who = msgspec.json.encode({"user": entry.user, "address": entry.address})
     what = msgspec.json.encode({"before": entry.before, "after": entry.after, "note": entry.note})
@@ -168,7 +168,7 @@ def link(previous: bytes, record: AuditRecord) -> bytes:
     return hashlib.sha256(previous + entry_digest(record)).digest()
 
 
-def sealed(head: ChainLink, records: Sequence[AuditRecord]) -> list[ChainLink]:
+def seal_records(head: ChainLink, records: Sequence[AuditRecord]) -> list[ChainLink]:
     """Return the chain links of entries that follow `head`, in their order."""
     links: list[ChainLink] = []
     for record in records:

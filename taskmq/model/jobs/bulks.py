@@ -18,7 +18,7 @@ __all__ = [
     "BulkRepeated",
     "BulkState",
     "add_outcomes",
-    "wanted",
+    "narrow_filter",
 ]
 
 BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
@@ -53,7 +53,7 @@ class BulkRepeated(msgspec.Struct, frozen=True):
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):
-    """One action on many jobs.
+    """An action on many jobs.
 
     Attributes:
         id: a time-ordered UUID.
@@ -143,7 +143,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         return all(any(fnmatchcase(task, pattern) for pattern in patterns) for patterns in self.tasks)
 
 
-def wanted(which: JobFilter, action: BulkAction, *, again: bool) -> JobFilter:
+def narrow_filter(which: JobFilter, action: BulkAction, *, again: bool) -> JobFilter:
     """Return the filter; for a retry it excludes jobs that were retried before, unless the filter decides itself.
 
     Args:

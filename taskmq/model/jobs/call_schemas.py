@@ -25,7 +25,7 @@ from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegis
 from taskmq.model.topology import check_queue_name
 from taskmq.model.units import did_you_mean
 
-__all__ = ["bound", "check_names", "flaw_of", "registration_of"]
+__all__ = ["bind_arguments", "check_names", "flaw_of", "registration_of"]
 
 _LONGEST_DESCRIPTION: Final = 300
 _DEEPEST: Final = 32
@@ -86,7 +86,7 @@ def registration_of(
     )
 
 
-def bound(registration: TaskRegistration, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def bind_arguments(registration: TaskRegistration, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by parameter name, as the schema describes them.
 
     Raises:

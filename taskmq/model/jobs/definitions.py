@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Definition", "DefinitionContent", "decode_content", "encode_content", "merged"]
+__all__ = ["Definition", "DefinitionContent", "decode_content", "encode_content", "merge_call"]
 
 
 class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,7 +41,7 @@ class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a definition.
+    """A version of a definition.
 
     Attributes:
         tenant: the owner; "" for definitions without one.
@@ -77,7 +77,7 @@ def decode_content(text: str | bytes) -> DefinitionContent:
     return _decoder.decode(text)
 
 
-def merged(
+def merge_call(
     content: DefinitionContent, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return a job's arguments: its positional ones replace all of the definition's, named ones replace by name."""

@@ -142,7 +142,7 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All settings of turns that the users of a store share.
+    """Settings of turns that the users of a store share.
 
     Attributes:
         version: increases by 1 with every change; 0: never set.

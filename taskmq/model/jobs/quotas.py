@@ -163,7 +163,7 @@ class HeldBack(msgspec.Struct, frozen=True):
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All quotas of a store.
+    """Quotas of a store.
 
     Attributes:
         version: increases by 1 with every change; 0: never set.

@@ -87,7 +87,7 @@ class TaskRegistration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class ToldTasks(msgspec.Struct, frozen=True, kw_only=True):
-    """One message in which a worker describes its tasks.
+    """A message in which a worker describes its tasks.
 
     Attributes:
         v: version of the format.
@@ -102,7 +102,7 @@ class ToldTasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisteredTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One form of a task, as a store keeps it. Times are ms since the epoch by the store's clock.
+    """A form of a task, as a store keeps it. Times are ms since the epoch by the store's clock.
 
     Attributes:
         worker: the last worker that reported it.

@@ -203,7 +203,6 @@ def with_readable_result(report: Report) -> Report:
     """Return the report; a success whose result is neither JSON nor MessagePack becomes a failure.
 
     Otherwise the job would keep a result that no page can show. A success may have no result: its task returned
-        nothing, or keeps no results.
     nothing, or keeps no results.
     """
     if report.kind != "succeeded" or not report.result:

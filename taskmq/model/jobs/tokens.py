@@ -49,12 +49,9 @@ def ends_forgotten_dispatch(report: Report, token: int, keys: ReportKeys, came_b
     """Return whether a report of an unknown dispatch ends its job, which is waiting or in flight with this token.
 
     An end of a later dispatch than the store knows does so if its proof is genuine: the job was done. A start or a
-        retry does not: the job waits in the store and is dispatched. Nor does an end that arrives after the store
-        dispatched the job again: of two runs with one number, the one that the store knows counts. An end without a
-        proof has no effect, because anyone who may publish could have sent it.
-    was done. What was begun, or is to run again, does not: the job waits in the store, and is dispatched. Nor does an
-    end that comes when the store has dispatched the job again: of two runs of one number the one counts that the
-    store knows. An end without a proof does nothing at all: a forger may have published it.
+    retry does not: the job waits in the store and is dispatched. Nor does an end that arrives after the store
+    dispatched the job again: of two runs with one number, the one that the store knows counts. An end without a proof
+    has no effect, because anyone who may publish could have sent it.
 
     Args: as for `is_invented`.
     """

@@ -15,7 +15,7 @@ __all__ = [
     "SLOTS",
     "JobNeeds",
     "PlaceOptions",
-    "added",
+    "add_amounts",
     "best_fit",
     "capacity_of",
     "could_ever_fit",
@@ -113,7 +113,7 @@ def fits(amounts: Amounts, free: Amounts) -> bool:
     return all(amount <= free.get(name, 0.0) + _TINY for name, amount in amounts.items())
 
 
-def added(one: Amounts, other: Amounts, *, sign: float = 1.0) -> dict[str, float]:
+def add_amounts(one: Amounts, other: Amounts, *, sign: float = 1.0) -> dict[str, float]:
     """Return the sum of both amounts, or with `sign=-1` the first minus the second."""
     return {name: one.get(name, 0.0) + sign * other.get(name, 0.0) for name in {**one, **other}}
 
@@ -157,7 +157,7 @@ def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> li
             node = there.get(placement.node)
             if node is None or node.epoch != placement.epoch or not fits(placement.amounts, left[node.name]):
                 break
-            left[node.name] = added(left[node.name], placement.amounts, sign=-1.0)
+            left[node.name] = add_amounts(left[node.name], placement.amounts, sign=-1.0)
         else:
             free = left
             found += gang

@@ -171,7 +171,7 @@ Event = JobEvent | WorkerEvent
 
 
 class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of events, all of one worker and one topic.
+    """A message of events, all of one worker and one topic.
 
     Attributes:
         v: version of the format: 1; another number is another format.

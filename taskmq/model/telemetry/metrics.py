@@ -81,7 +81,7 @@ class Count(msgspec.Struct):
     run: Histogram = msgspec.field(default_factory=Histogram)
     waited: Histogram = msgspec.field(default_factory=Histogram)
 
-    def succeeded(self, seconds: float, waited: float | None) -> None:
+    def count_success(self, seconds: float, waited: float | None) -> None:
         """Count a run that succeeded, with its duration, and with the waiting time if it was the job's first run."""
         outcomes, run = self.outcomes, self.run
         outcomes["succeeded"] = outcomes.get("succeeded", 0) + 1
@@ -129,7 +129,7 @@ class ProcessGauges(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All metrics of a supervisor at one moment.
+    """Metrics of a supervisor at one moment.
 
     Attributes:
         counts: since the supervisor started; they only increase, even when processes are replaced.
@@ -164,7 +164,7 @@ class ScheduleCount(msgspec.Struct):
 
 
 class BeatSnapshot(NamedTuple):
-    """All metrics of a beat at one moment.
+    """Metrics of a beat at one moment.
 
     Attributes:
         counts: since it started.
@@ -179,7 +179,7 @@ class BeatSnapshot(NamedTuple):
 
 
 class SchedulerSnapshot(NamedTuple):
-    """All metrics of a scheduler at one moment. Counts only increase.
+    """Metrics of a scheduler at one moment. Counts only increase.
 
     Attributes:
         partitions: number of partitions that it holds.
@@ -220,7 +220,7 @@ class RequestCount(msgspec.Struct):
 
 
 class ServerSnapshot(NamedTuple):
-    """All metrics of a server at one moment. Counts only increase.
+    """Metrics of a server at one moment. Counts only increase.
 
     Attributes:
         streams: open event streams.

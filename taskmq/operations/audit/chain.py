@@ -84,7 +84,7 @@ async def verify_chain(store: AuditStore, *, expected: ChainLink | None = None) 
         )
     if not fault and emptied:
         fault = _describe_unexplained(emptied, await _find_erasures(store))
-    return ChainReport(head, fault, erased, await store.unsealed())
+    return ChainReport(head, fault, erased, await store.count_unsealed())
 
 
 def _find_emptied(record: AuditRecord) -> list["_Emptied"]:

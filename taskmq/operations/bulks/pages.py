@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, TaskMQError
-from taskmq.model.jobs.bulks import BulkAction, wanted
+from taskmq.model.jobs.bulks import BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.topology import class_of
@@ -81,7 +81,7 @@ async def act_on_page(
     """
     check_change(action, change)
     act = _build_action(jobs, action, change, note)
-    page = await jobs.list(wanted(which, action, again=change.again), after=after, limit=limit)
+    page = await jobs.list(narrow_filter(which, action, again=change.again), after=after, limit=limit)
     done: list[JobRecord] = []
     refused: list[BulkRefusal] = []
     for start in range(0, len(page.jobs), _AT_A_TIME):

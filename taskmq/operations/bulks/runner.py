@@ -15,7 +15,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobRecord, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
-from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, BulkRepeated, add_outcomes, wanted
+from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, BulkRepeated, add_outcomes, narrow_filter
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.units import to_datetime
 from taskmq.operations.bulks.tenant_bulks import build_end_entry
@@ -123,7 +123,7 @@ class BulkRunner:
         was_begun = bool(bulk.pending)
         size = _BATCH if bulk.rate is None else max(1, min(_BATCH, int(bulk.rate)))
         if not was_begun and not bulk.is_listed:
-            which = wanted(parse_filter(bulk.filter, bulk.began), bulk.action, again=bulk.again)
+            which = narrow_filter(parse_filter(bulk.filter, bulk.began), bulk.action, again=bulk.again)
             page = await jobs.list(which, after=bulk.after, limit=size)
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)

@@ -13,7 +13,7 @@ from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.bulks import Bulk, BulkAction, wanted
+from taskmq.model.jobs.bulks import Bulk, BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
@@ -88,7 +88,7 @@ class TenantBulks:
             raise InvalidOption(f"rate={order.rate}: give {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs per second")
         store = self._app.sessions.store()
         jobs = TenantJobs(self._app, self._tenant, by=self._by)
-        which = wanted(await jobs.filter(order.filter), order.action, again=order.again)
+        which = narrow_filter(await jobs.filter(order.filter), order.action, again=order.again)
         matched = min(await jobs.count(which, cap=_CAP), _CAP)
         now = await store.now_ms()
         at = None if order.at is None else instant_ms(order.at, what="at")

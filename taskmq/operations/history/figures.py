@@ -8,7 +8,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
-from taskmq.model.history.rollups import QUARTER, Rollup, minute_of, spans, summed
+from taskmq.model.history.rollups import QUARTER, Rollup, minute_of, spans, sum_rollups
 
 __all__ = ["TenantFigures"]
 
@@ -72,7 +72,7 @@ class TenantFigures:
         since, until = await self._time(since, until)
         rollups = await self._read(since, until, task, queue, is_whole="tenant" not in by)
         check_size(rollups, by, each=1)
-        whole = await asyncio.to_thread(summed, rollups, step=max(until, 1) * 2, by=by)
+        whole = await asyncio.to_thread(sum_rollups, rollups, step=max(until, 1) * 2, by=by)
         return since, until, list(whole.values())
 
     async def _time(self, since: int | None, until: int | None) -> tuple[int, int]:

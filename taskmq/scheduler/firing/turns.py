@@ -244,13 +244,13 @@ class ScheduleTurns:
                 _log.error(
                     "schedule %s: the occurrence of %d is not started: %s", one.firing.before.name, instant, why
                 )
-                self._counts.schedules.failed(one.rule.task)
+                self._counts.schedules.count_failed(one.rule.task)
             if one.rule.workflow is not None:
                 self._workflows.start(one.firing.before, one.rule, one.claims)
                 continue
             for claim in one.claims:
                 late = (at - due_instant(one.rule, claim)) / 1000
-                self._counts.schedules.emitted(one.rule.task, claim.kind, late=late)
+                self._counts.schedules.count_emitted(one.rule.task, claim.kind, late=late)
             made = (each.job for each in one.firing.occurrences)
             lanes |= {Lane(job.queue, job.priority, job.tenant) for job in made if job is not None}
         if lanes:

@@ -81,7 +81,7 @@ class ScheduledWorkflows:
         """Take the claims of what was started out of the store."""
         now = self._app.sessions.clock.now_ms()
         for claim in started:
-            self._counts.schedules.emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
+            self._counts.schedules.count_emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
         for _ in range(_TRIES):
             rows = await self._store.load([row.id])
             if not rows:

@@ -165,7 +165,7 @@ class Placer:
         tokens = {job.id: job.token for job in batch.jobs}
         found = {
             each.job: each
-            for each in await self._store.nodes.placed(list(tokens))
+            for each in await self._store.nodes.find_placed(list(tokens))
             if each.token == tokens.get(each.job)
         }
         self._state.placements.recall(

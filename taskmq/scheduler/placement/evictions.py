@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from taskmq.model.nodes import HostNode, JobNeeds, added, could_ever_fit, fits
+from taskmq.model.nodes import HostNode, JobNeeds, add_amounts, could_ever_fit, fits
 from taskmq.model.resources import Amounts
 
 __all__ = ["Claim", "Eviction", "Occupant", "owed", "plan_evictions"]
@@ -113,7 +113,7 @@ class _Plan:
         self._able: defaultdict[str, list[Occupant]] = defaultdict(list)
         for one in sorted(occupants, key=_lowest_and_newest):
             if one.is_leaving and one.node in self._free:
-                self._free[one.node] = added(self._free[one.node], one.amounts)
+                self._free[one.node] = add_amounts(self._free[one.node], one.amounts)
             elif one.gives_way and not one.is_leaving:
                 self._able[one.node].append(one)
 
@@ -131,9 +131,9 @@ class _Plan:
         for one in leavers:
             self._able[node].remove(one)
             _count(self._used, one.groups, one.amounts, sign=-1.0)
-            self._free[node] = added(self._free[node], one.amounts)
+            self._free[node] = add_amounts(self._free[node], one.amounts)
             self.evictions.append(Eviction(one.job, claim.job, group))
-        self._free[node] = added(self._free[node], wanted, sign=-1.0)
+        self._free[node] = add_amounts(self._free[node], wanted, sign=-1.0)
         _count(self._used, claim.groups, wanted)
 
     def _is_owed(self, group: str, wanted: Amounts) -> bool:
@@ -154,12 +154,12 @@ class _Plan:
             if group in one.groups or any(self._is_needed(used[name], one.amounts, name) for name in others):
                 continue
             _count(used, one.groups, one.amounts, sign=-1.0)
-            free = added(free, one.amounts)
+            free = add_amounts(free, one.amounts)
             found.append(one)
         if not fits(wanted, free):
             return None
         for one in reversed(found[:]):
-            if fits(wanted, left := added(free, one.amounts, sign=-1.0)):
+            if fits(wanted, left := add_amounts(free, one.amounts, sign=-1.0)):
                 free = left
                 found.remove(one)
         return found
@@ -180,7 +180,7 @@ def _used(occupants: Iterable[Occupant]) -> _Used:
 
 def _count(used: _Used, groups: Iterable[str], amounts: Amounts, *, sign: float = 1.0) -> None:
     for group in groups:
-        used[group] = added(used.get(group, {}), amounts, sign=sign)
+        used[group] = add_amounts(used.get(group, {}), amounts, sign=sign)
 
 
 def _lowest_and_newest(one: Occupant) -> tuple[int, int, str]:

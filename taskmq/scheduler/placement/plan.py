@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taskmq.model.nodes import HostNode, JobNeeds, Placement, added
+from taskmq.model.nodes import HostNode, JobNeeds, Placement, add_amounts
 from taskmq.model.resources import Amounts
 from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.placement.room import NodeRun, Room
@@ -119,7 +119,7 @@ def _is_within(unit: Sequence[Candidate], caps: Caps) -> bool:
     """Whether all of them together are within the caps of their pool."""
     wanted: Amounts = {}
     for one in unit:
-        wanted = added(wanted, one.needs.amounts)
+        wanted = add_amounts(wanted, one.needs.amounts)
     return caps.has_room(unit[0].queue, unit[0].tenant, wanted)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from taskmq.model.nodes import HostNode, JobNeeds, added, could_ever_fit, fits, has_labels, left_over
+from taskmq.model.nodes import HostNode, JobNeeds, add_amounts, could_ever_fit, fits, has_labels, left_over
 from taskmq.model.resources import Amounts
 
 __all__ = ["Hold", "NodeRun", "Room"]
@@ -107,10 +107,10 @@ class Room:
 
     def take(self, node: str, amounts: Amounts, *, seconds: float) -> None:
         """A job goes there."""
-        self._free[node] = added(self._free[node], amounts, sign=-1.0)
+        self._free[node] = add_amounts(self._free[node], amounts, sign=-1.0)
         hold = self.hold
         if hold is not None and hold.node == node and self._now + seconds > hold.begins:
-            spare = added(hold.spare, amounts, sign=-1.0)
+            spare = add_amounts(hold.spare, amounts, sign=-1.0)
             self.hold = Hold(hold.job, hold.node, hold.begins, spare)
 
     def hold_for(self, job: str, needs: JobNeeds, flights: Sequence[NodeRun]) -> None:
@@ -122,7 +122,7 @@ class Room:
         found = {name: self._begins(name, needs.amounts, there[name]) for name in able}
         name = min(able, key=lambda name: (found[name][0], name))
         begins, free = found[name]
-        self.hold = Hold(job, name, begins, added(free, needs.amounts, sign=-1.0))
+        self.hold = Hold(job, name, begins, add_amounts(free, needs.amounts, sign=-1.0))
 
     def _begins(self, name: str, amounts: Amounts, flights: Sequence[NodeRun]) -> tuple[float, dict[str, float]]:
         """When so much will be free on a node, where these end one after the other, and what will be free then."""
@@ -130,7 +130,7 @@ class Room:
         for flight in flights:
             if fits(amounts, free):
                 break
-            free, at = added(free, flight.amounts), max(flight.ends, self._now)
+            free, at = add_amounts(free, flight.amounts), max(flight.ends, self._now)
         # What others have there, whose end is unknown here.
         return (at, free) if fits(amounts, free) else (inf, self.nodes[name].told.capacity)
 

@@ -1,12 +1,11 @@
-"""When a recurring task is due. Pure: instants in, instants out.
+"""Triggers: rules for when a recurring task is due. Pure: instants in, instants out.
 
-A trigger (`Every`, `Cron`, `Once`, or one of them `Limited`) is a frozen value that yields nominal instants: in whole
-milliseconds since the epoch, computed from nothing but itself. So any number of beats agree on them without talking,
-and an occurrence is named by its schedule and its instant. What moves the moment of sending, such as jitter, never
-moves the nominal instant.
+A trigger (`Every`, `Cron`, `Once`, or one of them `Limited`) is a frozen value that yields nominal instants in whole
+milliseconds since the epoch, computed only from itself. So any number of beats agree on them without communication,
+and the schedule and the instant identify an occurrence. Jitter moves the time of sending, never the nominal instant.
 
-`Cron` has two halves. `cron_parser` reads an expression, once, into `fields`: bits that say which wall-clock times it
-selects. `zones` says which instants those are, where clocks are set forward and back.
+`Cron` has two halves. `cron_parser` parses an expression once into `fields`: bits for the wall-clock times it
+selects. `zones` converts these to instants, including when clocks go forward or back.
 
 The names below load on first use: an app without schedules pays for none of them, and `croniter` is imported when a
 cron expression is first defined.

@@ -1,4 +1,4 @@
-"""From the text of a cron expression to what its fields select: croniter reads it, the house's rules come first."""
+"""Parser of cron expressions: taskmq's own rules first, then croniter."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ ALIASES: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-"""Names that replace a whole expression."""
+"""Names that stand for a whole expression."""
 
 _HASHED: Final = re.compile(r"(?:^|,)h", re.IGNORECASE)
 _RANDOM: Final = re.compile(r"(?:^|,)r(?:$|[(/,])", re.IGNORECASE)
@@ -49,43 +49,43 @@ _HOUR: Final = -4
 _DAY: Final = -3
 _LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - wall-clock time
 _WEEKDAY: Final = -1
-# A field that begins so restricts nothing, or restricts the other one: the rule of Vixie's cron and cronie.
+# A field that begins with these restricts nothing, or only the other day field: the rule of Vixie's cron and cronie.
 _STARS: Final = ("*", "?")
 _EVERY_WEEKDAY: Final = 0b1111111
 
-# What croniter raises is a ValueError; of some expressions it raises others.
+# croniter raises ValueError, and other errors for some expressions.
 _REFUSED: Final = (ValueError, TypeError, KeyError)
 
 _Expanded = Sequence[int | str]
 
 
-# An expression that a million schedules share is kept once.
+# An expression shared by a million schedules is stored once.
 @lru_cache(maxsize=16_384)
 def parse_fields(expression: str, *, seconds: bool, both: bool, hash_id: str) -> Fields:
-    """What the expression selects.
+    """Parse an expression into the fields that it selects.
 
     Args:
-        expression: five fields, or six if `seconds`, the seconds first; or one of `ALIASES`.
-        both: a day has to fit its field of the month and that of the week, where cron asks for either.
-        hash_id: what `H` is computed from.
+        expression: five fields, or six if `seconds`, with seconds first; or one of `ALIASES`.
+        both: a day must match both the day-of-month and the day-of-week field; cron accepts either.
+        hash_id: the text that `H` is derived from.
 
     Raises:
-        InvalidOption: it cannot be read, says something that this cannot do, or selects no instant at all.
+        InvalidOption: it cannot be parsed, uses an unsupported feature, or selects no instant.
     """
     parts = _parts(expression, seconds=seconds)
-    fields = _compiled(expression, parts, both=both, hash_id=hash_id)
+    fields = _compile(expression, parts, both=both, hash_id=hash_id)
     if fields.first_from(_LONG_AGO) is None:
         raise InvalidOption(f"cron {expression!r} is never due: no month has such a day")
     return fields
 
 
 def is_hashed(expression: str) -> bool:
-    """Whether it has an `H`, for numbers that follow from the schedule's name."""
+    """Return whether the expression has an `H`, a number derived from the schedule's name."""
     return any(_HASHED.search(part) for part in expression.split())
 
 
 def follows_real_time(expression: str, *, seconds: bool) -> bool:
-    """Whether its hours are "all" or a step, so that it goes by elapsed time when the clocks change."""
+    """Return whether its hours are "all" or a step, so that it ignores clock changes."""
     hour = _parts(expression, seconds=seconds)[_HOUR]
     return "*" in hour or "/" in hour or hour in ("0-23", "00-23")
 
@@ -96,56 +96,56 @@ def _parts(expression: str, *, seconds: bool) -> list[str]:
         return f"0 {alias}".split() if seconds else alias.split()
     parts = expression.split()
     if expression.strip().startswith("@"):
-        raise InvalidOption(f"cron {expression!r} is not known: there are {', '.join(ALIASES)}")
+        raise InvalidOption(f"cron {expression!r} is unknown: use one of {', '.join(ALIASES)}")
     if len(parts) == 6 and not seconds:
         raise InvalidOption(
-            f"cron {expression!r} has six fields: say seconds=True if the first one are seconds, or leave one out"
+            f"cron {expression!r} has six fields: pass seconds=True if the first is seconds, or omit one"
         )
     names = tuple(_SIZES) if seconds else _WITHOUT_SECONDS
     if len(parts) != len(names):
         raise InvalidOption(
-            f"cron {expression!r} has {len(parts)} fields, not {len(names)}: {', '.join(names)}, separated by blanks"
+            f"cron {expression!r} has {len(parts)} fields, not {len(names)}: {', '.join(names)}, separated by spaces"
         )
     for name, part in zip(names, parts, strict=True):
         _check(expression, name, part)
-    # croniter takes a range of one value for the whole field.
+    # croniter reads a range of one value as the whole field.
     parts = [_ONE_VALUE.sub(_first_value, part) for part in parts]
     parts[_WEEKDAY] = _SUNDAY_TO_SUNDAY.sub(r"\g<1>0", parts[_WEEKDAY])
     if parts[_DAY].lower() == "h":
-        # A day that only some months have would leave the others out.
+        # A day that only some months have would exclude the other months.
         parts[_DAY] = "H(1-28)"
     return parts
 
 
 def _check(expression: str, name: str, part: str) -> None:
     if _RANDOM.search(part):
-        raise InvalidOption(f"cron {expression!r}: {part!r} is random, and each beat would draw another; use H")
+        raise InvalidOption(f"cron {expression!r}: {part!r} is random and would differ between beats; use H")
     steps = [int(step) for step in _STEP.findall(part)]
     if any(not 0 < step <= _SIZES[name] for step in steps):
-        raise InvalidOption(f"cron {expression!r}: the {name} {part!r} has a step that is not 1 to {_SIZES[name]}")
+        raise InvalidOption(f"cron {expression!r}: the {name} {part!r} must have a step from 1 to {_SIZES[name]}")
     if _SPELT_OTHERWISE.search(part):
-        raise InvalidOption(f"cron {expression!r}: {part!r} is written L5 here (the last Friday), or 31W (LW)")
+        raise InvalidOption(f"cron {expression!r}: write L5 (the last Friday) or 31W instead of {part!r}")
     if "#" in part and not all("#" in each or each.lower().startswith("l") for each in part.split(",")):
-        raise InvalidOption(f"cron {expression!r}: {part!r} numbers some of its weekdays and others not")
+        raise InvalidOption(f"cron {expression!r}: {part!r} mixes weekdays with and without a number")
 
 
 def _first_value(found: "re.Match[str]") -> str:
     before, first, last, _step = found.groups()
-    values = _value(first), _value(last)
+    values = _parse_value(first), _parse_value(last)
     return f"{before}{first}" if values[0] == values[1] else found.group()
 
 
-def _value(written: str) -> int | str:
-    """A number, or the day of the week or month that a name stands for, which no field has both of."""
+def _parse_value(written: str) -> int | str:
+    """Return the number, or the day of the week or month that a name stands for; no field has both."""
     return int(written) if written.isdecimal() else _NAMES.get(written.lower(), written)
 
 
-def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) -> Fields:
+def _compile(expression: str, parts: list[str], *, both: bool, hash_id: str) -> Fields:
     try:
         found = _read(parts, hash_id)
     except _REFUSED as error:
         reason = [*_faults(parts, hash_id), error][0]
-        raise InvalidOption(f"cron {expression!r} cannot be read: {reason}") from error
+        raise InvalidOption(f"cron {expression!r} is invalid: {reason}") from error
     minutes, hours, days, months, weekdays, *second = found.expanded
     fields = Fields(
         seconds=_bits(second[0], EVERY_MINUTE) if second else 1,
@@ -160,7 +160,7 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
         either=not both and not parts[_DAY].startswith(_STARS) and not parts[_WEEKDAY].startswith(_STARS),
     )
     if fields.either and (fields.days == EVERY_DAY or (fields.weekdays == _EVERY_WEEKDAY and not fields.nth)):
-        # Each day meets one of them.
+        # Every day matches one of them.
         return replace(
             fields, days=EVERY_DAY, weekdays=_EVERY_WEEKDAY, last_day=False, nearest=(), nth=(), either=False
         )
@@ -168,20 +168,20 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
 
 
 def _read(parts: Sequence[str], hash_id: str) -> "croniter":
-    # Here and not at the top: an app without cron does not pay for it.
+    # Imported late, since apps without cron do not need it.
     from croniter import croniter
 
     return croniter(" ".join(parts), start_time=0.0, hash_id=hash_id.encode(), second_at_beginning=len(parts) == 6)
 
 
 def _faults(parts: Sequence[str], hash_id: str) -> Iterator[str]:
-    """Name each value that cannot be read, its field, and what the field takes."""
+    """Name each invalid value, its field, and what the field accepts."""
     for index, (part, name) in enumerate(zip(parts, tuple(_SIZES)[-len(parts) :], strict=True)):
         for value in dict.fromkeys([*part.split(","), part]):
             try:
                 _read([value if at == index else "*" for at in range(len(parts))], hash_id)
             except _REFUSED:
-                yield f"{value!r} is no {name}: use {_ALLOWED[name]}"
+                yield f"bad {name} {value!r}: use {_ALLOWED[name]}"
 
 
 def _bits(values: _Expanded, every: int) -> int:

@@ -1,4 +1,4 @@
-"""Days on which nothing is due."""
+"""Days without occurrences."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ _MONTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DaysOff:
-    """A calendar of the days on which a schedule rests.
+    """A calendar of days on which a schedule is not due.
 
     Args:
-        weekdays: each week; 0 is Monday.
-        yearly: each year, as month and day.
-        dates: that day alone.
+        weekdays: every week; 0 is Monday.
+        yearly: every year, as month and day.
+        dates: single days.
     """
 
-    # Sorted, and not sets: two processes print equal calendars alike.
+    # Sorted tuples instead of sets, so that two processes print equal calendars alike.
     weekdays: tuple[int, ...] = ()
     yearly: tuple[tuple[int, int], ...] = ()
     dates: tuple[date, ...] = ()
 
     @classmethod
     def parse(cls, days: "Iterable[str | date | DaysOff]") -> "DaysOff":
-        """From days as people write them: "sat", "saturday", "12-25", "2026-04-03", a date, or other calendars.
+        """Parse days: "sat", "saturday", "12-25", "2026-04-03", dates, or other calendars.
 
         Raises:
-            InvalidOption: something is no day, or no weekday is left.
+            InvalidOption: a value is not a day, or no weekday is left.
         """
         weekdays: set[int] = set()
         yearly: set[tuple[int, int]] = set()
@@ -56,17 +56,17 @@ class DaysOff:
                 case _ if (found := _date(day)) is not None:
                     dates.add(found)
                 case _:
-                    raise InvalidOption(f"exclude={day!r} is no day: 'sat', '12-25', '2026-04-03' or a date")
+                    raise InvalidOption(f"exclude={day!r} is not a day: write 'sat', '12-25', '2026-04-03' or a date")
         if len(weekdays) == len(_WEEKDAYS) or len(yearly) == 366:
-            raise InvalidOption("exclude= names all days, so nothing would ever be due")
+            raise InvalidOption("exclude= covers all days, so nothing would ever be due")
         return cls(tuple(sorted(weekdays)), tuple(sorted(yearly)), tuple(sorted(dates)))
 
-    def has(self, day: date) -> bool:
-        """Whether nothing is due on that day."""
+    def contains(self, day: date) -> bool:
+        """Return whether nothing is due on this day."""
         return day.weekday() in self.weekdays or (day.month, day.day) in self.yearly or day in self.dates
 
     def describe(self) -> list[str]:
-        """The days in words: "Saturdays", "25 December", "2026-04-03"."""
+        """Describe the days: "Saturdays", "25 December", "2026-04-03"."""
         return [
             *(f"{_WEEKDAYS[weekday].capitalize()}s" for weekday in self.weekdays),
             *(f"{day} {_MONTHS[month - 1]}" for month, day in self.yearly),

@@ -1,4 +1,4 @@
-"""What a trigger means, for people. Pure."""
+"""Descriptions of triggers for people. Pure."""
 
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
@@ -17,8 +17,8 @@ class TriggerExplanation(NamedTuple):
 
     Attributes:
         means: when it is due.
-        clock_changes: what becomes of times that do not exist, or come twice.
-        next: when it is due next, by the clocks of its zone.
+        clock_changes: what happens to skipped and repeated times.
+        next: the next due times, in its zone.
     """
 
     means: str
@@ -27,34 +27,34 @@ class TriggerExplanation(NamedTuple):
 
 
 def explain_trigger(trigger: Trigger, *, after: int, count: int) -> TriggerExplanation:
-    """What it means, and when it is due next.
+    """Describe a trigger and its next due times.
 
     Args:
         after: ms.
-        count: how many of the next instants.
+        count: number of instants.
     """
     zone = zone_of(trigger)
     following = [local_text(instant, zone) for instant in islice(instants_after(trigger, after), count)]
-    return TriggerExplanation(trigger.describe(), _clock_changes(trigger), following)
+    return TriggerExplanation(trigger.describe(), _describe_clock_changes(trigger), following)
 
 
 def zone_of(trigger: Trigger) -> tzinfo:
-    """The zone whose clocks it goes by."""
+    """Return the time zone of a trigger."""
     rule = trigger.trigger if isinstance(trigger, Limited) else trigger
     return rule.zone if isinstance(rule, Cron) else UTC
 
 
 def local_text(instant: int, zone: tzinfo) -> str:
-    """An instant (ms) as the clocks of a zone show it."""
+    """Format an instant (ms) in a time zone."""
     return datetime.fromtimestamp(instant / 1000, zone).isoformat(" ", "seconds")
 
 
-def _clock_changes(trigger: Trigger) -> str:
+def _describe_clock_changes(trigger: Trigger) -> str:
     rule = trigger.trigger if isinstance(trigger, Limited) else trigger
     if isinstance(rule, Cron) and rule.zone is UTC:
-        return "none: the clocks of UTC are never changed"
+        return "none: UTC has no clock changes"
     if not isinstance(rule, Cron) or rule.follows_real_time:
         return "goes by elapsed time"
     gap = "due right after the gap" if rule.dst_gap == "run_after" else "not due"
     fold = "both times" if rule.dst_fold == "both" else f"the {rule.dst_fold} time only"
-    return f"a time that does not exist is {gap}; a time that comes twice is due {fold}"
+    return f"a skipped time is {gap}; a repeated time is due {fold}"

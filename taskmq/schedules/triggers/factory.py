@@ -1,4 +1,4 @@
-"""Makes triggers from the values that users write."""
+"""Constructors of triggers from the values that users write."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,22 +19,22 @@ __all__ = ["cron", "every", "for_schedule", "instants_after", "once"]
 def every(
     period: Duration, *, phase: Duration = 0, anchor: datetime | None = None, **limits: Unpack[Limits]
 ) -> Trigger:
-    """Each `period` of elapsed time, counted from the epoch, so that all replicas agree.
+    """Return a trigger due every `period` of elapsed time, counted from the epoch, so that all replicas agree.
 
     Args:
         period: at least 100 ms; with the phase no later than the year 9999 after 1970.
-        phase: how long after each multiple of the period.
-        anchor: instead of `phase`, an instant that is one of the multiples; past or future.
+        phase: offset from each multiple of the period.
+        anchor: instead of `phase`, an instant that is one of the occurrences; past or future.
 
     Raises:
-        InvalidOption: a value that cannot be, or limits that leave nothing.
+        InvalidOption: a value is invalid, or the limits leave nothing.
     """
     rule = Every.parse(period, phase=phase)
     if anchor is not None:
         if rule.phase:
-            raise InvalidOption("every: phase= or anchor=, not both")
-        rule = replace(rule, phase=instant_of(anchor, what="anchor") % rule.period).checked(period)
-    return _limited(rule, limits)
+            raise InvalidOption("every: pass phase= or anchor=, not both")
+        rule = replace(rule, phase=instant_of(anchor, what="anchor") % rule.period).check(period)
+    return _apply_limits(rule, limits)
 
 
 def cron(
@@ -47,44 +47,46 @@ def cron(
     both_days: bool = False,
     **limits: Unpack[Limits],
 ) -> Trigger:
-    """Whenever the clocks of `tz` show what the expression selects; see `Cron`.
+    """Return a trigger due whenever the clocks of `tz` match the expression; see `Cron`.
 
     Raises:
-        InvalidOption: a value that cannot be, an expression that is never due, or limits that leave nothing.
+        InvalidOption: a value is invalid, the expression is never due, or the limits leave nothing.
     """
     rule = Cron(expression, tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold, both_days=both_days)
-    return _limited(rule, limits)
+    return _apply_limits(rule, limits)
 
 
 def once(when: datetime) -> Trigger:
-    """At that instant, once.
+    """Return a trigger due once, at that instant.
 
     Raises:
-        InvalidOption: it has no zone.
+        InvalidOption: the datetime has no zone.
     """
     return Once.parse(when)
 
 
 def for_schedule(trigger: Trigger, name: str) -> Trigger:
-    """Return the trigger for the schedule of that name, from which `H` in a cron expression follows."""
+    """Return the trigger for the schedule with this name, from which `H` in a cron expression is derived."""
     if isinstance(trigger, Cron):
-        return trigger.hashed_by(name)
+        return trigger.with_hash_id(name)
     if isinstance(trigger, Limited) and isinstance(inner := trigger.trigger, Cron):
-        return replace(trigger, trigger=inner.hashed_by(name))
+        return replace(trigger, trigger=inner.with_hash_id(name))
     return trigger
 
 
 def instants_after(trigger: Trigger, instant: int) -> Iterator[int]:
-    """The nominal instants after `instant` one by one, up to the year 9999 and as long as the caller asks."""
+    """Yield the nominal instants after `instant`, up to the year 9999."""
     following = trigger.next_after(instant)
     while following is not None and following <= LAST_INSTANT:
         yield following
         following = trigger.next_after(following)
 
 
-def _limited(trigger: Trigger, limits: Limits) -> Trigger:
+def _apply_limits(trigger: Trigger, limits: Limits) -> Trigger:
     if unknown := sorted(limits.keys() - Limits.__annotations__.keys()):
-        raise InvalidOption(f"{unknown[0]}= is no option of a trigger: {', '.join(sorted(Limits.__annotations__))}")
+        raise InvalidOption(
+            f"{unknown[0]}= is not an option of a trigger; options: {', '.join(sorted(Limits.__annotations__))}"
+        )
     if not limits:
         return trigger
     start, end, exclude = limits.get("start"), limits.get("end"), limits.get("exclude")

@@ -1,4 +1,4 @@
-"""What a cron expression selects, as bits, and the walk over wall-clock time that they allow."""
+"""Fields of a cron expression as bits, and the search for matching wall-clock times."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -18,18 +18,18 @@ _SUNDAY: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The values that each field selects: bit `n` is set if the value `n` is in.
+    """Values selected by each field: bit `n` is set if value `n` is selected.
 
     Args:
-        seconds: bits 0 to 59; `minutes` alike.
+        seconds: bits 0 to 59; the same for `minutes`.
         hours: bits 0 to 23.
-        days: of the month, bits 1 to 31.
+        days: days of the month, bits 1 to 31.
         months: bits 1 to 12.
-        weekdays: bits 0 (Monday) to 6; all of them if `nth` says which ones.
-        last_day: the last day of the month is in as well (`L`).
-        nearest: the weekdays nearest to these days of the month are in (`15W`).
+        weekdays: bits 0 (Monday) to 6; all if `nth` selects them.
+        last_day: whether the last day of the month is selected as well (`L`).
+        nearest: days of the month whose nearest weekdays are selected (`15W`).
         nth: pairs of a weekday and its number in the month, from 1, or `LAST`.
-        either: a day is in if it fits `days` or the weekdays; else it has to fit both.
+        either: whether a day matching `days` or the weekdays is selected; else it must match both.
     """
 
     seconds: int
@@ -44,9 +44,9 @@ class Fields:
     either: bool = False
 
     def first_from(self, wall: datetime) -> datetime | None:
-        """The first wall-clock time at or after `wall` that is selected, in whole seconds; None after year 9999.
+        """Return the first selected wall-clock time at or after `wall`, in whole seconds; None after year 9999.
 
-        Both are without a zone. It goes on for long, and gives up only then, if no day is selected at all.
+        Both are naive. The search is long only if no day is ever selected.
         """
         year, month, day = wall.year, wall.month, wall.day
         days = self.days_of(year, month)
@@ -70,7 +70,7 @@ class Fields:
         return self._first_within(year, month, _lowest(days), _lowest(self.hours))
 
     def days_of(self, year: int, month: int) -> int:
-        """The days of that month that are selected, as bits."""
+        """Return the selected days of a month as bits."""
         if not self.months >> month & 1:
             return 0
         days, weekdays = self.days, self.weekdays
@@ -79,7 +79,7 @@ class Fields:
             first = date(year, month, 1).weekday()
             if self.nearest:
                 days = sum({1 << _nearest(day, first, count) for day in self.nearest})
-            by_week = self._nth_of(first, count) if self.nth else _repeated(weekdays, first)
+            by_week = self._nth_of(first, count) if self.nth else _days_on(weekdays, first)
         else:
             by_week = EVERY_DAY
         if self.last_day:
@@ -94,13 +94,13 @@ class Fields:
         days = 0
         for weekday, number in self.nth:
             day = 1 + (weekday - first) % 7
-            # A fifth one that the month does not have falls behind its end, where it is cut off.
+            # A fifth one that the month lacks lies beyond its end and is cut off.
             days |= 1 << (day + 7 * (number - 1) if number != LAST else day + (count - day) // 7 * 7)
         return days
 
 
 def days_in(year: int, month: int) -> int:
-    """How many days that month has."""
+    """Return the number of days in a month."""
     if month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0):
         return 29
     return _DAYS_IN[month]
@@ -110,15 +110,15 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _repeated(weekdays: int, first: int) -> int:
-    """The days of a month that begins on the weekday `first` which fall on `weekdays`."""
+def _days_on(weekdays: int, first: int) -> int:
+    """Return the days that fall on `weekdays`, in a month that begins on weekday `first`."""
     # Day 1 is the weekday `first`: a week that begins there, five times, one bit up.
     week = (weekdays | weekdays << 7) >> first & 0b1111111
     return (week | week << 7 | week << 14 | week << 21 | week << 28) << 1
 
 
 def _nearest(day: int, first: int, count: int) -> int:
-    """The day from Monday to Friday nearest to `day` that does not leave the month."""
+    """Return the day from Monday to Friday nearest to `day` within the month."""
     day = min(day, count)
     weekday = (first + day - 1) % 7
     if weekday == _SATURDAY:

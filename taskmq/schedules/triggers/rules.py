@@ -1,4 +1,4 @@
-"""Rules that are due by elapsed time, once, or within limits; and how much later than due they are sent."""
+"""Triggers by elapsed time, for a single instant, and within limits; and jitter."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -15,15 +15,15 @@ __all__ = ["Every", "Limited", "Once", "jitter_of"]
 
 _DAY: Final = timedelta(days=1)
 _MOST_RUNS: Final = 10_000
-# Nothing that is due at all is due less often: 29 February falls on each weekday within 40 years.
+# The rarest rule: 29 February falls on each weekday within 40 years.
 _PATIENCE: Final = 45 * 366 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Every `period` milliseconds since the epoch, UTC, shifted by `phase`: all replicas agree without talking.
+    """Due every `period` milliseconds since the epoch, UTC, shifted by `phase`; all replicas agree.
 
-    Elapsed time knows no zones: "1d" is 24 hours, also on the day when the clocks change.
+    Elapsed time ignores zones: "1d" is 24 hours, even on the day when clocks change.
     """
 
     period: int
@@ -31,36 +31,36 @@ class Every:
 
     @classmethod
     def parse(cls, period: Duration, *, phase: Duration = 0) -> "Every":
-        """From durations as people write them.
+        """Build from durations as people write them.
 
         Args:
             period: at least 100 ms.
-            phase: how long after each multiple of the period; less than the period.
+            phase: offset from each multiple of the period; less than the period.
 
         Raises:
-            InvalidOption: a duration is none, the period is too short or ends after the year 9999, or the phase is
-                not within it.
+            InvalidOption: a duration is invalid, the period is too short or ends after the year 9999, or the phase
+                exceeds it.
         """
         milliseconds = to_ms(parse_duration(period, what="every"))
         if milliseconds < 100:
-            raise InvalidOption(f"every={period!r}: at least 100 ms")
+            raise InvalidOption(f"every={period!r}: must be at least 100 ms")
         shift = to_ms(parse_duration(phase, what="phase"))
         if shift >= milliseconds:
-            raise InvalidOption(f"phase={phase!r}: less than the period, {period!r}")
-        return cls(milliseconds, shift).checked(period)
+            raise InvalidOption(f"phase={phase!r}: must be less than the period, {period!r}")
+        return cls(milliseconds, shift).check(period)
 
-    def checked(self, period: Duration) -> "Every":
-        """Return the rule itself where it is due a second time before the year 10000.
+    def check(self, period: Duration) -> "Every":
+        """Return the rule itself if it is due a second time before the year 10000.
 
         Raises:
-            InvalidOption: it is not; names the period as it was given.
+            InvalidOption: it is not; the message names the period as given.
         """
         if self.period + self.phase > LAST_INSTANT:
-            raise InvalidOption(f"every={period!r}: it is due after the year 9999; choose a shorter period")
+            raise InvalidOption(f"every={period!r}: would be due only after the year 9999; choose a shorter period")
         return self
 
     def next_after(self, instant: int, /) -> int | None:
-        """The first multiple of the period, shifted by the phase, that is later than `instant`.
+        """Return the first multiple of the period, shifted by the phase, that is later than `instant`.
 
         None only after the year 9999.
         """
@@ -68,7 +68,7 @@ class Every:
         return following if following <= LAST_INSTANT else None
 
     def describe(self) -> str:
-        """Such as "every 30 seconds", or "every hour, 5 minutes after the full one"."""
+        """Describe the rule, such as "every 30 seconds", or "every hour, 5 minutes after the full one"."""
         from taskmq.schedules.triggers.words import every_in_words
 
         return every_in_words(self.period, self.phase)
@@ -76,40 +76,40 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """At `instant`, in milliseconds since the epoch, and never again."""
+    """Due at `instant`, in milliseconds since the epoch, and never again."""
 
     instant: int
 
     @classmethod
     def parse(cls, when: datetime) -> "Once":
-        """From a datetime with a zone.
+        """Build from a datetime with a zone.
 
         Raises:
-            InvalidOption: it has none.
+            InvalidOption: it has no zone.
         """
         return cls(instant_of(when, what="once"))
 
     def next_after(self, instant: int, /) -> int | None:
-        """The instant, as long as it is later than `instant`."""
+        """Return the instant if it is later than `instant`."""
         return self.instant if instant < self.instant else None
 
     def describe(self) -> str:
-        """Such as "once, at 2027-01-31 09:00 UTC"."""
+        """Describe the rule, such as "once, at 2027-01-31 09:00 UTC"."""
         return f"once, at {instant_in_words(self.instant)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """The instants of `trigger` that keep within the limits; those that do not are no instants at all.
+    """Instants of `trigger` within limits; the others do not count as instants.
 
     Args:
-        start: the earliest instant there may be, in milliseconds since the epoch.
-        end: the latest.
-        max_runs: only so many, counted from `start`, whether or not they are run: so all replicas agree.
-        days_off: days without any, in the zone of `trigger`, else in UTC.
+        start: the earliest instant, in milliseconds since the epoch.
+        end: the latest instant.
+        max_runs: maximum number, counted from `start` whether or not they ran, so that all replicas agree.
+        days_off: days without instants, in the zone of `trigger`, else in UTC.
 
     Raises:
-        InvalidOption: the limits leave nothing, or `max_runs` has no start or is more than 10,000.
+        InvalidOption: the limits leave nothing, or `max_runs` has no start or exceeds 10,000.
     """
 
     trigger: Trigger
@@ -131,20 +131,20 @@ class Limited:
             object.__setattr__(self, "last", self._instant_of_run(self.max_runs, first))
 
     def next_after(self, instant: int, /) -> int | None:
-        """The first instant of the trigger after `instant` that keeps within the limits; None if there is none."""
+        """Return the trigger's first instant after `instant` within the limits; None if there is none."""
         if self.start is not None and instant < self.start:
             instant = self.start - 1
         latest = instant + _PATIENCE if self.last is None else min(self.last, instant + _PATIENCE)
         found = self.trigger.next_after(instant)
         while found is not None and found <= latest:
-            following = self._after_days_off(found)
+            following = self._end_of_days_off(found)
             if following is None:
                 return found
             found = self.trigger.next_after(following - 1)
         return None
 
     def describe(self) -> str:
-        """The trigger in words, and its limits."""
+        """Describe the trigger and its limits."""
         said = [self.trigger.describe()]
         if self.start is not None:
             said.append(f"from {instant_in_words(self.start)}")
@@ -157,14 +157,14 @@ class Limited:
             said.append(f"except on {', '.join(others)} and {last}" if others else f"except on {last}")
         return ", ".join(said)
 
-    def _after_days_off(self, instant: int) -> int | None:
-        """The end of the days off that `instant` falls into, or None."""
+    def _end_of_days_off(self, instant: int) -> int | None:
+        """Return the end of the days off around `instant`, or None."""
         if self.days_off is None:
             return None
         day = wall_clock(self.zone, instant // 1000).date()
-        if not self.days_off.has(day):
+        if not self.days_off.contains(day):
             return None
-        while self.days_off.has(day):
+        while self.days_off.contains(day):
             if day == date.max:
                 return LAST_INSTANT + 1
             day += _DAY
@@ -172,9 +172,9 @@ class Limited:
 
     def _instant_of_run(self, number: int, first: int) -> int | None:
         if self.start is None:
-            raise InvalidOption(f"max_runs={number} counts from start=: say it too")
+            raise InvalidOption(f"max_runs={number} needs start=, from which it counts")
         if not 1 <= number <= _MOST_RUNS:
-            raise InvalidOption(f"max_runs={number}: from 1 to {_MOST_RUNS:,}; end= says until when")
+            raise InvalidOption(f"max_runs={number}: must be from 1 to {_MOST_RUNS:,}; use end= for an end time")
         instant: int | None = first
         for _ in range(number - 1):
             assert instant is not None
@@ -186,8 +186,8 @@ class Limited:
 
 
 def jitter_of(schedule: str, spread: int) -> int:
-    """Milliseconds from 0 to `spread` that follow from the schedule's name: the same on each host, each time.
+    """Return milliseconds from 0 to `spread` derived from the schedule's name, identical on every host.
 
-    It moves the moment of sending and not the nominal instant, which names the occurrence.
+    It delays sending, but not the nominal instant, which identifies the occurrence.
     """
     return int.from_bytes(blake2b(schedule.encode(), digest_size=8).digest()) % (spread + 1) if spread else 0

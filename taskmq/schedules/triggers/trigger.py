@@ -1,6 +1,6 @@
-"""What makes a schedule due, and the options that all rules share.
+"""Protocol of triggers, and the options that all rules share.
 
-An app loads this module and no other of the package, unless it has schedules.
+An app without schedules loads only this module of the package.
 """
 
 from collections.abc import Iterable
@@ -16,42 +16,42 @@ __all__ = ["DstFold", "DstGap", "Limits", "Trigger", "most_recent"]
 class Trigger(Protocol):
     """A rule that yields nominal instants, in whole milliseconds since the epoch.
 
-    A trigger is a frozen value: equal ones yield equal instants, on every host, whenever they are asked. It reads no
-    clock, so what it answers follows from its argument alone, and from the time zone data of the host.
+    A trigger is a frozen value: equal triggers yield equal instants, on every host and at any time. It reads no
+    clock: the result depends only on the argument and the host's time zone data.
     """
 
     def next_after(self, instant: int, /) -> int | None:
-        """The first nominal instant strictly after `instant`; None when there is none any more."""
+        """Return the first nominal instant strictly after `instant`; None if there is none."""
         ...
 
     def describe(self) -> str:
-        """The rule in plain English, such as "every 30 seconds"."""
+        """Describe the rule in plain English, such as "every 30 seconds"."""
         ...
 
 
 DstGap = Literal["run_after", "skip"]
-"""What becomes of a time that does not exist: it is due at the first instant that does, or not at all."""
+"""What happens to a skipped time: it is due right after the gap, or not at all."""
 
 DstFold = Literal["first", "second", "both"]
-"""Which one is due of a time that comes twice."""
+"""Which occurrence of a repeated time is due."""
 
 
 class Limits(TypedDict, total=False):
-    """What every recurring trigger can be given."""
+    """Limits that every recurring trigger accepts."""
 
     start: datetime
-    """The earliest instant there may be."""
+    """The earliest instant."""
     end: datetime
-    """The latest."""
+    """The latest instant."""
     max_runs: int
-    """Only so many instants, counted from `start`, whether or not a beat was there to emit them."""
+    """Maximum number of instants, counted from `start`, whether or not a beat emitted them."""
     exclude: "Iterable[str | date | DaysOff]"
-    """Days without any: "sat", "12-25", "2026-04-03", dates, calendars; by the trigger's zone."""
+    """Days without instants: "sat", "12-25", "2026-04-03", dates, calendars; in the trigger's zone."""
 
 
 def most_recent(trigger: Trigger, instant: int, now: int) -> int:
-    """The last nominal instant up to `now`; `instant` is one of them."""
-    # A step back that doubles, because a trigger knows the way forward only.
+    """Return the last nominal instant up to `now`, given one of them, `instant`."""
+    # Steps back double, since a trigger can only go forward.
     back = 1
     while (found := trigger.next_after(max(now - back, instant - 1))) is None or found > now:
         back *= 2

@@ -1,4 +1,4 @@
-"""Instants and time zones: what wall-clock times mean where some do not exist and others come twice."""
+"""Time zones: conversion of wall-clock times to instants, including skipped and repeated ones."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, cast
@@ -15,16 +15,16 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall-clock time
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-# A day within the calendar at both of its ends: no zone carries an instant between them out of it.
+# A day away from both ends of the calendar, which no zone offset can cross.
 _LEAST: Final = -62_135_510_400
 _MOST: Final = 253_402_128_000
 
 
 def find_zone(name: str) -> tzinfo:
-    """The zone of that name in the host's time zone data.
+    """Return the zone with this name from the host's time zone data.
 
     Raises:
-        InvalidOption: there is none; with the names that look like it.
+        InvalidOption: no zone has this name; the message suggests similar names.
     """
     if name == "UTC":
         return UTC
@@ -38,20 +38,20 @@ def find_zone(name: str) -> tzinfo:
         remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else "names look like 'Europe/Paris'"
         if not known:
             remedy = "this host has no time zone data: install the package tzdata"
-        raise InvalidOption(f"tz={name!r} is no time zone: {remedy}") from error
+        raise InvalidOption(f"tz={name!r} is not a time zone: {remedy}") from error
 
 
 def wall_clock(zone: tzinfo, seconds: int) -> datetime:
-    """What clocks in the zone show at that instant, without a zone; `fold` is kept."""
+    """Return the naive wall-clock time in the zone at an instant; keeps `fold`."""
     return datetime.fromtimestamp(seconds, zone).replace(tzinfo=None)
 
 
 def next_instant(fields: Fields, zone: tzinfo, after: int, *, gap: DstGap, fold: DstFold) -> int | None:
-    """The first instant strictly after `after`, both in seconds since the epoch, that the fields select.
+    """Return the first selected instant strictly after `after`, both in seconds since the epoch.
 
     Args:
-        gap: a wall-clock time that does not exist is due at the first instant that does (`run_after`), or never.
-        fold: of one that comes twice, the first, the second, or both are due.
+        gap: whether a skipped time is due at the first instant after the gap (`run_after`), or never.
+        fold: whether the first, the second, or both occurrences of a repeated time are due.
     """
     if after > _MOST:
         return None
@@ -63,20 +63,20 @@ def next_instant(fields: Fields, zone: tzinfo, after: int, *, gap: DstGap, fold:
     wall = here.replace(tzinfo=None)
     if fold == "first":
         return _walk(fields, zone, wall, after, gap=gap, take_second=False)
-    # Second time round, clocks will show what they show now and what they have shown since they were set back.
+    # On the second pass, clocks repeat what they have shown since they were set back.
     other = wall if here.fold else wall - _repetition(zone, wall)
     if fold == "second":
         return _walk(fields, zone, other, after, gap=gap, take_second=True)
     found = _walk(fields, zone, wall, after, gap=gap, take_second=False)
     if not here.fold and other == wall:
-        # Nothing is in its second round, and nothing from before can come again.
+        # Nothing is repeated at present, and no earlier time can come again.
         return found
     again = _walk(fields, zone, other, after, gap=gap, take_second=True)
     return again if found is None else found if again is None else min(found, again)
 
 
 def first_instant_of(zone: tzinfo, wall: datetime) -> int:
-    """The first instant, in seconds, at which clocks in the zone show `wall` or, if they never do, more."""
+    """Return the first instant, in seconds, at which clocks in the zone show `wall` or, if skipped, more."""
     before, then = _offsets(zone, wall)
     if before >= then:
         return _seconds(wall) - before
@@ -84,7 +84,7 @@ def first_instant_of(zone: tzinfo, wall: datetime) -> int:
 
 
 def _walk(fields: Fields, zone: tzinfo, wall: datetime, after: int, *, gap: DstGap, take_second: bool) -> int | None:
-    """The first instant after `after` of the selected times later than `wall`, each standing for one at most."""
+    """Return the first instant after `after` of the selected times later than `wall`, one for each at most."""
     found = fields.first_from(wall.replace(fold=0) + _SECOND)
     while found is not None:
         before, then = _offsets(zone, found)
@@ -100,13 +100,13 @@ def _walk(fields: Fields, zone: tzinfo, wall: datetime, after: int, *, gap: DstG
 
 
 def _repetition(zone: tzinfo, wall: datetime) -> timedelta:
-    """How far clocks are going to be set back from `wall`, which they show for the first time; else nothing."""
+    """Return how far clocks will be set back over `wall`, shown for the first time; else zero."""
     before, then = _offsets(zone, wall)
     return timedelta(seconds=max(before - then, 0))
 
 
 def _offsets(zone: tzinfo, wall: datetime) -> tuple[int, int]:
-    """The zone's offsets from UTC, in seconds, by the rules before and after a change that `wall` falls into."""
+    """Return the UTC offsets in seconds before and after a change around `wall`."""
     return _offset(zone, wall), _offset(zone, wall.replace(fold=1))
 
 
@@ -117,7 +117,7 @@ def _offset(zone: tzinfo, wall: datetime) -> int:
 
 
 def _transition(zone: tzinfo, low: int, high: int) -> int:
-    """The instant in (low, high] at which the zone's clocks are set forward."""
+    """Return the instant in (low, high] at which the zone's clocks go forward."""
     start = datetime.fromtimestamp(low, zone).utcoffset()
     while high - low > 1:
         middle = (low + high) // 2
@@ -134,22 +134,24 @@ def _seconds(wall: datetime) -> int:
 
 
 def instant_of(when: datetime, *, what: str) -> int:
-    """Milliseconds since the epoch.
+    """Return milliseconds since the epoch.
 
     Raises:
-        InvalidOption: it is no datetime, has no zone, or is after the year 9999 in UTC; names the option `what`.
+        InvalidOption: it is not a datetime, has no zone, or is after the year 9999 UTC; the message names `what`.
     """
-    # Options arrive from callers whom no type checker has seen.
+    # Options come from callers without type checking, too.
     if not isinstance(cast("object", when), datetime) or when.utcoffset() is None:
-        raise InvalidOption(f"{what}={when!r}: a datetime with a zone, such as datetime(2027, 1, 31, 9, tzinfo=UTC)")
+        raise InvalidOption(
+            f"{what}={when!r}: must be a datetime with a zone, such as datetime(2027, 1, 31, 9, tzinfo=UTC)"
+        )
     instant = (when - _EPOCH_UTC) // _MILLISECOND
     if instant > LAST_INSTANT:
-        raise InvalidOption(f"{what}={when!r}: it is after the year 9999, UTC")
+        raise InvalidOption(f"{what}={when!r}: is after the year 9999, UTC")
     return instant
 
 
 def instant_in_words(instant: int) -> str:
-    """Such as "2027-01-31 09:00 UTC"; seconds and their parts only if there are any."""
+    """Format an instant, such as "2027-01-31 09:00 UTC", with seconds and fractions only if there are any."""
     when = _EPOCH_UTC + timedelta(milliseconds=instant)
     precision = "milliseconds" if instant % 1000 else "seconds" if instant % 60_000 else "minutes"
     return f"{when.replace(tzinfo=None).isoformat(' ', precision)} UTC"

@@ -26,7 +26,7 @@ class Administration(BrokerCase):
     @case
     async def test_declaring_again_changes_nothing(self) -> None:
         broker, other = self.broker(), self.broker()
-        queue = self.undeclared()
+        queue = self.new_queue()
         await broker.declare([queue])
         await self.send(broker, queue.name, "kept")
 
@@ -41,7 +41,7 @@ class Administration(BrokerCase):
         broker = self.broker()
         if not isinstance(broker, Deleting):
             raise unittest.SkipTest("this broker deletes no queues")
-        queue = self.undeclared()
+        queue = self.new_queue()
         await broker.declare([queue])
         await self.send(broker, queue.name, "one", "two")
         await self.expect_ready(broker, queue.name, 2)
@@ -58,7 +58,7 @@ class Administration(BrokerCase):
     @case
     async def test_several_brokers_may_declare_at_the_same_time(self) -> None:
         brokers = [self.broker(f"number {number}") for number in range(5)]
-        queues = [self.undeclared() for _ in range(3)]
+        queues = [self.new_queue() for _ in range(3)]
 
         await asyncio.gather(*(broker.declare(queues) for broker in brokers for _ in range(2)))
 
@@ -106,7 +106,7 @@ class Administration(BrokerCase):
     @case
     async def test_purging_a_missing_queue_says_so(self) -> None:
         broker = self.broker()
-        missing = self.undeclared().name
+        missing = self.new_queue().name
 
         with raises(QueueMissing) as caught:
             await broker.purge(missing)
@@ -117,7 +117,7 @@ class Administration(BrokerCase):
     async def test_stats_come_in_the_order_asked_and_leave_out_missing_queues(self) -> None:
         broker = self.broker()
         existing = [await self.queue(broker) for _ in range(3)]
-        missing = self.undeclared().name
+        missing = self.new_queue().name
 
         for asked in itertools.permutations([*existing, missing]):
             answered = [stats.queue for stats in await broker.stats(asked)]
@@ -133,14 +133,14 @@ class Administration(BrokerCase):
         queue, empty = await self.queue(broker), await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        async def counted() -> list[tuple[int, int]]:
+        async def read_stats() -> list[tuple[int, int]]:
             return [(stats.ready, stats.consumers) for stats in await other.stats([queue, empty])]
 
-        await eventually(counted, [(5, 0), (0, 0)], within=self.patience)
+        await eventually(read_stats, [(5, 0), (0, 0)], within=self.patience)
         inbox, consumer = await self.consume(broker, queue, prefetch=2)
         second_inbox, second = await self.consume(other, queue, prefetch=1)
         held = await inbox.take(2) + await second_inbox.take(1)
-        await eventually(counted, [(2, 2), (0, 0)], within=self.patience)
+        await eventually(read_stats, [(2, 2), (0, 0)], within=self.patience)
         (stats,) = await other.stats([queue])
         assert stats.unsettled in (None, 3)
         assert stats.delayed in (None, 0)
@@ -149,4 +149,4 @@ class Administration(BrokerCase):
         await consumer.stop()
         for delivery in held:
             delivery.ack()
-        await eventually(counted, [(2, 0), (0, 0)], within=self.patience)
+        await eventually(read_stats, [(2, 0), (0, 0)], within=self.patience)

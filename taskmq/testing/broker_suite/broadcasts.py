@@ -13,7 +13,7 @@ __all__ = ["BroadcastingTests", "BroadcastsHeard"]
 
 
 class BroadcastsHeard:
-    """A `receive` callback that keeps what comes."""
+    """A `receive` callback that collects messages."""
 
     def __init__(self, patience: float) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -25,10 +25,10 @@ class BroadcastsHeard:
         self._changed.set()
 
     async def until(self, topic: str) -> list[str]:
-        """The topics heard so far, once `topic` is the last of them.
+        """Return the topics heard so far, once `topic` is the last of them.
 
         Raises:
-            AssertionError: it was not in time.
+            AssertionError: it did not arrive in time.
         """
         try:
             async with asyncio.timeout(self._patience):

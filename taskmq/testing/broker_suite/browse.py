@@ -1,4 +1,4 @@
-"""Holding: a look at the front of a queue that leaves it as it was."""
+"""Tests of `hold`: reading the front of a queue without changing it."""
 
 from collections.abc import Iterable
 
@@ -211,7 +211,7 @@ class Holding(BrokerCase):
     @case
     async def test_looking_at_a_missing_queue_says_so(self) -> None:
         broker = self.broker()
-        missing = self.undeclared().name
+        missing = self.new_queue().name
 
         async with broker.browse(missing) as look:
             with raises(QueueMissing) as caught:
@@ -222,7 +222,7 @@ class Holding(BrokerCase):
     @case
     async def test_holding_a_missing_queue_says_so(self) -> None:
         broker = self.broker()
-        missing = self.undeclared().name
+        missing = self.new_queue().name
 
         with raises(QueueMissing) as caught:
             async with broker.peek(missing, limit=1):

@@ -1,7 +1,7 @@
-"""A process that takes messages in hand and waits to be killed: `URL QUEUE COUNT`.
+"""A process that holds messages and waits to be killed: `URL QUEUE COUNT`.
 
-It prints "holding" once it has them. It also ends when its standard input does, so that it never outlives
-the test that started it.
+It prints "holding" once it has them. It also exits when its standard input closes, so that it never outlives its
+test.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ async def _hold(url: str, queue: str, count: int) -> None:
     sys.stdout.write("holding\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)
-    # Without a farewell to the broker: this is what a killed process looks like from outside.
+    # Exits without closing the connection, as a killed process does.
     os._exit(1)
 
 

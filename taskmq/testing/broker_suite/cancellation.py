@@ -1,4 +1,4 @@
-"""Cancelling: a call that is cancelled at any instant leaves a broker that works and has lost nothing."""
+"""Tests of cancellation: a call cancelled at any point leaves the broker working and loses nothing."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from taskmq.contracts.broker import Broker, Subscription
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 
 __all__ = ["Cancelling"]
 
@@ -22,7 +22,7 @@ class Cancelling(BrokerCase):
         for point in CancelPoint.TIMED:
             texts = [f"{point} {number}" for number in range(10)]
             futures = [broker.publish(message(queue, text), timeout=self.publish_timeout) for text in texts]
-            await point.come()
+            await point.reach()
             for future in futures[::2]:
                 future.cancel()
             await asyncio.wait(futures)
@@ -64,7 +64,7 @@ class Cancelling(BrokerCase):
         broker = self.broker()
 
         for point in CancelPoint.ALL:
-            queue = self.undeclared()
+            queue = self.new_queue()
             await self._cancel(point, broker.declare([queue]))
             await broker.declare([queue])
             await self._works(broker, queue.name)
@@ -81,12 +81,12 @@ class Cancelling(BrokerCase):
             if (consumer := await self._cancel(point, call)) is not None:
                 await consumer.stop()
 
-            # What it handed out is ours to settle; what it did not is not kept from others.
+            # Delivered messages are ours to settle; the others must be available to other consumers.
             for delivery in inbox.deliveries:
                 delivery.requeue()
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 3)
-            # A consumer that is still on its way to the broker may hold some of them for a moment.
+            # A consumer that is still being created may hold some of them for a moment.
             await self.expect_all(broker, queue, *"abc")
             assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
@@ -136,7 +136,7 @@ class Cancelling(BrokerCase):
         for point in CancelPoint.ALL:
             await self.send(broker, queue, *"abc")
             await self._cancel(point, broker.purge(queue))
-            # Its outcome is unknown, but a message sent after it is never taken by it.
+            # The outcome is unknown, but the purge never removes a message sent after it.
             await broker.purge(queue)
             await self._works(broker, queue)
 
@@ -172,7 +172,7 @@ class Cancelling(BrokerCase):
             await self._expect_at_least(holder, queue, {"kept", "sent"} if was_sent else {"kept"})
 
     async def _cancel(self, point: CancelPoint, call: Coroutine[Any, Any, _T]) -> _T | None:
-        return await cancelled_at(point, call, within=self.patience)
+        return await cancel_at(point, call, within=self.patience)
 
     async def _expect_at_least(self, broker: Broker, queue: str, texts: set[str]) -> None:
         await self.send(broker, queue, "end")
@@ -187,7 +187,7 @@ class Cancelling(BrokerCase):
         assert await self._take_all(broker, queue) == ["works"]
 
     async def _take_all(self, broker: Broker, queue: str) -> list[str]:
-        """Everything in `queue`, up to a message that is sent now."""
+        """Return everything in `queue`, up to a message that is sent now."""
         await self.send(broker, queue, "end")
         inbox, consumer = await self.consume(broker, queue, prefetch=20)
         came: list[str] = []

@@ -1,4 +1,4 @@
-"""Queues with a limit: full is refused, never dropped, and it ends."""
+"""Tests of limited queues: a full queue rejects messages, never drops them, and accepts again when there is room."""
 
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
@@ -10,7 +10,7 @@ from taskmq.testing.runner import case, eventually
 __all__ = ["Limiting"]
 
 _LIMIT = 5
-# A limit is one that holds about: what is on its way when it is reached still gets in.
+# Limits are approximate: messages in flight when the limit is reached still get in.
 _MORE = 20
 
 
@@ -18,7 +18,7 @@ class Limiting(BrokerCase):
     @case
     async def test_a_queue_that_is_full_refuses_and_takes_again_when_there_is_room(self) -> None:
         broker = self.broker()
-        work = self.undeclared(max_length=_LIMIT)
+        work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])
 
         taken = await self._fill(broker, work)
@@ -29,7 +29,7 @@ class Limiting(BrokerCase):
     @case
     async def test_a_queue_whose_messages_are_too_large_together_refuses(self) -> None:
         broker = self.broker()
-        work = self.undeclared(max_bytes=1000 * _LIMIT)
+        work = self.new_queue(max_bytes=1000 * _LIMIT)
         await broker.declare([work])
 
         taken = await self._fill(broker, work, size=1000)
@@ -40,7 +40,7 @@ class Limiting(BrokerCase):
     @case
     async def test_the_limit_of_one_class_is_not_that_of_another(self) -> None:
         broker = self.broker()
-        work = self.undeclared(max_length=_LIMIT)
+        work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])
         await self._fill(broker, work)
 
@@ -52,7 +52,7 @@ class Limiting(BrokerCase):
     @case
     async def test_what_is_delayed_comes_to_a_limited_queue_when_it_is_due(self) -> None:
         broker = self.broker()
-        work = self.undeclared(max_length=_LIMIT)
+        work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])
         inbox, _ = await self.consume(broker, work.name)
 
@@ -61,7 +61,7 @@ class Limiting(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["delayed"]
 
     async def _fill(self, broker: Broker, work: WorkQueue, *, size: int = 1) -> list[str]:
-        """Publish, one after the other, until the queue is full; what it took."""
+        """Publish one by one until the queue is full; return the accepted texts."""
         taken: list[str] = []
         for number in range(_LIMIT + _MORE):
             text = f"{number:0{size}}"
@@ -73,7 +73,7 @@ class Limiting(BrokerCase):
         raise AssertionError(f"{len(taken)} messages were taken, and the queue is not full")
 
     async def _expect_room_after_emptying(self, broker: Broker, work: WorkQueue, texts: list[str]) -> None:
-        """Take `texts`, all of them and nothing else, then publish again."""
+        """Consume exactly `texts`, then publish again."""
         inbox, consumer = await self.consume(broker, work.name)
         assert bodies(await inbox.take_and_ack(len(texts))) == texts
 

@@ -1,4 +1,4 @@
-"""What every test of the broker suite starts from."""
+"""Base of the tests in the broker suite."""
 
 import asyncio
 import sys
@@ -15,13 +15,13 @@ __all__ = ["BrokerCase", "Inbox", "bodies", "message"]
 
 
 class BrokerCase(Suite):
-    """Base of the broker suite: what the adapter provides, and what the tests use.
+    """Base of the broker suite: hooks for the adapter, and helpers for tests.
 
     Attributes:
-        process_url: a URL that `taskmq.client.plugins.open_broker` opens in another process for the same server;
-            None when the broker lives in one process.
-        can_lose: whether `lose` is there.
-        publish_timeout: for each publish.
+        process_url: a URL of the same server that `taskmq.client.plugins.open_broker` opens in another process; None
+            if the broker lives in one process.
+        can_lose: whether `lose` is implemented.
+        publish_timeout: timeout of each publish.
     """
 
     process_url: str | None = None
@@ -30,34 +30,34 @@ class BrokerCase(Suite):
     _declared: list[WorkQueue]
 
     def open_broker(self, name: str = "") -> Broker:
-        """A new broker on the test's server, not yet connected. Called inside the running loop."""
+        """Return a new broker on the test's server, not yet connected. Called inside the running loop."""
         raise NotImplementedError
 
     async def lose(self, broker: Broker) -> None:
-        """Cut `broker` off from its server, as a broken network does; it may come back by itself."""
+        """Cut `broker` off from its server, as a broken network does; it may reconnect."""
         raise NotImplementedError
 
     async def discard(self, queue: WorkQueue) -> None:
-        """Delete at the server what `queue` names; called at the end of a test."""
+        """Delete `queue` at the server; called at the end of a test."""
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._declared = []
         super().run(test)
 
     def broker(self, name: str = "") -> Broker:
-        """A broker that is closed at the end of the test."""
+        """Return a broker that is closed at the end of the test."""
         broker = self.open_broker(name)
         self.opened.push_async_callback(broker.aclose)
         return broker
 
     async def queue(self, broker: Broker) -> str:
-        """A new queue, declared through `broker`."""
-        queue = self.undeclared()
+        """Return a new queue, declared through `broker`."""
+        queue = self.new_queue()
         await broker.declare([queue])
         return queue.name
 
-    def undeclared(self, **options: Any) -> WorkQueue:
-        """A queue that does not exist yet; `options` are those of `WorkQueue`."""
+    def new_queue(self, **options: Any) -> WorkQueue:
+        """Return a queue that does not exist yet; `options` are those of `WorkQueue`."""
         queue = WorkQueue(f"suite.{uuid.uuid4().hex[:12]}", **options)
         if not self._declared:
             self.opened.push_async_callback(self._discard_all)
@@ -83,7 +83,7 @@ class BrokerCase(Suite):
         return inbox, consumer
 
     async def expect_ready(self, broker: Broker, queue: str, count: int) -> None:
-        """Return once `count` messages wait in `queue`: what another one gave back has arrived."""
+        """Wait until `count` messages are ready in `queue`."""
 
         async def ready() -> int:
             (stats,) = await broker.stats([queue])
@@ -92,7 +92,7 @@ class BrokerCase(Suite):
         await eventually(ready, count, within=self.patience)
 
     async def expect_only(self, broker: Broker, queue: str, *texts: str) -> None:
-        """Take exactly `texts` off `queue`, in this order, with nothing before, between or after them."""
+        """Consume exactly `texts` from `queue`, in this order, with nothing before, between or after."""
         await self.send(broker, queue, "the last one")
         inbox, consumer = await self.consume(broker, queue, prefetch=10)
         expected = [*texts, "the last one"]
@@ -101,7 +101,7 @@ class BrokerCase(Suite):
         assert not inbox.untaken
 
     async def expect_all(self, broker: Broker, queue: str, *texts: str) -> None:
-        """Take exactly `texts` off `queue`, in whatever order they come."""
+        """Consume exactly `texts` from `queue`, in any order."""
         await self.send(broker, queue, "the last one")
         inbox, consumer = await self.consume(broker, queue, prefetch=10)
         expected = sorted([*texts, "the last one"])
@@ -110,7 +110,7 @@ class BrokerCase(Suite):
         assert not inbox.untaken
 
     async def take_in_killed_process(self, queue: str, count: int) -> None:
-        """Let another process take `count` messages in hand, then kill it.
+        """Let another process hold `count` messages, then kill it.
 
         Raises:
             SkipTest: the adapter's broker lives in one process.
@@ -147,7 +147,7 @@ def message(
     due: int | None = None,
     headers: Mapping[str, HeaderValue] | None = None,
 ) -> Outgoing:
-    """A message whose body is `text`."""
+    """Return a message whose body is `text`."""
     return Outgoing(
         queue=queue,
         body=text.encode() if isinstance(text, str) else text,
@@ -164,7 +164,7 @@ def bodies(deliveries: list[Delivery]) -> list[str]:
 
 
 class Inbox:
-    """A `deliver` callback that keeps what comes, in its order."""
+    """A `deliver` callback that collects deliveries in order."""
 
     def __init__(self, patience: float) -> None:
         self.deliveries: list[Delivery] = []
@@ -181,10 +181,10 @@ class Inbox:
         return self.deliveries[self._taken :]
 
     async def take(self, count: int) -> list[Delivery]:
-        """The next `count` deliveries; they stay unsettled.
+        """Return the next `count` deliveries, unsettled.
 
         Raises:
-            AssertionError: they did not come in time.
+            AssertionError: they did not arrive in time.
         """
         try:
             async with asyncio.timeout(self._patience):
@@ -201,7 +201,7 @@ class Inbox:
         return taken
 
     async def take_and_ack(self, count: int) -> list[Delivery]:
-        """The next `count` deliveries, each acknowledged when it is taken, so that more can come."""
+        """Return the next `count` deliveries, each acknowledged as it arrives, so that more can come."""
         taken: list[Delivery] = []
         while len(taken) < count:
             for delivery in await self.take(max(1, min(len(self.untaken), count - len(taken)))):

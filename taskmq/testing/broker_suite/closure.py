@@ -1,4 +1,4 @@
-"""Ending: closing flushes, leaves nothing behind, and is an end with a typed error."""
+"""Tests of `aclose`: it flushes, leaves nothing behind, and later calls raise a typed error."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -85,7 +85,7 @@ class BrokerClosureCases(BrokerCase):
     @case
     async def test_a_closed_broker_says_so_at_every_call(self) -> None:
         broker, other = self.broker(), self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         queue = work.name
         await other.declare([work])
         await broker.connect(timeout=self.patience)

@@ -1,4 +1,4 @@
-"""Consuming: shares, windows, and an end after which nothing comes."""
+"""Tests of consumers: sharing, prefetch windows, and stopping."""
 
 import asyncio
 import time
@@ -27,12 +27,12 @@ class Consuming(BrokerCase):
     @case
     async def test_each_priority_class_is_consumed_from_its_first_message_on(self) -> None:
         worker, sender = self.broker(), self.broker()
-        queue = self.undeclared()
+        queue = self.new_queue()
         await worker.declare([queue])
         await sender.declare([queue])
         inbox, consumer = await self.consume(worker, *queue.physical)
         if isinstance(worker, Broadcasting):
-            # Where queues are made later, listeners hear of it.
+            # If queues are created later, consumers learn of them.
             await worker.listen(["worker.command.*"], lambda _topic, _body: None)
         assert consumer.healthy
 
@@ -41,7 +41,7 @@ class Consuming(BrokerCase):
             (came,) = await inbox.take_and_ack(1)
             assert (came.queue, came.body.decode()) == (physical, physical)
 
-        # What is delayed for a class comes to it, too.
+        # Delayed messages of a class arrive, too.
         due = int(time.time() * 1000) + 200
         classes = {physical for physical in queue.physical if not is_jobs_queue(physical)}
         await self.publish(sender, *(message(physical, "later", due=due) for physical in classes))
@@ -75,7 +75,7 @@ class Consuming(BrokerCase):
         in_hand = await inbox.take(3)
 
         for settled in range(4):
-            # What the consumer does not hold is there for others, all of it.
+            # All messages that the consumer does not hold are available to others.
             async with looker.peek(queue, limit=10) as rest:
                 assert bodies(rest) == texts[settled + 3 :]
             assert not inbox.untaken
@@ -208,7 +208,7 @@ class Consuming(BrokerCase):
     @case
     async def test_a_paused_shard_goes_to_whoever_consumes_it(self) -> None:
         broker, other = self.broker(), self.broker()
-        work = self.undeclared(ordered=1)
+        work = self.new_queue(ordered=1)
         await broker.declare([work])
         (shard,) = work.physical
         await self.send(broker, shard, "1", "2", "3")
@@ -246,7 +246,7 @@ class Consuming(BrokerCase):
 
         await self.send(left, queue, *texts)
 
-        # With one in hand each, both have their share before either goes on.
+        # With a prefetch of one, both get their share before either continues.
         first = await left_inbox.take(1) + await right_inbox.take(1)
         for delivery in first:
             delivery.ack()
@@ -289,7 +289,7 @@ class Consuming(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two")
         inbox = self.inbox()
-        missing = self.undeclared().name
+        missing = self.new_queue().name
 
         with raises(QueueMissing) as caught:
             await broker.consume([Subscription(queue, 10), Subscription(missing, 10)], inbox)
@@ -397,5 +397,5 @@ class Consuming(BrokerCase):
 
 async def _ack_all(inbox: Inbox) -> None:
     while True:
-        # The inbox's own patience ends long after the test's.
+        # The inbox's own timeout is longer than the test's.
         await inbox.take_and_ack(1)

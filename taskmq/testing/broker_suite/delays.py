@@ -1,4 +1,4 @@
-"""Delays: held at the broker, never early, in the order of their instants."""
+"""Tests of delays: held at the broker, never early, in due order."""
 
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
@@ -8,7 +8,7 @@ from taskmq.testing.runner import case
 __all__ = ["Delaying"]
 
 _FAR_MS = 3_600_000
-# Further than a busy broker is late.
+# Longer than a busy broker is late.
 _APART = 700
 
 
@@ -16,7 +16,7 @@ class Delaying(BrokerCase):
     """Tests in real time: delays of up to six seconds.
 
     Attributes:
-        latest_ms: how late a delayed message may come at the most.
+        latest_ms: maximum lateness of a delayed message.
     """
 
     latest_ms: int = 5_000
@@ -175,7 +175,7 @@ class Delaying(BrokerCase):
         assert bodies(inbox.deliveries) == ["once", "twice"]
 
     async def _lateness(self, inbox: Inbox, due: int) -> int:
-        """How many ms after `due` the next delivery came; negative: early."""
+        """Return how many ms after `due` the next delivery arrived; negative if early."""
         await inbox.take_and_ack(1)
         return _now() - due
 

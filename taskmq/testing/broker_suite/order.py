@@ -1,4 +1,4 @@
-"""Shards of ordered queues: one consumer at a time, and no message out of order when the next one takes over."""
+"""Tests of ordered queues: one consumer per shard, and no message out of order when another takes over."""
 
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
@@ -15,7 +15,7 @@ class Ordering(BrokerCase):
     @case
     async def test_each_shard_is_a_queue_of_its_own(self) -> None:
         broker = self.broker()
-        work = self.undeclared(ordered=3)
+        work = self.new_queue(ordered=3)
         await broker.declare([work])
 
         await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
@@ -91,7 +91,7 @@ class Ordering(BrokerCase):
 
     @case
     async def test_a_new_owner_keeps_the_order(self) -> None:
-        """Each time the one who stops holds a message, and settles it while the other one waits for the next."""
+        """Each time the stopping consumer holds a message, and settles it while the other waits for the next."""
         left, right = self.broker(), self.broker()
         shard = await self._shard(left)
         texts = [str(number) for number in range(_OWNER_CHANGES + 1)]
@@ -150,7 +150,7 @@ class Ordering(BrokerCase):
 
         await self.lose(first)
 
-        # The consumer that has the shard now: the one that waited, or the first, if it was quicker to come back.
+        # The current owner of the shard: the waiting consumer, or the first one if it reconnected faster.
         came: list[str] = []
 
         async def all_come() -> bool:
@@ -205,8 +205,8 @@ class Ordering(BrokerCase):
         await self.expect_only(other, shard, "b", "c", "d")
 
     async def _shard(self, broker: Broker) -> str:
-        """The only shard of a new ordered queue."""
-        work = self.undeclared(ordered=1)
+        """Return the only shard of a new ordered queue."""
+        work = self.new_queue(ordered=1)
         await broker.declare([work])
         (shard,) = work.physical
         return shard

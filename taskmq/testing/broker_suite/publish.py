@@ -1,4 +1,4 @@
-"""Publishing: confirmed means there, in order, unchanged; what cannot be sent says so."""
+"""Tests of publishing: confirmed messages are stored in order and unchanged; others raise an error."""
 
 import asyncio
 
@@ -172,18 +172,18 @@ class Publishing(BrokerCase):
 
         inbox, _ = await self.consume(broker, queue)
         (came,) = await inbox.take_and_ack(1)
-        # What a server adds by itself starts with "x-", what taskmq adds with "x-taskmq-".
+        # Headers added by servers start with "x-", those added by taskmq with "x-taskmq-".
         assert [name for name in came.headers if not name.startswith("x-")] == []
 
     @case
     async def test_each_priority_class_is_a_queue_of_its_own(self) -> None:
         broker = self.broker()
-        work = self.undeclared()
+        work = self.new_queue()
         await broker.declare([work])
 
         await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
 
-        # And that of the store's jobs.
+        # So is that of the store's jobs.
         assert len(set(work.physical)) == len(CLASSES) + 1
         for queue in work.physical:
             await self.expect_only(broker, queue, f"to {queue}")
@@ -191,7 +191,7 @@ class Publishing(BrokerCase):
     @case
     async def test_each_lane_is_a_queue_of_its_own_and_can_be_looked_at_from_the_start(self) -> None:
         broker = self.broker()
-        work = self.undeclared(lanes=3)
+        work = self.new_queue(lanes=3)
         await broker.declare([work])
         assert [(entry.queue, entry.ready) for entry in await broker.stats(work.always)] == [
             (name, 0) for name in work.always
@@ -254,7 +254,7 @@ class Publishing(BrokerCase):
     @case
     async def test_a_queue_declared_later_takes_messages_that_were_refused_before(self) -> None:
         broker, other = self.broker(), self.broker()
-        queue: WorkQueue = self.undeclared()
+        queue: WorkQueue = self.new_queue()
         first = broker.publish(message(queue.name, "too early"), timeout=self.publish_timeout)
         assert isinstance(await _error_of(first), Unroutable)
 

@@ -1,4 +1,4 @@
-"""Publishing many at once: each gets its own outcome, and their order is kept."""
+"""Tests of publishing many messages at once: each has its own outcome, in order."""
 
 import unittest
 
@@ -17,7 +17,7 @@ _MANY = 3_000
 
 
 def usual(queue: str, text: str | bytes, number: int = 0) -> Outgoing:
-    """A message as an app makes it."""
+    """Return a message as an app builds it."""
     return replace(message(queue, text), job_id=new_job_id(_SENT_AT, number.to_bytes(10)), enqueued=_SENT_AT)
 
 
@@ -54,7 +54,7 @@ class PublishingManyTests(BrokerCase):
         many = self.many_at(broker)
         queue = await self.queue(broker)
         messages = [usual(queue, str(number), number) for number in range(_MANY)]
-        # Some that are not like the others keep their place.
+        # Some unlike the others keep their position.
         messages[7] = replace(messages[7], headers={"note": "7"})
         messages[9] = replace(messages[9], job_id="nine")
         messages[11] = replace(messages[11], due=1)

@@ -1,4 +1,4 @@
-"""Settling: the first of ack and requeue counts, and what was not settled comes back."""
+"""Tests of settling: the first ack or requeue counts, and unsettled messages return."""
 
 import asyncio
 
@@ -114,7 +114,7 @@ class Settling(BrokerCase):
         await self.lose(broker)
 
         assert not await lost.ack_confirmed()
-        # The first may have come and gone a second time before the consumer stopped, and so stand behind the other.
+        # The first may have been delivered twice before the consumer stopped, and so follow the other.
         rest, _ = await self.consume(other, queue)
         assert sorted(bodies(await rest.take_and_ack(2))) == ["one", "two"]
 
@@ -216,7 +216,7 @@ class Settling(BrokerCase):
         delivery.requeue()
         delivery.ack()
         (again,) = await inbox.take(1)
-        # It is in our hands again, but not as this delivery.
+        # It is delivered again, but as another delivery.
         delivery.ack()
         delivery.requeue()
 
@@ -260,7 +260,7 @@ class Settling(BrokerCase):
         await self._expect_back(other, queue, back=["one", "two"], then=[])
 
     async def _expect_back(self, broker: Broker, queue: str, *, back: list[str], then: list[str]) -> None:
-        """`back` come first, as redelivered, before `then` and what is sent now."""
+        """Expect `back` first, as redelivered, before `then` and a message sent now."""
         await self.expect_ready(broker, queue, len(back) + len(then))
         await self.send(broker, queue, "sent last")
         inbox, consumer = await self.consume(broker, queue, prefetch=1)

@@ -6,7 +6,7 @@
 - `RabbitMQContainer`, `RedisContainer`, `PostgresContainer`: one server each, as a context manager.
 - `taskmq.testing.containers.fixtures`: pytest's fixtures `rabbitmq_url`, `redis_url`, `postgres_url`.
 
-They need a container engine: Docker, or Podman behind `podman system service` and `$DOCKER_HOST`.
+All need a container engine: Docker, or Podman behind `podman system service` and `$DOCKER_HOST`.
 """
 
 from taskmq.testing.containers.container import Container, engine_answers

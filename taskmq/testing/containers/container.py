@@ -1,4 +1,4 @@
-"""A container with a server in it, from its start to its removal, on ports that stay its own."""
+"""A server in a container, with ports that stay the same across restarts."""
 
 import contextlib
 import socket
@@ -36,16 +36,16 @@ def engine_answers() -> bool:
 class Container(ABC):
     """A server in a container; a context manager that starts it and removes it.
 
-    Ports and data stay while it is stopped, killed and started again, so a test can take a server away from its
-    clients and give it back. It is published on 127.0.0.1, or, where the engine is on another machine or the tests
-    themselves run in a container, as testcontainers finds it.
+    Ports and data survive `stop`, `kill` and `start`, so a test can take a server away from its clients and give it
+    back. Ports are published on 127.0.0.1; if the engine runs on another machine or the tests run in a container, as
+    testcontainers finds it.
 
     Args:
         image: the image.
         inner_ports: the ports on which the server listens inside.
         ports: as many ports of this machine; free ones unless given.
         env: the container's environment.
-        command: the command line, in the place of the image's own.
+        command: the command line, instead of the image's.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Container(ABC):
 
     @abstractmethod
     def fresh(self) -> AbstractContextManager[str]:
-        """The URL of an empty part of the server, for one test."""
+        """Provide the URL of an empty part of the server for one test."""
 
     def start(self) -> Self:
-        """Start it, or start it again after `stop` and `kill`; return when the server answers.
+        """Start it, also after `stop` or `kill`, and return when the server answers.
 
         Raises:
             UnsupportedFeature: testcontainers is not installed, or no container engine answers.
-            TimeoutError: the server did not answer within two minutes; the message has the end of its log.
+            TimeoutError: the server did not answer within two minutes; the message contains the end of its log.
         """
         if self._container is None:
             engine = _engine()
-            self._container = self._made(engine)
+            self._container = self._create(engine)
             self._container.start()
         else:
             self._handle().start()
@@ -92,29 +92,29 @@ class Container(ABC):
         return self
 
     def stop(self, patience: timedelta = _STOPS_WITHIN) -> None:
-        """End the server in good order, within `patience`; `start` brings it back."""
+        """Shut the server down within `patience`; `start` restarts it."""
         self._handle().stop(timeout=int(patience.total_seconds()))
 
     def kill(self) -> None:
-        """End the server at once (SIGKILL); `start` brings it back."""
+        """Kill the server (SIGKILL); `start` restarts it."""
         self._handle().kill()
 
     def pause(self) -> None:
-        """Freeze the server: connections stay open and nothing answers."""
+        """Freeze the server: connections stay open, but nothing answers."""
         self._handle().pause()
 
     def resume(self) -> None:
-        """Let a frozen server go on."""
+        """Unfreeze the server after `pause`."""
         self._handle().unpause()
 
     def failure(self) -> str | None:
-        """Say why the server will not answer any more, or None while its container runs."""
+        """Return why the server cannot answer any more, or None while its container runs."""
         handle = self._handle()
         handle.reload()
         return "has exited" if handle.status == "exited" else None
 
     def log(self) -> str:
-        """The last lines that the server has written."""
+        """Return the end of the server's log."""
         text: bytes = self._handle().logs(tail=_LOG_LINES)
         return text.decode(errors="replace")
 
@@ -153,15 +153,15 @@ class Container(ABC):
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether a client would be served now; an `OSError` means no."""
+        """Return whether a client would be served now; an `OSError` means no."""
 
     def _at(self, index: int) -> tuple[str, int]:
-        """The host and the port of one of the inner ports."""
+        """Return the host and port of one of the inner ports."""
         return self._addresses[index]
 
-    def _made(self, engine: Any) -> Any:
+    def _create(self, engine: Any) -> Any:
         container = engine(self.image, env=self._env, command=self._command or None)
-        # Published to this machine alone where its programs are the clients: testcontainers publishes to the network.
+        # Published on the loopback if its programs are the clients: testcontainers publishes to the network.
         is_local = self._is_local(container)
         for inside, outside in zip(self._inner_ports, self._ports, strict=True):
             container.ports[f"{inside}/tcp"] = ("127.0.0.1", outside) if is_local else outside
@@ -198,7 +198,7 @@ class Container(ABC):
 
 
 def _engine() -> Any:
-    """The class of testcontainers' containers; an engine has answered it."""
+    """Return testcontainers' container class once an engine answers."""
     try:
         from docker.errors import DockerException
         from testcontainers.core.container import DockerContainer

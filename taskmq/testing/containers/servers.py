@@ -1,4 +1,4 @@
-"""RabbitMQ, Redis and PostgreSQL, each in a container of its published image."""
+"""Containers of RabbitMQ, Redis and PostgreSQL, from their published images."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ _PASSWORD: Final = "test"  # noqa: S105 - of a server that only this machine rea
 
 
 class RabbitMQContainer(Container):
-    """RabbitMQ with its management plugin, without which it is not noticed to be ready.
+    """RabbitMQ with its management plugin, which is needed to detect that it is ready.
 
     Args:
         image: an image with the plugin; `$TASKMQ_RABBITMQ_IMAGE` unless given, else `rabbitmq:4-management`.
@@ -47,7 +47,7 @@ class RabbitMQContainer(Container):
 
     @contextlib.contextmanager
     def fresh(self) -> Generator[str]:
-        """The URL of a virtual host of the caller's own, deleted at the end."""
+        """Provide the URL of a new virtual host, deleted at the end."""
         name = f"test-{secrets.token_hex(6)}"
         self._manage("PUT", f"vhosts/{name}")
         self._manage("PUT", f"permissions/{name}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -57,7 +57,7 @@ class RabbitMQContainer(Container):
             self._manage("DELETE", f"vhosts/{name}")
 
     def _answers(self) -> bool:
-        # The engine's proxy takes connections before the server does, so the server itself has to say something.
+        # The engine's proxy accepts connections before the server does, so wait for bytes from the server.
         with socket.create_connection(self._at(0), timeout=_PATIENCE) as connection:
             connection.sendall(_AMQP_HEADER)
             if connection.recv(1) != _METHOD_FRAME:
@@ -81,12 +81,12 @@ class RabbitMQContainer(Container):
 
 
 class RedisContainer(Container):
-    """Redis; what it has answered to survives `kill` and `start`.
+    """Redis; acknowledged writes survive `kill` and `start`.
 
     Args:
         image: the image; `$TASKMQ_REDIS_IMAGE` unless given, else `redis:7`.
         ports: a port of this machine; a free one unless given.
-        options: of `redis-server`.
+        options: options of `redis-server`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class RedisContainer(Container):
 
     @contextlib.contextmanager
     def fresh(self) -> Generator[str]:
-        """The URL of the server after everything in it was deleted."""
+        """Delete everything in the server, and provide its URL."""
         if not self._says(b"FLUSHALL", b"+OK"):
             raise RuntimeError(f"{self!r} refused FLUSHALL")
         yield self.url
@@ -126,7 +126,7 @@ class RedisContainer(Container):
 
 
 class PostgresContainer(Container):
-    """PostgreSQL, whose user `postgres` may do everything.
+    """PostgreSQL with the superuser `postgres`.
 
     Args:
         image: the image; `$TASKMQ_POSTGRES_IMAGE` unless given, else `postgres:17`.
@@ -148,7 +148,7 @@ class PostgresContainer(Container):
 
     @contextlib.contextmanager
     def fresh(self) -> Generator[str]:
-        """The URL of an empty database of the caller's own, dropped at the end."""
+        """Provide the URL of a new empty database, dropped at the end."""
         name = f"test_{secrets.token_hex(6)}"
         self._sql(f"CREATE DATABASE {name}")
         try:
@@ -161,7 +161,7 @@ class PostgresContainer(Container):
         return f"postgresql://postgres:{_PASSWORD}@{host}:{port}/{database}"
 
     def _answers(self) -> bool:
-        # By TCP: the server that the image's first start fills the data with listens on its socket only.
+        # Over TCP: during the image's first start the server listens on its socket only.
         try:
             self.run("pg_isready", "-q", "-h", "127.0.0.1", "-U", "postgres")
         except RuntimeError:

@@ -1,6 +1,6 @@
-"""A model of job stores over dictionaries: the reference with which random histories are compared.
+"""A model of job stores over dictionaries: the reference for random histories.
 
-`JobModel` is synchronous and takes its time from the caller.
+`JobModel` is synchronous and receives the time from its caller.
 """
 
 from taskmq.testing.job_store.model import JobModel

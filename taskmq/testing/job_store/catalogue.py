@@ -1,4 +1,4 @@
-"""Definitions over dictionaries: the reference that random histories of them are compared with."""
+"""Model of definitions over dictionaries: the reference for random histories."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ __all__ = ["CatalogueModel"]
 
 
 class CatalogueModel:
-    """The contract `DefinitionStore` without its awaits, at the caller's time."""
+    """The contract `DefinitionStore` without awaits, at the caller's time."""
 
     def __init__(self) -> None:
         self._versions: defaultdict[tuple[str, str], list[Definition]] = defaultdict(list)

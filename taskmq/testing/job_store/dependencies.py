@@ -1,28 +1,28 @@
-"""Which jobs wait for which, over dictionaries: a part of the reference."""
+"""Model of job dependencies over dictionaries."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, rename_dependencies
 from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
 from taskmq.model.states import TERMINAL, JobState
 
-__all__ = ["DependencyModel", "Settled", "UpstreamEnd", "admitted"]
+__all__ = ["DependencyModel", "Settled", "UpstreamEnd", "submit_in_order"]
 
 
 class UpstreamEnd(msgspec.Struct, frozen=True):
-    """How a job that waited ends, since another one has not ended as it had to."""
+    """End of a waiting job whose dependency ended in another way than required."""
 
     state: JobState
     reason: str
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What some ends have come to.
+    """Result of settling some ends.
 
     Attributes:
-        free: jobs that wait for nothing any more.
+        free: jobs that no longer wait for anything.
         ends: jobs that end, and how.
     """
 
@@ -31,7 +31,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class DependencyModel:
-    """Dependencies that are not settled, and the ends that they are settled by."""
+    """Unsettled dependencies, and the ends that settle them."""
 
     def __init__(self) -> None:
         self._unmet: dict[str, dict[str, JobDependency]] = {}
@@ -39,7 +39,7 @@ class DependencyModel:
         self._ends: list[tuple[str, JobState]] = []
 
     def add(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
-        """The job depends on these, which are in these states; whether it has to wait."""
+        """Add the dependencies of a job with their states; return whether it has to wait."""
         unmet: dict[str, JobDependency] = {}
         for each, state in upstream:
             if state not in TERMINAL:
@@ -54,7 +54,7 @@ class DependencyModel:
         return bool(unmet)
 
     def resume(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
-        """Do what `add` does, for a job that had ended and goes on; others may wait for it still."""
+        """Do what `add` does for an ended job that resumes; others may still wait for it."""
         if any(job_id in unmet for unmet in self._unmet.values()):
             self._upstream.add(job_id)
         else:
@@ -63,29 +63,29 @@ class DependencyModel:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are ends that were not settled yet."""
+        """Whether some ends are not settled yet."""
         return bool(self._ends)
 
     def waits(self, job_id: str) -> bool:
-        """Whether it waits for others."""
+        """Return whether the job waits for others."""
         return job_id in self._unmet
 
     def has_dependents(self, job_id: str) -> bool:
-        """Whether others wait for it, or have waited."""
+        """Return whether others wait for it, or have waited."""
         return job_id in self._upstream
 
     def unmet(self, job_id: str) -> list[JobDependency]:
-        """What it waits for, by id."""
+        """Return the dependencies that it waits for, by id."""
         return [each for _, each in sorted(self._unmet.get(job_id, {}).items())]
 
     def end(self, job_id: str, state: JobState) -> None:
-        """The job has ended: it waits for nothing, and others may hear of it."""
+        """Record that the job has ended: it waits for nothing, and its dependents can be settled."""
         self._unmet.pop(job_id, None)
         if job_id in self._upstream:
             self._ends.append((job_id, state))
 
     def settle(self, limit: int) -> Settled:
-        """Settle up to `limit` dependencies, by the earliest ends."""
+        """Settle up to `limit` dependencies, earliest ends first."""
         free: list[str] = []
         ends: dict[str, UpstreamEnd] = {}
         left = limit
@@ -111,13 +111,13 @@ class DependencyModel:
             free.append(job_id)
 
 
-def admitted(jobs: Sequence[NewJob], submit: Callable[[NewJob], Submitted]) -> list[Submitted]:
-    """Submit each behind those that it waits for; what became of each, in their order."""
+def submit_in_order(jobs: Sequence[NewJob], submit: Callable[[NewJob], Submitted]) -> list[Submitted]:
+    """Submit jobs after their dependencies; return the outcome of each, in order."""
     upstream = {job.id: [] if job.detail is None else [each.id for each in job.detail.depends_on] for job in jobs}
     groups, circular = generations(upstream)
     place = {job_id: number for number, group in enumerate(groups) for job_id in group}
     answers: dict[int, Submitted] = {}
-    # What was submitted before under another id is waited for by that one.
+    # The dependents wait for the job that was submitted before under another id.
     known: dict[str, str] = {}
     for at, job in sorted(enumerate(jobs), key=lambda each: (place.get(each[1].id, 0), each[0])):
         if job.id in circular:
@@ -125,7 +125,7 @@ def admitted(jobs: Sequence[NewJob], submit: Callable[[NewJob], Submitted]) -> l
             refusal = DependencyRefusal(other, "cycle")
             answers[at] = Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
             continue
-        answers[at] = answer = submit(renamed(job, known))
+        answers[at] = answer = submit(rename_dependencies(job, known))
         if answer.is_same:
             known[job.id] = answer.id
     return [answers[at] for at in range(len(jobs))]

@@ -1,4 +1,4 @@
-"""The jobs of a model by their ids, found by their state and by the order of their times as well."""
+"""The jobs of a model by id, with access by state and by time."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 
 
 class JobTable(dict[str, JobRecord]):
-    """Jobs that are put in by assignment, and stay."""
+    """Jobs are added by assignment and never removed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_state: dict[JobState, dict[str, JobRecord]] = {state: {} for state in JobState}
-        # Also times that jobs have had; those are left out when they come first.
+        # Contains outdated times, too; these are skipped.
         self._times: list[tuple[int, str]] = []
 
     def __setitem__(self, job_id: str, job: JobRecord) -> None:
@@ -37,13 +37,13 @@ class JobTable(dict[str, JobRecord]):
         return (job for state in states for job in self._by_state[state].values())
 
     def by_time(self) -> Iterator[JobRecord]:
-        """Iterate over the jobs that wait for their time, the earliest first."""
+        """Iterate over the jobs that wait for their time, earliest first."""
         while self._times and self._at(self._times[0]) is None:
             del self._times[0]
         return (job for time in self._times if (job := self._at(time)) is not None)
 
     def _at(self, time: tuple[int, str]) -> JobRecord | None:
-        """Return the job of which this is the time."""
+        """Return the job that has this time now."""
         due, job_id = time
         job = self.get(job_id)
         return job if job is not None and job.state in _WAITS and job.due == due else None

@@ -1,4 +1,4 @@
-"""Leases over a dictionary; the caller says what time it is."""
+"""Model of leases over a dictionary, at the caller's time."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ class _Held(msgspec.Struct):
 
 
 class LeaseModel:
-    """Leases of partitions, as `Coordinator` promises them. Instants are ms since the epoch."""
+    """Leases of partitions, as `Coordinator` guarantees them. Instants are ms since the epoch."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -38,6 +38,6 @@ class LeaseModel:
         return Lease(owner=held.owner, token=held.token, left=(held.until - now) / 1000, note="")
 
     def has(self, key: str, token: int) -> bool:
-        """Whether the key was not taken since, and the holder has not released it."""
+        """Return whether the token still holds the key."""
         held = self._held.get(key)
         return held is not None and held.token == token

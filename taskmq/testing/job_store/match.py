@@ -1,4 +1,4 @@
-"""Whether a job fits a filter, read from its record. Pure."""
+"""Matching of jobs against a filter. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,14 +7,14 @@ from taskmq.contracts.jobs import JobRecord
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 
-__all__ = ["fits"]
+__all__ = ["matches"]
 
 
 _WAITS_FOR_WORKER: Final = frozenset({JobState.QUEUED, JobState.DISPATCHED})
 
 
-def fits(which: JobFilter, job: JobRecord, *, now: int) -> bool:
-    """Whether the job fits all that the filter says, at this instant (ms)."""
+def matches(which: JobFilter, job: JobRecord, *, now: int) -> bool:
+    """Return whether the job matches the whole filter at this instant (ms)."""
     return _names_fit(which, job) and _times_fit(which, job) and _rest_fits(which, job, now)
 
 

@@ -1,8 +1,7 @@
-"""A model of job stores over dictionaries: the reference with which random histories are compared.
+"""A model of job stores over dictionaries: the reference for random histories.
 
-It has what those histories do; quotas, pools, unique keys, identities and all else have tests of their own.
-
-Nothing here waits, and nothing is left to chance but what `dice` says: the same calls give the same jobs.
+It covers what those histories do; quotas, pools, unique keys, identities and the rest have their own tests. Nothing
+waits, and only `dice` is random: the same calls give the same jobs.
 """
 
 import random
@@ -52,22 +51,22 @@ from taskmq.model.jobs.reports import (
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
-from taskmq.testing.job_store.dependencies import DependencyModel, admitted
+from taskmq.testing.job_store.dependencies import DependencyModel, submit_in_order
 from taskmq.testing.job_store.job_table import JobTable
 from taskmq.testing.job_store.leases import LeaseModel
-from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.match import matches
 from taskmq.testing.job_store.values import (
     OpenBatch,
     attempt_of,
     by_due,
     by_id,
-    escaped,
-    handed_out,
+    dispatched_job,
+    escape_error,
     is_noted,
     lane_of,
     last_attempt,
     reason_of,
-    resumed,
+    resume_job,
     shard_of,
 )
 
@@ -81,16 +80,16 @@ _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_reques
 
 
 class JobModel:
-    """Jobs and their dispatches, as `JobStore` and `DispatchStore` promise them, without the awaits.
+    """Jobs and their dispatches, as `JobStore` and `DispatchStore` guarantee them, without awaits.
 
     Attributes:
-        now: ms since the epoch; the caller moves it.
-        jobs: those that live and those that have ended, by id.
-        leases: of the partitions.
-        dependencies: which jobs wait for which, and ends that those have not heard of.
-        placed: partitions of queues where they are not to be the model's own.
-        gates: behind which jobs wait that are ready, by their ids.
-        report_keys: by which tokens are proven, the newest first.
+        now: ms since the epoch; the caller advances it.
+        jobs: live and ended jobs by id.
+        leases: leases of the partitions.
+        dependencies: dependencies between jobs, and ends that are not settled yet.
+        placed: partitions of queues that differ from the model's own.
+        gates: gates that hold ready jobs, by job id.
+        report_keys: keys that sign tokens, newest first.
     """
 
     def __init__(self, *, partitions: int = PARTITIONS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -112,7 +111,7 @@ class JobModel:
         self._last_batch = 0
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        return admitted(jobs, self._submit)
+        return submit_in_order(jobs, self._submit)
 
     def _submit(self, job: NewJob) -> Submitted:
         if job.key is not None and (known := self._keys.get((job.tenant, job.key))) is not None:
@@ -148,7 +147,9 @@ class JobModel:
         return Submitted(job.id, True, True, self.jobs[job.id].state, 1)
 
     def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        found = sorted((job for job in self.jobs.values() if fits(which, job, now=self.now)), key=by_id, reverse=True)
+        found = sorted(
+            (job for job in self.jobs.values() if matches(which, job, now=self.now)), key=by_id, reverse=True
+        )
         behind = [replace(job, body=b"", result=b"") for job in found if after is None or job.id < after]
         return JobPage(behind[:limit], behind[limit - 1].id if len(behind) > limit else None)
 
@@ -168,13 +169,13 @@ class JobModel:
         if "due" in fields:
             fields["scheduled"] = None if update.kind == "change" else job.scheduled_for
         if update.error is not msgspec.UNSET:
-            fields["error"] = escaped(update.error)
+            fields["error"] = escape_error(update.error)
         changed = self._set(job, after, **fields)
         self.note(changed, update.kind, by=update.by, note=update.note)
         return changed
 
     def _resume(self, job: JobRecord, update: JobUpdate) -> JobRecord | None:
-        """Let a job go on that has ended."""
+        """Resume an ended job."""
         is_meant = update.kind == "retry" and update.after is JobState.QUEUED and job.state in RESUMABLE
         found = [(each, self.jobs.get(each.id)) for each in update.depends_on]
         upstream = [(each, other.state) for each, other in found if other is not None and other.tenant == job.tenant]
@@ -183,7 +184,7 @@ class JobModel:
         if job.dispatched is not None:
             self._attempts[job.id].append(last_attempt(job))
         self._outages.pop(job.id, None)
-        live = self.jobs[job.id] = resumed(job, update, waits=self.dependencies.resume(job.id, upstream))
+        live = self.jobs[job.id] = resume_job(job, update, waits=self.dependencies.resume(job.id, upstream))
         self.note(live, update.kind, by=update.by, note=update.note)
         return live
 
@@ -215,11 +216,11 @@ class JobModel:
         return sorted({lane_of(job) for job in self._in_lanes() if self.partition_of(job.queue) == partition})
 
     def ready(self, lane: Lane) -> list[JobRecord]:
-        """Those of the lane that can be dispatched, in their order."""
+        """Return the dispatchable jobs of the lane, in order."""
         return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=by_due)
 
     def _in_lanes(self) -> Iterator[JobRecord]:
-        """Those that are ready and wait behind no gate."""
+        """Yield the ready jobs that no gate holds."""
         return (job for job in self.jobs.in_state(JobState.QUEUED) if job.id not in self.gates)
 
     def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
@@ -237,7 +238,7 @@ class JobModel:
         return self._batch(partition, epoch, jobs)
 
     def _hand_out(self, job: JobRecord) -> DispatchedJob:
-        return handed_out(job, outages=self._outages[job.id], crashes=self._crashes.get(job.id))
+        return dispatched_job(job, outages=self._outages[job.id], crashes=self._crashes.get(job.id))
 
     def _batch(self, partition: int, epoch: int, jobs: list[DispatchedJob]) -> DispatchBatch | None:
         if not jobs:
@@ -306,7 +307,7 @@ class JobModel:
     def _withdraw(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], states: Collection[JobState] = _AT_BROKER
     ) -> tuple[list[JobRecord], Withdrawn]:
-        """Those in these states, and the answer."""
+        """Select the jobs in these states, and build the answer."""
         if not self._holds(partition, epoch):
             return [], Withdrawn()
         found = [job for one in jobs if (job := self.under_way(one.id, one.token)) is not None]
@@ -355,7 +356,7 @@ class JobModel:
         if (job := self.under_way(report.id, report.token)) is None:
             return self._apply_to_other(known, report, came_by)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
-        changed = self._set(job, after, **self._reported(job, report, after))
+        changed = self._set(job, after, **self._reported_fields(job, report, after))
         if after is JobState.RETRYING:
             self._attempts[job.id].append(attempt_of(job, report, ended=self._end(report), error=changed.error))
             self._outages.pop(job.id, None)
@@ -373,10 +374,10 @@ class JobModel:
         return AppliedReport("accepted", after, job.queue, has_dependents)
 
     def _apply_to_other(self, job: JobRecord, report: Report, came_by: str) -> AppliedReport:
-        """The report has another token than the job, or finds it waiting or ended."""
+        """Apply a report with another token than the job's, or for a waiting or ended job."""
         keys = ReportKeys(self.report_keys)
         if job.state not in TERMINAL and ends_forgotten_dispatch(report, job.token, keys, came_by):
-            # As if the dispatch had been written down here as well.
+            # As if the dispatch had been recorded here, too.
             self.jobs[job.id] = replace(job, state=JobState.DISPATCHED, token=report.token)
             applied = self._apply(report, came_by)
             ended = self.jobs[job.id]
@@ -388,7 +389,7 @@ class JobModel:
         is_made_up = is_invented(report, job.token, keys, came_by)
         return AppliedReport("invented" if is_made_up else "superseded", job.state, job.queue)
 
-    def _reported(self, job: JobRecord, report: Report, after: JobState) -> dict[str, Any]:
+    def _reported_fields(self, job: JobRecord, report: Report, after: JobState) -> dict[str, Any]:
         fields: dict[str, Any] = {"worker": report.worker or job.worker}
         if report.started is not None:
             fields["started"] = report.started
@@ -396,7 +397,7 @@ class JobModel:
         if goes_on(report.kind):
             return fields
         error = kept_error(report)
-        fields["error"] = None if error is None else escaped(error)
+        fields["error"] = None if error is None else escape_error(error)
         if after in TERMINAL:
             fields["finished"] = self._end(report)
             if after is JobState.SUCCEEDED:
@@ -442,7 +443,7 @@ class JobModel:
         return Released(frozenset(queues), self.dependencies.is_behind)
 
     def set_token(self, batch: int, job_id: str, token: int) -> None:
-        """Let the job's dispatch have the token that another store has given it."""
+        """Set the token of the job's dispatch to that of another store."""
         self._batches[batch].tokens[job_id] = token
         self.jobs[job_id] = replace(self.jobs[job_id], token=token)
 
@@ -466,12 +467,12 @@ class JobModel:
         return changed
 
     def _end_by_itself(self, job: JobRecord, after: JobState, why: str) -> None:
-        """End a job of which no worker reports the end."""
+        """End a job whose end no worker reports."""
         error = reason_of(why)
         self.note(self._set(job, after, error=error), "ended", note=error.message)
 
     def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "", started: int | None = None) -> None:
-        """Write down what happened to the job, as it is now."""
+        """Record an event of the job in its present state."""
         entry = HistoryEntry(
             version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note, started=started
         )

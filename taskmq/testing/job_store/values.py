@@ -1,4 +1,4 @@
-"""Jobs of a `JobModel` as values: where they wait, what schedulers get of them, and how their errors are kept."""
+"""Values derived from the jobs of a `JobModel`: lanes, dispatches, attempts and errors."""
 
 from collections.abc import Iterable
 
@@ -16,19 +16,19 @@ __all__ = [
     "attempt_of",
     "by_due",
     "by_id",
-    "escaped",
-    "handed_out",
+    "dispatched_job",
+    "escape_error",
     "is_noted",
     "lane_of",
     "last_attempt",
     "reason_of",
-    "resumed",
+    "resume_job",
     "shard_of",
 ]
 
 
 class OpenBatch(Struct):
-    """Dispatched jobs, by their ids and tokens, until the broker has them all."""
+    """Dispatched jobs by id and token, until the broker has confirmed all."""
 
     id: int
     partition: int
@@ -38,33 +38,33 @@ class OpenBatch(Struct):
 
 
 def shard_of(job_id: str) -> int:
-    """The timer's shard of a job."""
+    """Return the timer shard of a job."""
     return int(job_id[-2:], 16) & 63
 
 
 def lane_of(job: JobRecord) -> Lane:
-    """The lane of a job that is ready."""
+    """Return the lane of a ready job."""
     return Lane(job.queue, job.priority, job.tenant)
 
 
 def is_noted(events: Iterable[HistoryEntry]) -> bool:
-    """Whether a report that changes nothing is one more event of a job that has these."""
+    """Return whether a report without effect is recorded as another event of a job with these events."""
     return sum(event.kind in UNHEEDED for event in events) < MOST_UNHEEDED
 
 
-def escaped(error: ErrorRecord) -> ErrorRecord:
-    """The error as a store keeps it, which holds neither NUL nor lone surrogates."""
+def escape_error(error: ErrorRecord) -> ErrorRecord:
+    """Return the error as a store keeps it, without NUL and lone surrogates."""
     return ErrorRecord(
         type_name=storable(error.type_name), message=storable(error.message), traceback=storable(error.traceback)
     )
 
 
 def reason_of(text: str) -> ErrorRecord:
-    """The error of an end that no run has come to."""
-    return escaped(ErrorRecord(type_name="", message=text, traceback=""))
+    """Return the error of an end without a run."""
+    return escape_error(ErrorRecord(type_name="", message=text, traceback=""))
 
 
-def handed_out(job: JobRecord, *, outages: int, crashes: int | None) -> DispatchedJob:
+def dispatched_job(job: JobRecord, *, outages: int, crashes: int | None) -> DispatchedJob:
     """The job as schedulers are given it.
 
     Args:
@@ -89,11 +89,11 @@ def handed_out(job: JobRecord, *, outages: int, crashes: int | None) -> Dispatch
     )
 
 
-def resumed(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
-    """A job that had ended, as it goes on.
+def resume_job(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
+    """Return an ended job that resumes.
 
     Args:
-        waits: for other jobs.
+        waits: whether it waits for other jobs.
     """
     return replace(
         job,
@@ -112,22 +112,22 @@ def resumed(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
 
 
 def attempt_of(job: JobRecord, report: Report, *, ended: int, error: ErrorRecord | None) -> AttemptRecord:
-    """The attempt of which a report says that another one follows it."""
+    """Return the attempt that a report ends, when another one follows."""
     return AttemptRecord(attempt=job.attempt, started=report.started, ended=ended, worker=report.worker, error=error)
 
 
 def last_attempt(job: JobRecord) -> AttemptRecord:
-    """The attempt that has ended a job, as it is kept once the job goes on."""
+    """Return the attempt that ended a job, as stored once the job resumes."""
     return AttemptRecord(
         attempt=job.attempt, started=job.started, ended=job.finished or 0, worker=job.worker, error=job.error
     )
 
 
 def by_id(job: JobRecord) -> str:
-    """The order of submission."""
+    """Return the sort key by submission."""
     return job.id
 
 
 def by_due(job: JobRecord) -> tuple[int, str]:
-    """The order within a lane."""
+    """Return the sort key within a lane."""
     return job.due, job.id

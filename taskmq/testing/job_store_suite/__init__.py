@@ -1,4 +1,4 @@
-"""The conformance suite for job stores: an adapter is done when its subclass of `JobStoreSuite` passes.
+"""The conformance suite for job stores: an adapter is complete when its subclass of `JobStoreSuite` passes.
 
     class TestMine(JobStoreSuite):
         @pytest.fixture(autouse=True)
@@ -8,11 +8,11 @@
         def open_store(self):
             return my_package.open_store(self.url)
 
-Each test begins with a database without jobs. One test calls `open_store` several times: that is several processes'
-worth of stores on one database. Nothing waits for time to pass: what is to be over has an instant that is over. A
-store whose clock can be moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`, one
-whose database can be copied `RestoredStores`. For telling failures call
-`pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
+Each test begins with a database without jobs. One test calls `open_store` several times, as several processes on one
+database would. Nothing waits for time to pass: expired things have instants in the past. A store whose clock can be
+moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`, one whose database can be
+copied `RestoredStores`. For detailed failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")`
+in conftest.py.
 """
 
 from taskmq.testing.job_store_suite.bulks import BulkCases
@@ -88,4 +88,4 @@ class JobStoreSuite(
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs`, its `identity` and its `history`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs`, its `identity` and its `history`; for usage see the module."""

@@ -1,4 +1,4 @@
-"""What is done to many jobs."""
+"""Tests of bulk operations."""
 
 from msgspec.structs import replace
 

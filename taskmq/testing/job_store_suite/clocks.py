@@ -1,4 +1,4 @@
-"""What happens as time passes, for stores whose clock a test can move."""
+"""Tests in which time passes, for stores whose clock can be moved."""
 
 from taskmq.contracts.jobs import Catalogued, partition_key
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
@@ -13,13 +13,13 @@ __all__ = ["MovedClocks"]
 
 
 class MovedClocks(JobStoreCase):
-    """Nothing here waits: `advance` moves the store's clock.
+    """Tests without waiting: `advance` moves the store's clock.
 
     class TestMine(MovedClocks, JobStoreSuite): ...
     """
 
     async def advance(self, seconds: float) -> None:
-        """Move the store's clock on."""
+        """Advance the store's clock."""
         raise NotImplementedError
 
     @case
@@ -85,7 +85,7 @@ class MovedClocks(JobStoreCase):
         await self.advance(4 * 86_400)
         await driver.schedulers.maintain()
 
-        # Its rate is used up for longer than that.
+        # Its rate is exhausted for longer than that.
         assert set(await driver.store.quota_usage(list(quotas))) == {usage_name("slow")}
 
     @case

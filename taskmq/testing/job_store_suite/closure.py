@@ -1,4 +1,4 @@
-"""The store's clock, its address, what looks after it, and its end."""
+"""Tests of a store's clock, address, maintenance and closing."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ __all__ = ["StoreClosure"]
 
 
 class StoreClosure(JobStoreCase):
-    """What is true of a store as a whole."""
+    """Guarantees of a store as a whole."""
 
     @case
     async def test_all_stores_on_a_database_have_one_clock_that_does_not_go_back(self) -> None:
@@ -67,7 +67,7 @@ class StoreClosure(JobStoreCase):
     @case
     async def test_a_closed_store_says_so(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         record, new = await driver.read(job), await driver.new()
         store, schedulers = driver.store, driver.schedulers
         epoch = await driver.epoch(partition := schedulers.partition_of(QUEUE))

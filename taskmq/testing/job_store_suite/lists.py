@@ -1,4 +1,4 @@
-"""Reading jobs: one, pages of them, and their number."""
+"""Tests of reading jobs: single jobs, pages, and counts."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import INTERRUPTED
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
-from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.match import matches
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, JobDriver, error, ids, new_id
 from taskmq.testing.runner import case
@@ -58,7 +58,7 @@ class Lists(JobStoreCase):
         assert ids(page.jobs) == ids(jobs)[::-1]
         assert page.after is None
         for record, job in zip(page.jobs, jobs[::-1], strict=True):
-            assert _listed(record) == _listed(job)
+            assert _list_fields(record) == _list_fields(job)
             assert (record.body, record.result) == (b"", b"")
 
     @case
@@ -84,8 +84,8 @@ class Lists(JobStoreCase):
         first = await driver.store.list_jobs(limit=4)
 
         await driver.submit_many(3)
-        await driver.updated(jobs[2], JobState.CANCELLED, kind="cancel")
-        await driver.updated(jobs[3], JobState.HELD, kind="hold")
+        await driver.expect_update(jobs[2], JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(jobs[3], JobState.HELD, kind="hold")
         rest = await _pages([other], size=3, after=first.after)
 
         assert ids(first.jobs) + rest == ids(jobs)[::-1]
@@ -98,7 +98,7 @@ class Lists(JobStoreCase):
         first = await driver.store.list_jobs(limit=3)
 
         for job in batch.jobs:
-            await driver.accepted(job, "succeeded")
+            await driver.expect_accepted(job, "succeeded")
 
         assert ids(first.jobs) + await _pages([driver], size=2, after=first.after) == sorted(
             ids(batch.jobs), reverse=True
@@ -127,10 +127,10 @@ class Lists(JobStoreCase):
         }
 
         for state in _OF_JOBS:
-            assert await _found(driver, states=frozenset({state})) == _set(jobs[state]), state
+            assert await _matching_ids(driver, states=frozenset({state})) == _set(jobs[state]), state
         for states in (TERMINAL, UNDERWAY, frozenset({JobState.QUEUED, JobState.FAILED})):
-            assert await _found(driver, states=states) == _set(job for state in states for job in jobs[state])
-        assert await _found(driver, states=frozenset({JobState.UNKNOWN})) == set()
+            assert await _matching_ids(driver, states=states) == _set(job for state in states for job in jobs[state])
+        assert await _matching_ids(driver, states=frozenset({JobState.UNKNOWN})) == set()
 
     @case
     async def test_a_filter_by_tenant_tells_none_from_everybody(self) -> None:
@@ -138,10 +138,10 @@ class Lists(JobStoreCase):
         none, acme = await _live_and_ended(driver), await _live_and_ended(driver, tenant="acme")
         other = await _live_and_ended(driver, tenant="acme2")
 
-        assert await _found(driver) == _set([*none, *acme, *other])
-        assert await _found(driver, tenant="") == _set(none)
-        assert await _found(driver, tenant="acme") == _set(acme)
-        assert await _found(driver, tenant="nobody") == set()
+        assert await _matching_ids(driver) == _set([*none, *acme, *other])
+        assert await _matching_ids(driver, tenant="") == _set(none)
+        assert await _matching_ids(driver, tenant="acme") == _set(acme)
+        assert await _matching_ids(driver, tenant="nobody") == set()
 
     @case
     async def test_a_filter_by_names_finds_any_of_them(self) -> None:
@@ -151,10 +151,10 @@ class Lists(JobStoreCase):
         await _live_and_ended(driver, task="c", queue="qc")
 
         for name, letter in (("tasks", ""), ("queues", "q")):
-            assert await _found(driver, **{name: (f"{letter}a",)}) == _set(a), name
-            assert await _found(driver, **{name: (f"{letter}a", f"{letter}b", "x")}) == _set([*a, *b]), name
-            assert await _found(driver, **{name: ("x",)}) == set(), name
-        assert await _found(driver, keys=(str(a[0].key), str(b[1].key), "x")) == {a[0].id, b[1].id}
+            assert await _matching_ids(driver, **{name: (f"{letter}a",)}) == _set(a), name
+            assert await _matching_ids(driver, **{name: (f"{letter}a", f"{letter}b", "x")}) == _set([*a, *b]), name
+            assert await _matching_ids(driver, **{name: ("x",)}) == set(), name
+        assert await _matching_ids(driver, keys=(str(a[0].key), str(b[1].key), "x")) == {a[0].id, b[1].id}
 
     @case
     async def test_a_filter_by_the_beginning_of_a_task_takes_it_to_the_letter(self) -> None:
@@ -166,24 +166,24 @@ class Lists(JobStoreCase):
 
         for prefix in ("billing", "billing.", "billing_", "b", "billing%", "100%", "1_0", "BILLING"):
             expected = [job for task, each in jobs.items() if task.startswith(prefix) for job in each]
-            assert await _found(driver, task_prefix=prefix) == _set(expected), prefix
+            assert await _matching_ids(driver, task_prefix=prefix) == _set(expected), prefix
 
     @case
     async def test_a_filter_by_error_finds_those_that_failed_with_it(self) -> None:
         driver = self.driver()
         jobs = {
-            kind: await driver.accepted(await driver.dispatched(), "failed", error=error("no", kind))
+            kind: await driver.expect_accepted(await driver.dispatch_new(), "failed", error=error("no", kind))
             for kind in ("TimeoutError", "ValueError", "ssl.SSLError")
         }
         await driver.make(JobState.SUCCEEDED)
         await driver.make(JobState.QUEUED)
 
-        assert await _found(driver, errors=("TimeoutError",)) == {jobs["TimeoutError"].id}
-        assert await _found(driver, errors=("ssl.SSLError", "ValueError")) == {
+        assert await _matching_ids(driver, errors=("TimeoutError",)) == {jobs["TimeoutError"].id}
+        assert await _matching_ids(driver, errors=("ssl.SSLError", "ValueError")) == {
             jobs["ssl.SSLError"].id,
             jobs["ValueError"].id,
         }
-        assert await _found(driver, errors=("SSLError",)) == set()
+        assert await _matching_ids(driver, errors=("SSLError",)) == set()
 
     @case
     async def test_a_filter_by_time_has_a_first_instant_that_counts_and_a_last_that_does_not(self) -> None:
@@ -198,26 +198,26 @@ class Lists(JobStoreCase):
             for name in _TIMES:
                 await _agrees(driver, jobs, replace(EVERYTHING, **{name: instant}))
         first, last = jobs[1].due, jobs[3].due
-        assert await _found(driver, due_from=first, due_before=last) == _set(jobs[1:3])
+        assert await _matching_ids(driver, due_from=first, due_before=last) == _set(jobs[1:3])
 
     @case
     async def test_a_filter_by_attempt_wait_and_duration_finds_those_of_at_least_that(self) -> None:
         driver = self.driver()
         jobs: list[JobRecord] = []
         for attempts, wait, ran in ((1, 0, 10), (2, 500, 5_000), (3, 60_000, 5_001)):
-            job = await driver.dispatched()
+            job = await driver.dispatch_new()
             for _ in range(attempts - 1):
-                await driver.accepted(job, "retry", error=error("again"))
+                await driver.expect_accepted(job, "retry", error=error("again"))
                 job = await driver.again(job)
             due = (await driver.read(job)).due
-            jobs.append(await driver.accepted(job, "succeeded", started=due + wait, ran=ran))
+            jobs.append(await driver.expect_accepted(job, "succeeded", started=due + wait, ran=ran))
 
         for least, expected in ((1, jobs), (2, jobs[1:]), (3, jobs[2:]), (4, [])):
-            assert await _found(driver, min_attempt=least) == _set(expected), least
+            assert await _matching_ids(driver, min_attempt=least) == _set(expected), least
         for least, expected in ((10, jobs), (11, jobs[1:]), (5_000, jobs[1:]), (5_001, jobs[2:]), (5_002, [])):
-            assert await _found(driver, min_ran=least) == _set(expected), least
+            assert await _matching_ids(driver, min_ran=least) == _set(expected), least
         for least, expected in ((0, jobs), (1, jobs[1:]), (500, jobs[1:]), (501, jobs[2:]), (60_001, [])):
-            assert await _found(driver, min_waited=least) == _set(expected), least
+            assert await _matching_ids(driver, min_waited=least) == _set(expected), least
 
     @case
     async def test_a_job_that_runs_has_run_until_now(self) -> None:
@@ -225,56 +225,56 @@ class Lists(JobStoreCase):
         now = await driver.store.now_ms()
         jobs: list[JobRecord] = []
         for ago in (0, 60_000, 2 * HOUR):
-            job = await driver.dispatched()
-            jobs.append(await driver.accepted(job, "started", started=now - ago))
-        again = await driver.dispatched()
-        await driver.accepted(again, "retry", started=now - 3 * HOUR, ran=10, delay=HOUR, error=error("again"))
+            job = await driver.dispatch_new()
+            jobs.append(await driver.expect_accepted(job, "started", started=now - ago))
+        again = await driver.dispatch_new()
+        await driver.expect_accepted(again, "retry", started=now - 3 * HOUR, ran=10, delay=HOUR, error=error("again"))
 
         for least, expected in ((0, jobs), (60_000, jobs[1:]), (2 * HOUR, jobs[2:]), (3 * HOUR, [])):
-            assert await _found(driver, min_ran=least) == _set(expected), least
+            assert await _matching_ids(driver, min_ran=least) == _set(expected), least
             assert await driver.store.count_jobs(replace(EVERYTHING, min_ran=least)) == len(expected), least
-        assert await _found(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _set(jobs[1:])
+        assert await _matching_ids(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _set(jobs[1:])
 
     @case
     async def test_a_job_that_waits_for_its_first_run_has_waited_until_now(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
-        overdue = await driver.updated(await driver.submit(), due=now - HOUR)
-        at_broker = await driver.dispatched(queue="paused")
-        late = await driver.updated(await driver.submit(queue="late"), due=now - 2 * HOUR)
-        begun = await driver.accepted(
+        overdue = await driver.expect_update(await driver.submit(), due=now - HOUR)
+        at_broker = await driver.dispatch_new(queue="paused")
+        late = await driver.expect_update(await driver.submit(queue="late"), due=now - 2 * HOUR)
+        begun = await driver.expect_accepted(
             (await driver.dispatch(queue="late")).jobs[0], "started", started=now - HOUR - 60_000
         )
         for elsewhere in (
             await driver.submit(due=now + HOUR),
-            await driver.updated(await driver.submit(held=True), due=now - HOUR),
-            await driver.updated(await driver.submit(queue="withdrawn"), due=now - HOUR),
+            await driver.expect_update(await driver.submit(held=True), due=now - HOUR),
+            await driver.expect_update(await driver.submit(queue="withdrawn"), due=now - HOUR),
         ):
             if elsewhere.queue == "withdrawn":
-                await driver.updated(elsewhere, JobState.CANCELLED, kind="cancel")
+                await driver.expect_update(elsewhere, JobState.CANCELLED, kind="cancel")
 
         assert late.id == begun.id
-        assert await _found(driver, min_waited=HOUR) == _set([overdue])
-        assert await _found(driver, min_waited=HOUR - 120_000) == _set([overdue, begun])
-        assert await _found(driver, min_waited=0) == _set([overdue, begun]) | {at_broker.id}
-        assert await _found(driver, min_waited=2 * HOUR) == set()
+        assert await _matching_ids(driver, min_waited=HOUR) == _set([overdue])
+        assert await _matching_ids(driver, min_waited=HOUR - 120_000) == _set([overdue, begun])
+        assert await _matching_ids(driver, min_waited=0) == _set([overdue, begun]) | {at_broker.id}
+        assert await _matching_ids(driver, min_waited=2 * HOUR) == set()
 
     @case
     async def test_the_wait_of_a_job_that_was_interrupted_ends_at_its_first_start(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
-        await driver.updated(await driver.submit(), due=now - 3 * HOUR)
+        await driver.expect_update(await driver.submit(), due=now - 3 * HOUR)
         (job,) = (await driver.dispatch()).jobs
         why = ErrorRecord(type_name=INTERRUPTED, message="its worker stopped")
-        await driver.accepted(job, "interrupted", started=now - 3 * HOUR + 10, error=why)
-        assert await _found(driver, min_waited=11) == set()
+        await driver.expect_accepted(job, "interrupted", started=now - 3 * HOUR + 10, error=why)
+        assert await _matching_ids(driver, min_waited=11) == set()
         job = await driver.again(job)
-        assert await _found(driver, min_waited=11) == set()
+        assert await _matching_ids(driver, min_waited=11) == set()
 
-        record = await driver.accepted(job, "succeeded", started=now, ran=1)
+        record = await driver.expect_accepted(job, "succeeded", started=now, ran=1)
 
-        assert await _found(driver, min_waited=11) == set()
-        assert await _found(driver, min_waited=10) == _set([record])
+        assert await _matching_ids(driver, min_waited=11) == set()
+        assert await _matching_ids(driver, min_waited=10) == _set([record])
 
     @case
     async def test_a_filter_by_labels_wants_all_of_them(self) -> None:
@@ -284,11 +284,11 @@ class Lists(JobStoreCase):
         await _live_and_ended(driver, detail=JobDetail(description="team"))
         await _live_and_ended(driver)
 
-        assert await _found(driver, labels=(("team", "red"),)) == _set(red)
-        assert await _found(driver, labels=(("größe ☂", 'x "y"'),)) == _set([*red, *blue])
-        assert await _found(driver, labels=(("größe ☂", 'x "y"'), ("team", "blue"))) == _set(blue)
-        assert await _found(driver, labels=(("team", "re"),)) == set()
-        assert await _found(driver, labels=(("team", "red"), ("team", "blue"))) == set()
+        assert await _matching_ids(driver, labels=(("team", "red"),)) == _set(red)
+        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'),)) == _set([*red, *blue])
+        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'), ("team", "blue"))) == _set(blue)
+        assert await _matching_ids(driver, labels=(("team", "re"),)) == set()
+        assert await _matching_ids(driver, labels=(("team", "red"), ("team", "blue"))) == set()
 
     @case
     async def test_a_filter_by_ids_leaves_out_those_that_are_none(self) -> None:
@@ -296,8 +296,8 @@ class Lists(JobStoreCase):
         live, ended = await _live_and_ended(driver)
         await driver.submit()
 
-        assert await _found(driver, ids=(live.id, ended.id, *_NO_UUIDS)) == {live.id, ended.id}
-        assert await _found(driver, ids=_NO_UUIDS) == set()
+        assert await _matching_ids(driver, ids=(live.id, ended.id, *_NO_UUIDS)) == {live.id, ended.id}
+        assert await _matching_ids(driver, ids=_NO_UUIDS) == set()
 
     @case
     async def test_what_a_filter_says_holds_together(self) -> None:
@@ -333,8 +333,8 @@ class Lists(JobStoreCase):
             assert found == [job.id for job in jobs[::-1] if job.task == "t1"], size
 
 
-def _listed(job: JobRecord) -> dict[str, Any]:
-    """What a list shows of the job."""
+def _list_fields(job: JobRecord) -> dict[str, Any]:
+    """Return the fields of a job that a list shows."""
     return {
         name: getattr(job, name) for name in job.__struct_fields__ if name not in {"body", "result", "content_type"}
     }
@@ -345,16 +345,16 @@ def _set(jobs: Iterable[JobRecord]) -> set[str]:
 
 
 async def _live_and_ended(driver: JobDriver, **fields: Any) -> list[JobRecord]:
-    """A job that is held and one that has succeeded; where they have a key, each has its own."""
+    """Create a held job and a succeeded one; if they have a key, each its own."""
     key = fields.pop("key", None)
     keys = [None, None] if key is None else [f"{key}1", f"{key}2"]
     held = await driver.submit(held=True, key=keys[0], **fields)
-    ended = await driver.accepted(await driver.dispatched(key=keys[1], **fields), "succeeded")
+    ended = await driver.expect_accepted(await driver.dispatch_new(key=keys[1], **fields), "succeeded")
     return [held, ended]
 
 
-async def _found(driver: JobDriver, **fields: Any) -> set[str]:
-    """The ids that the filter finds; checks that the count has the same number."""
+async def _matching_ids(driver: JobDriver, **fields: Any) -> set[str]:
+    """Return the ids that match the filter; checks that the count agrees."""
     which = JobFilter(**fields)
     found = await _pages([driver], which, size=50)
     assert len(found) == len(set(found))
@@ -365,13 +365,13 @@ async def _found(driver: JobDriver, **fields: Any) -> set[str]:
 async def _agrees(driver: JobDriver, jobs: list[JobRecord], which: JobFilter) -> None:
     found = await _pages([driver], which, size=50)
     now = await driver.store.now_ms()
-    assert found == sorted((job.id for job in jobs if fits(which, job, now=now)), reverse=True), which
+    assert found == sorted((job.id for job in jobs if matches(which, job, now=now)), reverse=True), which
 
 
 async def _pages(
     drivers: list[JobDriver], which: JobFilter = EVERYTHING, *, size: int, after: str | None = None
 ) -> list[str]:
-    """All pages from a cursor on, each from the next of these stores."""
+    """Return all pages from a cursor on, each read by the next of these stores."""
     found: list[str] = []
     for turn in range(10_000):
         page = await drivers[turn % len(drivers)].store.list_jobs(which, after=after, limit=size)

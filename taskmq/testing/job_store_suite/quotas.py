@@ -1,4 +1,4 @@
-"""How much a tenant or an owner may submit."""
+"""Tests of quotas of tenants and owners."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_what_is_beyond_a_day_s_count_is_not_made_and_told_until_when(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=2))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=2))
         jobs = [
             await driver.new(tenant="acme"),
             await driver.new(tenant="other"),
@@ -75,25 +75,27 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_what_is_not_made_for_another_reason_uses_up_no_quota(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=3, bytes=10_000, rate=100.0, burst=10, queued=3))
+        driver = await self._limited_driver(
+            Quota(tenant="acme", a_day=3, bytes=10_000, rate=100.0, burst=10, queued=3)
+        )
         key = UniqueKey(name="one", until="running", ttl=HOUR)
-        assert (await driver.submitted(tenant="acme", unique=key)).is_new
+        assert (await driver.try_submit(tenant="acme", unique=key)).is_new
         before = await driver.store.quota_usage([usage_name("acme")])
 
         for _ in range(5):
-            assert (await driver.submitted(tenant="acme", unique=key)).is_duplicate
+            assert (await driver.try_submit(tenant="acme", unique=key)).is_duplicate
         unknown = JobDetail(depends_on=(JobDependency("018f0000-0000-7000-8000-000000000001"),))
-        assert (await driver.submitted(tenant="acme", detail=unknown)).refusal is not None
+        assert (await driver.try_submit(tenant="acme", detail=unknown)).refusal is not None
 
         later = await driver.store.quota_usage([usage_name("acme")])
         assert [(each.jobs, each.bytes) for each in later.values()] == [
             (each.jobs, each.bytes) for each in before.values()
         ]
-        assert (await driver.submitted(tenant="acme")).is_new
+        assert (await driver.try_submit(tenant="acme")).is_new
 
     @case
     async def test_of_one_call_what_has_room_is_made_and_each_is_answered_in_its_place(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=2))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=2))
         jobs = [await driver.new(tenant=tenant) for tenant in ("acme", "other", "acme", "acme", "", "acme")]
 
         answers = await driver.store.submit(jobs)
@@ -104,7 +106,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_a_job_that_was_submitted_before_needs_no_room(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         job = await driver.new(tenant="acme", key="order-17")
 
         first = await driver.store.submit([job, job])
@@ -128,7 +130,7 @@ class QuotaCases(JobStoreCase):
 
         assert [job.id for job in first] == [job.id for job in jobs[:2]]
         assert again == []
-        await driver.accepted(first[0], "succeeded")
+        await driver.expect_accepted(first[0], "succeeded")
         assert [job.id for job in await _within(other, said, "acme")] == [jobs[2].id]
 
     @case
@@ -146,7 +148,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_a_rate_that_waits_lets_jobs_be_made_and_go_later(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", rate=0.001, burst=2, on_limit="wait"))
+        driver = await self._limited_driver(Quota(tenant="acme", rate=0.001, burst=2, on_limit="wait"))
         jobs = [await driver.new(tenant="acme") for _ in range(3)]
 
         assert all(answer.is_new for answer in await driver.store.submit(jobs))
@@ -155,7 +157,7 @@ class QuotaCases(JobStoreCase):
         found = await _within(driver, said, "acme")
         assert [job.id for job in found] == [job.id for job in jobs[:2]]
         for job in found:
-            await driver.accepted(job, "succeeded")
+            await driver.expect_accepted(job, "succeeded")
         assert await _within(driver, said, "acme") == []
         assert (await driver.store.quota_usage([usage_name("acme")]))[usage_name("acme")].jobs == 3
         assert (await driver.store.quota_usage([run_name("acme")]))[run_name("acme")].jobs == 2
@@ -181,7 +183,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_a_job_takes_room_behind_those_of_its_call_that_it_waits_for(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         parent = await driver.new(tenant="acme")
         child = await driver.new(tenant="acme", detail=after(parent))
 
@@ -193,7 +195,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_jobs_that_wait_for_themselves_take_no_room(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         first, other = await driver.new(tenant="acme"), await driver.new(tenant="acme")
         circle = [replace(first, detail=after(other)), replace(other, detail=after(first))]
 
@@ -206,11 +208,11 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_one_job_that_is_submitted_many_times_at_once_takes_room_once(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=1))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         stores = [driver.store, *(self.store() for _ in range(3))]
         job = await driver.new(tenant="acme", key="order-17")
 
-        answers = await asyncio.gather(*(_submitted(store, job) for store in stores for _ in range(4)))
+        answers = await asyncio.gather(*(_submit(store, job) for store in stores for _ in range(4)))
 
         assert [answer.exceeded for answer in answers] == [None] * len(answers)
         assert sum(answer.is_new for answer in answers) == 1
@@ -218,16 +220,16 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_jobs_that_wait_for_their_turn_are_counted_and_others_are_not(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", queued=3))
+        driver = await self._limited_driver(Quota(tenant="acme", queued=3))
         for due in (0, 0, HOUR):
             await driver.submit(tenant="acme", due=due, queue="one", priority=2)
         await driver.submit(tenant="acme", queue="two", priority=7)
         for _ in range(5):
             await driver.submit(tenant="other", queue="two")
 
-        over = await _submitted(driver.store, await driver.new(tenant="acme"))
-        later = await _submitted(driver.store, await driver.new(tenant="acme", due=HOUR))
-        held = await _submitted(driver.store, await driver.new(tenant="acme", held=True))
+        over = await _submit(driver.store, await driver.new(tenant="acme"))
+        later = await _submit(driver.store, await driver.new(tenant="acme", due=HOUR))
+        held = await _submit(driver.store, await driver.new(tenant="acme", held=True))
 
         assert over.exceeded is not None
         assert (over.exceeded.limit, over.exceeded.until) == ("queued", None)
@@ -247,7 +249,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_a_rate_has_room_for_its_burst_and_says_when_the_next_one_may_come(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", rate=0.001, burst=3))
+        driver = await self._limited_driver(Quota(tenant="acme", rate=0.001, burst=3))
 
         answers = await driver.store.submit([await driver.new(tenant="acme") for _ in range(4)])
 
@@ -259,7 +261,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_an_owner_has_a_quota_beside_that_of_the_tenant(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=3), Quota(tenant="acme", user="*", a_day=1))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=3), Quota(tenant="acme", user="*", a_day=1))
         owners = ("ann", "ann", "bob", "", "cy")
         jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
 
@@ -271,7 +273,7 @@ class QuotaCases(JobStoreCase):
 
     @case
     async def test_many_who_submit_at_once_stay_within_the_quota(self) -> None:
-        driver = await self._limited(Quota(tenant="acme", a_day=10))
+        driver = await self._limited_driver(Quota(tenant="acme", a_day=10))
         stores = [driver.store, *(self.store() for _ in range(3))]
 
         calls = [
@@ -285,7 +287,7 @@ class QuotaCases(JobStoreCase):
         made = [answer.is_new for some in answers for answer in some]
         assert sum(made) == 10 + len(answers)
 
-    async def _limited(self, *quotas: Quota) -> JobDriver:
+    async def _limited_driver(self, *quotas: Quota) -> JobDriver:
         driver = self.driver()
         await self._say(driver.store, *quotas)
         return driver
@@ -302,7 +304,7 @@ def _quotas(*quotas: Quota, version: int = 1) -> Quotas:
 
 
 async def _within(driver: JobDriver, quotas: Quotas, tenant: str, *, queue: str = QUEUE) -> list[DispatchedJob]:
-    """What a scheduler may dispatch of the tenant's jobs in a queue, of up to ten."""
+    """Return which of ten jobs of the tenant in a queue a scheduler may dispatch."""
     partition = driver.schedulers.partition_of(queue)
     picks = [
         Pick(lane, 10)
@@ -313,7 +315,7 @@ async def _within(driver: JobDriver, quotas: Quotas, tenant: str, *, queue: str 
     return [] if batch is None else batch.jobs
 
 
-async def _submitted(store: JobStore, job: NewJob) -> Submitted:
+async def _submit(store: JobStore, job: NewJob) -> Submitted:
     (answer,) = await store.submit([job])
     return answer
 

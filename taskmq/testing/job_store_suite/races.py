@@ -1,4 +1,4 @@
-"""Several stores on one database, and many writers at once: each decision is made once."""
+"""Races between several stores on one database: each decision is made once."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
@@ -26,7 +26,7 @@ _ENDS: Sequence[ReportKind] = ("succeeded", "failed")
 
 
 class Races(JobStoreCase):
-    """Exactly one of those who want the same wins, and the others are refused."""
+    """Exactly one of several competitors wins, and the others are refused."""
 
     @case
     async def test_one_of_many_changes_of_one_version_takes_place(self) -> None:
@@ -66,7 +66,7 @@ class Races(JobStoreCase):
 
         changes = await _together(_change(drivers[number % 2], job, number) for number in range(_WRITERS))
 
-        # Those that took place, in the order of their versions, one after the other.
+        # The successful ones, in the order of their versions.
         took_place = sorted(
             ((record, update) for record, update in changes if record is not None), key=lambda each: each[0].version
         )
@@ -130,7 +130,7 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
 
         for kind in _ENDS:
-            job = await drivers[0].dispatched()
+            job = await drivers[0].dispatch_new()
             answers = await _together(
                 drivers[number % 2].schedulers.apply([report(job, kind, worker=f"w{number}")])
                 for number in range(_WRITERS)
@@ -147,7 +147,7 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
 
         for turn in range(10):
-            job = await drivers[0].dispatched()
+            job = await drivers[0].dispatch_new()
             (ended,), (retried,) = await asyncio.gather(
                 drivers[turn % 2].schedulers.apply([report(job, "succeeded")]),
                 drivers[1 - turn % 2].schedulers.apply([report(job, "retry", delay=HOUR, error=error("no"))]),
@@ -176,7 +176,7 @@ class Races(JobStoreCase):
     async def test_one_of_many_who_fire_a_timer_queues_its_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         job = await drivers[0].submit(due=HOUR)
-        job = await drivers[0].updated(job, due=await drivers[0].store.now_ms() - 1_000)
+        job = await drivers[0].expect_update(job, due=await drivers[0].store.now_ms() - 1_000)
         timer = DueJob(job.due, job.id, shard_of(job.id))
         partition = timer.shard % drivers[0].schedulers.partitions
         epoch = await drivers[0].epoch(partition)
@@ -214,7 +214,7 @@ async def _together(calls: Iterable[Awaitable[_T]]) -> list[_T]:
 
 
 async def _insist(driver: JobDriver, job: JobRecord) -> int:
-    """Try until the change takes place; its version."""
+    """Retry until the change succeeds; return its version."""
     while True:
         now = await driver.read(job)
         changed = await driver.update(now, priority=(now.priority + 1) % 10)
@@ -223,7 +223,7 @@ async def _insist(driver: JobDriver, job: JobRecord) -> int:
 
 
 async def _change(driver: JobDriver, job: JobRecord, number: int) -> tuple[JobRecord | None, JobUpdate]:
-    """Try until a change of this writer's kind takes place or the job has ended; what it was, and what it made."""
+    """Retry until a change of this writer's kind succeeds or the job has ended; return both."""
     while True:
         now = await driver.read(job)
         update = _update_of(now, number)

@@ -1,4 +1,4 @@
-"""Jobs that have ended and are run again: another job repeats them, once for each who knows how they ended."""
+"""Tests of repeating ended jobs: another job repeats one, once for each observed end."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ _MANY = 20
 
 
 class Repetitions(JobStoreCase):
-    """Every guarantee of `retry`, and of when a job was to run at first."""
+    """Every guarantee of `retry`, and of the original due time of a job."""
 
     @case
     async def test_a_job_that_was_retried_names_the_one_that_repeats_it(self) -> None:
@@ -127,33 +127,33 @@ class Repetitions(JobStoreCase):
             for state in sorted(TERMINAL):
                 which = {"states": frozenset({state}), **fields}
                 both = {open_ends[state], retried[state]}
-                assert await _found(driver, **which, retried="any") == both
-                assert await _found(driver, **which, retried="yes") == {retried[state]}
-                assert await _found(driver, **which, retried="no") == {open_ends[state]}
+                assert await _matching_ids(driver, **which, retried="any") == both
+                assert await _matching_ids(driver, **which, retried="yes") == {retried[state]}
+                assert await _matching_ids(driver, **which, retried="no") == {open_ends[state]}
                 expected = {open_ends[state]} if state in UNSUCCESSFUL else both
-                assert await _found(driver, **which) == expected, (state, fields)
+                assert await _matching_ids(driver, **which) == expected, (state, fields)
             every = {"states": TERMINAL, **fields}
-            assert await _found(driver, **every) == {*open_ends.values(), retried[JobState.SUCCEEDED]}
-            assert await _found(driver, **every, retried="no") == set(open_ends.values())
-            assert await _found(driver, **every, retried="yes") == set(retried.values())
-            assert await _found(driver, **fields, retried="yes") == set(retried.values())
+            assert await _matching_ids(driver, **every) == {*open_ends.values(), retried[JobState.SUCCEEDED]}
+            assert await _matching_ids(driver, **every, retried="no") == set(open_ends.values())
+            assert await _matching_ids(driver, **every, retried="yes") == set(retried.values())
+            assert await _matching_ids(driver, **fields, retried="yes") == set(retried.values())
             live = JobFilter(queues=("again",), retried="no")
             assert await driver.store.count_jobs(live) == len(TERMINAL)
-        assert await _found(driver, tenant="acme", retried="no") == set(open_ends.values())
-        assert await _found(driver, tenant="acme") == set(whole)
-        assert await _found(driver, states=frozenset({JobState.QUEUED}), retried="yes") == set()
+        assert await _matching_ids(driver, tenant="acme", retried="no") == set(open_ends.values())
+        assert await _matching_ids(driver, tenant="acme") == set(whole)
+        assert await _matching_ids(driver, states=frozenset({JobState.QUEUED}), retried="yes") == set()
 
     @case
     async def test_what_puts_a_job_off_leaves_when_it_was_to_run_at_first(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         first = (await driver.read(job)).due
 
-        retrying = await driver.accepted(job, "retry", delay=HOUR, error=error("no"))
-        snoozed = await driver.accepted(await _hurried(driver, retrying), "snoozed", delay=2 * HOUR)
-        await driver.undispatch(await _hurried(driver, snoozed), delay=60.0)
+        retrying = await driver.expect_accepted(job, "retry", delay=HOUR, error=error("no"))
+        snoozed = await driver.expect_accepted(await _dispatch_early(driver, retrying), "snoozed", delay=2 * HOUR)
+        await driver.undispatch(await _dispatch_early(driver, snoozed), delay=60.0)
         put_off = await other.read(job)
-        ended = await driver.accepted(await _hurried(driver, put_off), "succeeded")
+        ended = await driver.expect_accepted(await _dispatch_early(driver, put_off), "succeeded")
 
         assert [one.scheduled_for for one in (retrying, snoozed, put_off, ended)] == [first] * 4
         assert first < retrying.due < snoozed.due
@@ -165,22 +165,22 @@ class Repetitions(JobStoreCase):
         job = await driver.submit(due=HOUR)
         now = await driver.store.now_ms()
 
-        hurried = await driver.updated(job, JobState.QUEUED, due=now, kind="retry")
+        hurried = await driver.expect_update(job, JobState.QUEUED, due=now, kind="retry")
         assert (hurried.due, hurried.scheduled_for) == (now, job.due)
-        held = await driver.updated(hurried, JobState.HELD, kind="hold")
+        held = await driver.expect_update(hurried, JobState.HELD, kind="hold")
         assert held.scheduled_for == job.due
-        moved = await driver.updated(held, due=now + 2 * HOUR)
+        moved = await driver.expect_update(held, due=now + 2 * HOUR)
         assert (moved.scheduled, moved.scheduled_for) == (None, now + 2 * HOUR)
 
 
 async def _again(driver: JobDriver, ended: JobRecord, **fields: Any) -> NewJob:
-    """A job that repeats one that has ended."""
+    """Return a job that repeats an ended one."""
     return await driver.new(**{"queue": ended.queue, "detail": JobDetail(retry_of=ended.id), **fields})
 
 
-async def _hurried(driver: JobDriver, job: JobRecord) -> DispatchedJob:
-    """A job that waits, dispatched before its time."""
-    await driver.updated(job, JobState.QUEUED, due=await driver.store.now_ms(), kind="retry")
+async def _dispatch_early(driver: JobDriver, job: JobRecord) -> DispatchedJob:
+    """Dispatch a waiting job before its time."""
+    await driver.expect_update(job, JobState.QUEUED, due=await driver.store.now_ms(), kind="retry")
     (found,) = (await driver.dispatch(queue=job.queue)).jobs
     return found
 
@@ -191,8 +191,8 @@ def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
     return JobUpdate(**given)
 
 
-async def _found(driver: JobDriver, **fields: Any) -> set[str]:
-    """The ids that the filter finds, which are as many as it counts."""
+async def _matching_ids(driver: JobDriver, **fields: Any) -> set[str]:
+    """Return the ids that match the filter; checks that the count agrees."""
     which = JobFilter(**fields)
     page = await driver.store.list_jobs(which, limit=100)
     assert await driver.store.count_jobs(which) == len(page.jobs)

@@ -1,4 +1,4 @@
-"""Jobs that have ended and go on: under their ids, with their next attempt, and deaf to what was before."""
+"""Tests of resumed jobs: same id, next attempt, and no effect of earlier reports."""
 
 import asyncio
 from typing import Any
@@ -18,16 +18,16 @@ _LARGE = b'{"task":"send_mail","args":["' + b"x" * 5_000 + b'"]}'
 
 
 class Resumptions(JobStoreCase):
-    """Every guarantee of an `update` that lets a job go on."""
+    """Every guarantee of an `update` that resumes a job."""
 
     @case
     async def test_a_failed_job_goes_on_with_its_next_attempt(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched(key="k", expires=HOUR)
-        failed = await driver.accepted(job, "failed", started=5_000, ran=70, error=error("no"))
+        job = await driver.dispatch_new(key="k", expires=HOUR)
+        failed = await driver.expect_accepted(job, "failed", started=5_000, ran=70, error=error("no"))
         now = await driver.store.now_ms()
 
-        live = await _resumed(driver, failed, due=now, body=_LARGE, by="ann", note="☂")
+        live = await _resume(driver, failed, due=now, body=_LARGE, by="ann", note="☂")
 
         assert live == await other.read(job)
         assert (live.id, live.key, live.state, live.version) == (job.id, "k", JobState.QUEUED, failed.version + 1)
@@ -45,7 +45,7 @@ class Resumptions(JobStoreCase):
         assert ids(page.jobs) == [job.id]
         (again,) = (await driver.dispatch()).jobs
         assert (again.id, again.attempt, again.body, again.token >> 32) == (job.id, 2, _LARGE, (job.token >> 32) + 1)
-        ended = await driver.accepted(again, "succeeded", result=b"1")
+        ended = await driver.expect_accepted(again, "succeeded", result=b"1")
         assert (ended.result, ended.retried_as, ended.attempt) == (b"1", "", 2)
         assert await other.read(job) == ended
 
@@ -71,9 +71,9 @@ class Resumptions(JobStoreCase):
     @case
     async def test_late_reports_of_an_earlier_dispatch_change_nothing(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
-        failed = await driver.accepted(job, "failed", error=error("no"))
-        live = await _resumed(driver, failed)
+        job = await driver.dispatch_new()
+        failed = await driver.expect_accepted(job, "failed", error=error("no"))
+        live = await _resume(driver, failed)
 
         for kind in ("started", "succeeded", "failed", "retry", "snoozed"):
             assert (await driver.report(job, kind)).outcome == "superseded"
@@ -81,7 +81,7 @@ class Resumptions(JobStoreCase):
         (again,) = (await driver.dispatch()).jobs
         (applied,) = await driver.schedulers.apply([report(job, "succeeded", result=b"old")])
         assert applied.outcome == "superseded"
-        assert (await driver.accepted(again, "succeeded", result=b"new")).result == b"new"
+        assert (await driver.expect_accepted(again, "succeeded", result=b"new")).result == b"new"
 
     @case
     async def test_of_many_who_let_a_job_go_on_one_does(self) -> None:
@@ -121,13 +121,13 @@ class Resumptions(JobStoreCase):
         driver = self.driver()
         first = await driver.submit(queue="first")
         second = await driver.submit(queue="second", detail=after(first))
-        await driver.accepted((await driver.dispatch(queue="first")).jobs[0], "failed", error=error("no"))
+        await driver.expect_accepted((await driver.dispatch(queue="first")).jobs[0], "failed", error=error("no"))
         await driver.release()
         assert (await driver.state(second)) is JobState.UPSTREAM_FAILED
 
-        await _resumed(driver, await driver.read(first))
+        await _resume(driver, await driver.read(first))
         depends_on = (JobDependency(first.id),)
-        waiting = await _resumed(driver, await driver.read(second), depends_on=depends_on)
+        waiting = await _resume(driver, await driver.read(second), depends_on=depends_on)
 
         assert (waiting.state, waiting.attempt) == (JobState.WAITING, 1)
         assert await driver.store.unmet(second.id) == [JobDependency(first.id)]
@@ -142,7 +142,7 @@ class Resumptions(JobStoreCase):
         first = await driver.make(JobState.SUCCEEDED)
         failed = await driver.make(JobState.FAILED)
 
-        live = await _resumed(driver, failed, depends_on=(JobDependency(first.id),))
+        live = await _resume(driver, failed, depends_on=(JobDependency(first.id),))
 
         assert live.state is JobState.QUEUED
 
@@ -154,7 +154,7 @@ class Resumptions(JobStoreCase):
         await driver.store.retry(copy, _update(failed, after=JobState.FAILED))
         retried = await driver.read(failed)
 
-        live = await _resumed(driver, retried)
+        live = await _resume(driver, retried)
 
         assert (retried.retried_as, live.retried_as) == (copy.id, "")
 
@@ -165,8 +165,8 @@ def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
     return JobUpdate(**given)
 
 
-async def _resumed(driver: JobDriver, ended: JobRecord, **fields: Any) -> JobRecord:
-    """The job, which goes on."""
+async def _resume(driver: JobDriver, ended: JobRecord, **fields: Any) -> JobRecord:
+    """Resume an ended job and return it."""
     live = await driver.store.update(_update(ended, **fields))
     assert live is not None
     return live

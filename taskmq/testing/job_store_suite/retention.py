@@ -1,4 +1,4 @@
-"""Ended jobs day by day, and forgotten for good."""
+"""Tests of deleting ended jobs, day by day."""
 
 from taskmq.contracts.history import AlertNotice, FailureFilter
 from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobDetail, Retaining
@@ -20,7 +20,7 @@ _DAY = 86_400_000
 
 
 class Retention(JobStoreCase):
-    """What `Retaining` promises; a store that is none has nothing to show."""
+    """Guarantees of `Retaining`; without effect for other stores."""
 
     @case
     async def test_ended_jobs_are_given_out_day_by_day_with_all_that_is_kept_of_them(self) -> None:
@@ -28,16 +28,16 @@ class Retention(JobStoreCase):
         store = _retaining(driver)
         await driver.submit(queue="live")
         ended = [await driver.make(state, queue=f"of {state}") for state in sorted(TERMINAL)]
-        job = await driver.dispatched(
+        job = await driver.dispatch_new(
             queue="again", key="mine", detail=JobDetail(labels={"a": "b"}), body=b"[" + b"1," * 900 + b"1]"
         )
-        await driver.accepted(job, "retry")
-        await driver.accepted(await driver.again(job), "succeeded", result=b"7")
+        await driver.expect_accepted(job, "retry")
+        await driver.expect_accepted(await driver.again(job), "succeeded", result=b"7")
         ids = sorted([*(one.id for one in ended), job.id])
 
         days = await store.ended_days()
 
-        # A day may have begun meanwhile.
+        # Midnight may have passed.
         assert await driver.store.now_ms() // _DAY in days
         found = [one for day in days for one in await store.ended_on(day)]
         assert sorted(one.job.id for one in found) == ids
@@ -54,9 +54,9 @@ class Retention(JobStoreCase):
     async def test_ended_jobs_are_forgotten_for_good_and_live_ones_stay(self) -> None:
         driver = self.driver()
         store = _retaining(driver)
-        done = await driver.dispatched(queue="done", key="mine", fingerprint=b"1")
-        await driver.accepted(done, "retry")
-        await driver.accepted(await driver.again(done), "succeeded")
+        done = await driver.dispatch_new(queue="done", key="mine", fingerprint=b"1")
+        await driver.expect_accepted(done, "retry")
+        await driver.expect_accepted(await driver.again(done), "succeeded")
         live = await driver.submit(key="live")
 
         assert await store.forget_ended([done.id, live.id, "nobody", done.id]) == 1
@@ -68,7 +68,7 @@ class Retention(JobStoreCase):
         assert await driver.read(live) == live
         assert await store.forget_ended([done.id]) == 0
         assert (await driver.submit(key="mine", fingerprint=b"2")).key == "mine"
-        assert (await driver.submitted(detail=after(done))).refusal is not None
+        assert (await driver.try_submit(detail=after(done))).refusal is not None
 
     @case
     async def test_what_runs_told_and_had_of_nodes_goes_with_a_forgotten_job(self) -> None:
@@ -76,7 +76,7 @@ class Retention(JobStoreCase):
         store, nodes = _retaining(driver), driver.store.nodes
         history = history_of(driver)
         await nodes.tell([NodeTold(name="a", capacity={"slots": 8.0, "cpu": 8.0}, runs_jobs=True)])
-        done, live = [await _placed(driver) for _ in range(2)]
+        done, live = [await _dispatch_placed(driver) for _ in range(2)]
         for job in (done, live):
             await history.logs.add([RunLog(id=job.id, token=job.token, lines=[RunLine(1, 20, "shop", "at work")])])
             await history.rollups.add([], [RunFailure(at=1, job=job.id, event="retry", task="t", queue=QUEUE)])
@@ -87,7 +87,7 @@ class Retention(JobStoreCase):
         assert over is not None
         assert in_use is not None
         await nodes.release(over.id)
-        await driver.accepted(done, "succeeded")
+        await driver.expect_accepted(done, "succeeded")
 
         assert await store.forget_ended([done.id, live.id]) == 1
 
@@ -140,7 +140,7 @@ class Retention(JobStoreCase):
         store, logs = _retaining(driver), history_of(driver).logs
         lines = [RunLine(1, 20, "shop", f"line {number}") for number in range(2_100)]
         for tenant, count in (("acme", len(lines)), ("other", 1)):
-            job = await driver.dispatched(tenant=tenant)
+            job = await driver.dispatch_new(tenant=tenant)
             assert await logs.add([RunLog(id=job.id, token=job.token, lines=lines[:count])]) == count
 
         await store.forget_tenant("acme")
@@ -166,7 +166,7 @@ class Retention(JobStoreCase):
         assert await driver.state(job) is JobState.QUEUED
 
 
-async def _placed(driver: JobDriver) -> DispatchedJob:
+async def _dispatch_placed(driver: JobDriver) -> DispatchedJob:
     job = await driver.submit()
     partition = driver.schedulers.partition_of(QUEUE)
     (node,) = await driver.store.nodes.nodes()

@@ -1,4 +1,4 @@
-"""Submitting: what becomes of new jobs, and of those that were submitted before."""
+"""Tests of submission: new jobs, and jobs submitted before."""
 
 import asyncio
 
@@ -92,7 +92,7 @@ class Submissions(JobStoreCase):
         driver = self.driver()
         jobs = [await driver.new(key=f"{number}", queue=f"q{number % 7}") for number in range(_MANY)]
 
-        # An order that is not that of their ids.
+        # An order other than that of their ids.
         submitted = await driver.store.submit(jobs[::-1])
 
         assert [each.id for each in submitted] == ids(jobs)[::-1]
@@ -108,26 +108,26 @@ class Submissions(JobStoreCase):
         driver, other = self.driver(), self.driver()
         first = await driver.submit(tenant="acme", key="order-17", fingerprint=b"1" * 16)
 
-        again = await other.submitted(tenant="acme", key="order-17", fingerprint=b"1" * 16)
-        changed = await other.submitted(tenant="acme", key="order-17", fingerprint=b"2" * 16)
+        again = await other.try_submit(tenant="acme", key="order-17", fingerprint=b"1" * 16)
+        changed = await other.try_submit(tenant="acme", key="order-17", fingerprint=b"2" * 16)
 
         assert again == Submitted(first.id, False, True, JobState.QUEUED, 1)
         assert changed == Submitted(first.id, False, False, JobState.QUEUED, 1)
         assert await driver.store.count_jobs() == 1
         for tenant, key in (("acme", "order-18"), ("", "order-17"), ("acme2", "order-17"), ("acme", "ORDER-17")):
-            assert (await other.submitted(tenant=tenant, key=key, fingerprint=b"1" * 16)).is_new
+            assert (await other.try_submit(tenant=tenant, key=key, fingerprint=b"1" * 16)).is_new
 
     @case
     async def test_a_repeated_submission_tells_how_far_the_job_has_come(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched(key="order-17", fingerprint=b"1")
+        job = await driver.dispatch_new(key="order-17", fingerprint=b"1")
 
-        running = await driver.accepted(job, "started")
-        assert await driver.submitted(key="order-17", fingerprint=b"1") == Submitted(
+        running = await driver.expect_accepted(job, "started")
+        assert await driver.try_submit(key="order-17", fingerprint=b"1") == Submitted(
             job.id, False, True, JobState.RUNNING, running.version
         )
-        ended = await driver.accepted(job, "succeeded")
-        assert await driver.submitted(key="order-17", fingerprint=b"1") == Submitted(
+        ended = await driver.expect_accepted(job, "succeeded")
+        assert await driver.try_submit(key="order-17", fingerprint=b"1") == Submitted(
             job.id, False, True, JobState.SUCCEEDED, ended.version
         )
 
@@ -152,7 +152,7 @@ class Submissions(JobStoreCase):
 
         for key in ("a", "b", "c"):
             answers = await asyncio.gather(
-                *(drivers[number % 2].submitted(key=key, fingerprint=b"1") for number in range(_SUBMITTERS))
+                *(drivers[number % 2].try_submit(key=key, fingerprint=b"1") for number in range(_SUBMITTERS))
             )
             assert [answer.is_new for answer in answers].count(True) == 1
             assert len({answer.id for answer in answers}) == 1
@@ -177,10 +177,10 @@ class Submissions(JobStoreCase):
     @case
     async def test_a_key_is_found_in_its_tenant_also_when_its_job_has_ended(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched(tenant="acme", key="order ☂")
+        job = await driver.dispatch_new(tenant="acme", key="order ☂")
 
         assert await other.store.find_key("acme", "order ☂") == job.id
-        await driver.accepted(job, "succeeded")
+        await driver.expect_accepted(job, "succeeded")
         assert await other.store.find_key("acme", "order ☂") == job.id
         assert await other.store.find_key("", "order ☂") is None
         assert await other.store.find_key("acme", "order") is None
@@ -198,7 +198,7 @@ class Submissions(JobStoreCase):
 
     @case
     async def test_a_job_that_lives_is_not_made_anew_under_its_id(self) -> None:
-        """As when an answer was lost, and the same submission is tried again."""
+        """Simulates a lost answer: the same submission is tried again."""
         driver = self.driver()
         job = await driver.new()
         await driver.store.submit([job])
@@ -235,11 +235,11 @@ class Submissions(JobStoreCase):
         driver = self.driver()
         body = b'{"task":"t","args":["' + b"x" * 2**20 + b'"]}'
 
-        job = await driver.dispatched(body=body)
+        job = await driver.dispatch_new(body=body)
 
         assert job.body == body
         assert (await driver.read(job)).body == body
-        ended = await driver.accepted(job, "succeeded")
+        ended = await driver.expect_accepted(job, "succeeded")
         assert ended.body == body
 
     @case

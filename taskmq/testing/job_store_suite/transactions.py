@@ -1,4 +1,4 @@
-"""Submitting in a transaction of the caller's own, where a store can."""
+"""Tests of submission in a transaction of the caller."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -18,15 +18,15 @@ class _Undone(Exception):
 
 
 class JobTransactions(JobStoreCase):
-    """What `submit(connection=...)` promises; for stores that share their database with the caller's data.
+    """Guarantees of `submit(connection=...)`, for stores that share their database with the caller's data.
 
     class TestMine(JobTransactions, JobStoreSuite): ...
     """
 
     def transaction(self, store: JobStore) -> AbstractAsyncContextManager[Any]:
-        """A transaction on the test's database, whose value is what `connection` takes.
+        """Open a transaction on the test's database; its value is passed as `connection`.
 
-        It commits at its end, and is undone where its block raises.
+        It commits at its end, and rolls back if its block raises.
         """
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class JobTransactions(JobStoreCase):
         assert await other.store.get(job.id) is None
         assert await other.store.find_key("", "k") is None
         assert await other.lanes() == []
-        assert (await other.submitted(key="k", fingerprint=b"2")).is_new
+        assert (await other.try_submit(key="k", fingerprint=b"2")).is_new
 
     @case
     async def test_a_transaction_that_is_undone_leaves_a_unique_key_as_it_was(self) -> None:
@@ -71,8 +71,8 @@ class JobTransactions(JobStoreCase):
                 raise _Undone
 
         assert await other.read(first) == first
-        assert await other.submitted(unique=unique()) == duplicate_of(first)
-        assert (await other.submitted(unique=unique(name="free"))).is_new
+        assert await other.try_submit(unique=unique()) == duplicate_of(first)
+        assert (await other.try_submit(unique=unique(name="free"))).is_new
 
     @case
     async def test_a_transaction_sees_the_keys_of_its_own_jobs(self) -> None:

@@ -1,4 +1,4 @@
-"""Changes by operators: compare the state and the version, and set."""
+"""Tests of operators' changes: compare the state and the version, and set."""
 
 import itertools
 from typing import Any
@@ -39,7 +39,7 @@ class Updates(JobStoreCase):
     async def test_what_was_done_of_late_is_found_whichever_jobs_it_was_done_to(self) -> None:
         driver, store = self.driver(), self.store()
         first = await driver.make(JobState.SCHEDULED, tenant="acme", key="order-1", queue="q1")
-        await driver.updated(first, priority=3)
+        await driver.expect_update(first, priority=3)
         second = await driver.make(JobState.QUEUED, queue="q2")
         await driver.update(second, JobState.CANCELLED)
         await driver.update(await driver.read(first), JobState.HELD)
@@ -70,7 +70,7 @@ class Updates(JobStoreCase):
     async def test_a_version_or_state_that_is_not_the_jobs_changes_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         first = await driver.submit(due=HOUR)
-        job = await driver.updated(first, priority=9)
+        job = await driver.expect_update(first, priority=9)
         stale = [
             first,
             _with(job, version=job.version + 1),
@@ -131,7 +131,7 @@ class Updates(JobStoreCase):
         before = await driver.store.now_ms()
 
         for kind, after in steps:
-            job = await driver.updated(job, after, kind=kind, by=f"ann {kind}", note=f"☂ {kind}")
+            job = await driver.expect_update(job, after, kind=kind, by=f"ann {kind}", note=f"☂ {kind}")
 
         events = await other.store.events(job.id)
         now = await driver.store.now_ms()
@@ -144,9 +144,9 @@ class Updates(JobStoreCase):
     @case
     async def test_a_job_without_events_has_none(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
-        await driver.accepted(job, "started")
-        await driver.accepted(job, "succeeded")
+        job = await driver.dispatch_new()
+        await driver.expect_accepted(job, "started")
+        await driver.expect_accepted(job, "succeeded")
 
         assert await driver.store.events(job.id) == []
 
@@ -155,7 +155,9 @@ class Updates(JobStoreCase):
         driver = self.driver()
         before = await driver.store.now_ms()
 
-        job = await driver.updated(await driver.submit(), JobState.CANCELLED, error=error("asked\0for \ud800", ""))
+        job = await driver.expect_update(
+            await driver.submit(), JobState.CANCELLED, error=error("asked\0for \ud800", "")
+        )
 
         assert job.finished is not None
         assert before <= job.finished <= await driver.store.now_ms()
@@ -171,7 +173,7 @@ class Updates(JobStoreCase):
                 continue
             queue = f"q {before} {after}"
             now = await driver.store.now_ms()
-            job = await driver.updated(await driver.make(before, queue=queue), after, due=now)
+            job = await driver.expect_update(await driver.make(before, queue=queue), after, due=now)
             assert bool(await driver.lanes(queue)) is (job.state is JobState.QUEUED), f"{before} -> {after}"
             batch = await driver.try_dispatch(queue=queue)
             assert (batch is not None and ids(batch.jobs) == [job.id]) is (after is JobState.QUEUED)
@@ -184,7 +186,7 @@ class Updates(JobStoreCase):
         for before, after in itertools.product(_LIVE, JobState):
             if before is not after and not can_follow(before, after):
                 continue
-            job = await driver.updated(await driver.make(before, queue=f"q {before} {after}"), after, due=due)
+            job = await driver.expect_update(await driver.make(before, queue=f"q {before} {after}"), after, due=due)
             timers = [timer for timer in await driver.timers() if timer.id == job.id]
             assert bool(timers) is (job.state in _WAITS), f"{before} -> {after}"
             assert {timer.due for timer in timers} <= {due}
@@ -194,9 +196,9 @@ class Updates(JobStoreCase):
         driver = self.driver()
         job = await driver.submit(priority=1, tenant="acme")
 
-        job = await driver.updated(job, priority=8)
+        job = await driver.expect_update(job, priority=8)
         assert [(lane.priority, lane.tenant) for lane in await driver.lanes()] == [(8, "acme")]
-        job = await driver.updated(job, queue="another")
+        job = await driver.expect_update(job, queue="another")
         assert await driver.lanes() == []
         assert [lane.queue for lane in await driver.lanes("another")] == ["another"]
 
@@ -210,15 +212,15 @@ class Updates(JobStoreCase):
         later, earlier = job.due + HOUR, job.due - HOUR // 2
 
         for due in (later, earlier):
-            job = await driver.updated(job, due=due)
+            job = await driver.expect_update(job, due=due)
             assert [(timer.id, timer.due) for timer in await driver.timers()] == [(job.id, due)]
 
     @case
     async def test_what_is_dispatched_is_what_the_last_change_left(self) -> None:
         driver = self.driver()
         job = await driver.submit(held=True, expires=HOUR)
-        job = await driver.updated(job, body=b'{"task":"other"}', queue="another", priority=0, expires=None)
-        await driver.updated(job, JobState.QUEUED, kind="release")
+        job = await driver.expect_update(job, body=b'{"task":"other"}', queue="another", priority=0, expires=None)
+        await driver.expect_update(job, JobState.QUEUED, kind="release")
 
         (one,) = (await driver.dispatch(queue="another")).jobs
 
@@ -227,12 +229,12 @@ class Updates(JobStoreCase):
     @case
     async def test_a_worker_that_is_to_stop_its_job_is_no_obstacle_to_its_end(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
         asked = await driver.request_cancel(await driver.read(job), "not needed")
         assert (asked.state, asked.cancel_requested) == (JobState.DISPATCHED, "not needed")
 
-        ended = await driver.accepted(job, "succeeded", result=b"1")
+        ended = await driver.expect_accepted(job, "succeeded", result=b"1")
         assert (ended.state, ended.cancel_requested) == (JobState.SUCCEEDED, "not needed")
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite for states: an adapter is done when its subclass of `StateSuite` passes.
+"""The conformance suite for states: an adapter is complete when its subclass of `StateSuite` passes.
 
     class TestMine(StateSuite):
         @pytest.fixture(autouse=True)
@@ -8,9 +8,9 @@
         def open_state(self, name=""):
             return my_package.open_state(self.url, BrokerOptions(name=name))
 
-One test calls `open_state` several times: that is several processes' worth of states on one server. Time
-passes by `advance`, which really waits; override it where the adapter's clock can be moved. For telling
-failures call `pytest.register_assert_rewrite("taskmq.testing.state_suite")` in conftest.py.
+One test calls `open_state` several times, as several processes on one server would. `advance` really waits; override
+it if the adapter's clock can be moved. For detailed failures call
+`pytest.register_assert_rewrite("taskmq.testing.state_suite")` in conftest.py.
 """
 
 from taskmq.testing.state_suite.case import StateCase
@@ -53,4 +53,4 @@ class StateSuite(
     StateClosureCases,
     StateCase,
 ):
-    """Every guarantee of `taskmq.contracts.stores`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.stores`; for usage see the module."""

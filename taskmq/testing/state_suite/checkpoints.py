@@ -1,9 +1,9 @@
-"""Checkpoints: what the runs of a job have saved for those that come after them."""
+"""Tests of checkpoints: values that runs of a job save for later runs."""
 
 import asyncio
 
 from taskmq.contracts.stores import BegunRun, CheckpointStore
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["Checkpoints"]
@@ -11,7 +11,7 @@ __all__ = ["Checkpoints"]
 _MANY = 50
 
 
-async def _begun(store: CheckpointStore, job_id: str, *, attempt: int = 1, ttl: float = LONG) -> BegunRun:
+async def _begin(store: CheckpointStore, job_id: str, *, attempt: int = 1, ttl: float = LONG) -> BegunRun:
     run = await store.begin(job_id, attempt=attempt, ttl=ttl)
     assert run is not None
     return run
@@ -24,33 +24,33 @@ class Checkpoints(StateCase):
     async def test_what_a_run_has_saved_is_there_for_the_next_one_and_for_no_other_job(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job, beside = new("größe ☂ job"), new("job")
-        run = await _begun(state, job)
+        run = await _begin(state, job)
         assert run.values == {}
 
         assert await state.save(job, "größe ☂", b'"\xff\x00"', token=run.token, ttl=LONG)
         assert await state.save(job, "token", b"", token=run.token, ttl=LONG)
         assert await state.save(job, "token", b"2", token=run.token, ttl=LONG)
 
-        assert (await _begun(other, job)).values == {"größe ☂": b'"\xff\x00"', "token": b"2"}
-        assert (await _begun(other, beside)).values == {}
+        assert (await _begin(other, job)).values == {"größe ☂": b'"\xff\x00"', "token": b"2"}
+        assert (await _begin(other, beside)).values == {}
 
     @case
     async def test_saving_the_same_again_is_as_once(self) -> None:
         state = self.state().checkpoints
         job = new("job")
-        run = await _begun(state, job)
+        run = await _begin(state, job)
 
         for _ in range(2):
             assert await state.save(job, "a", b"1", token=run.token, ttl=LONG)
 
-        assert (await _begun(state, job)).values == {"a": b"1"}
+        assert (await _begin(state, job)).values == {"a": b"1"}
 
     @case
     async def test_tokens_grow_with_every_run_that_begins(self) -> None:
         states = [self.state().checkpoints for _ in range(5)]
         job = new("job")
 
-        tokens = [(await _begun(states[number % 5], job)).token for number in range(10)]
+        tokens = [(await _begin(states[number % 5], job)).token for number in range(10)]
         beginnings = (states[number % 5].begin(job, attempt=1, ttl=LONG) for number in range(_MANY))
         together = [run.token for run in await asyncio.gather(*beginnings) if run is not None]
 
@@ -62,38 +62,38 @@ class Checkpoints(StateCase):
     async def test_only_the_last_run_that_has_begun_saves(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
-        first = await _begun(state, job)
+        first = await _begin(state, job)
         assert await state.save(job, "a", b"1", token=first.token, ttl=LONG)
-        second = await _begun(other, job)
+        second = await _begin(other, job)
         assert await other.save(job, "b", b"2", token=second.token, ttl=LONG)
 
         assert not await state.save(job, "a", b"late", token=first.token, ttl=LONG)
         await state.forget(job, token=first.token)
 
-        assert (await _begun(state, job)).values == {"a": b"1", "b": b"2"}
+        assert (await _begin(state, job)).values == {"a": b"1", "b": b"2"}
 
     @case
     async def test_a_run_of_an_earlier_attempt_does_not_begin_and_takes_nothing_from_the_later_one(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
-        later = await _begun(state, job, attempt=3)
+        later = await _begin(state, job, attempt=3)
 
         assert await other.begin(job, attempt=2, ttl=LONG) is None
 
         assert await state.save(job, "a", b"1", token=later.token, ttl=LONG)
-        assert (await _begun(other, job, attempt=3)).values == {"a": b"1"}
+        assert (await _begin(other, job, attempt=3)).values == {"a": b"1"}
 
     @case
     async def test_a_job_that_is_forgotten_begins_anew_with_a_larger_token(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
-        run = await _begun(state, job, attempt=5)
+        run = await _begin(state, job, attempt=5)
         await state.save(job, "a", b"1", token=run.token, ttl=LONG)
 
         await state.forget(job, token=run.token)
         await state.forget(job, token=run.token)
 
-        again = await _begun(other, job, attempt=1)
+        again = await _begin(other, job, attempt=1)
         assert again.values == {}
         assert again.token > run.token
 
@@ -101,11 +101,11 @@ class Checkpoints(StateCase):
     async def test_a_first_attempt_always_begins_and_finds_what_was_saved(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
-        run = await _begun(state, job, attempt=5)
+        run = await _begin(state, job, attempt=5)
         await state.save(job, "a", b"1", token=run.token, ttl=LONG)
 
-        # As a dead letter that was replayed does.
-        again = await _begun(other, job, attempt=1)
+        # As a replayed dead letter does.
+        again = await _begin(other, job, attempt=1)
 
         assert again.values == {"a": b"1"}
         assert again.token > run.token
@@ -116,25 +116,25 @@ class Checkpoints(StateCase):
     async def test_nobody_saves_for_a_job_that_was_forgotten_or_has_never_begun(self) -> None:
         state = self.state().checkpoints
         job = new("job")
-        run = await _begun(state, job)
+        run = await _begin(state, job)
         await state.forget(job, token=run.token)
 
         for token in range(run.token - 1, run.token + 1):
             assert not await state.save(job, "a", b"1", token=token, ttl=LONG)
         assert not await state.save(new("job"), "a", b"1", token=0, ttl=LONG)
-        assert (await _begun(state, job)).values == {}
+        assert (await _begin(state, job)).values == {}
 
     @case
     async def test_what_is_saved_is_forgotten_after_its_time(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
-        run = await _begun(state, job, attempt=2, ttl=self.short)
+        run = await _begin(state, job, attempt=2, ttl=self.short)
         await state.save(job, "a", b"1", token=run.token, ttl=self.short)
 
         await self.advance(self.short * 1.5)
 
         assert not await state.save(job, "b", b"2", token=run.token, ttl=LONG)
-        again = await _begun(other, job, attempt=1)
+        again = await _begin(other, job, attempt=1)
         assert again.values == {}
         assert again.token > run.token
 
@@ -144,40 +144,40 @@ class Checkpoints(StateCase):
         jobs = [new("job") for _ in range(_MANY * 5)]
         await asyncio.gather(*(state.begin(job, attempt=2, ttl=self.short) for job in jobs))
         last = new("job")
-        run = await _begun(state, last, attempt=2, ttl=self.short)
+        run = await _begin(state, last, attempt=2, ttl=self.short)
         await state.save(last, "a", b"1", token=run.token, ttl=self.short)
 
         await self.advance(self.short * 3)
 
-        assert (await _begun(state, last, attempt=1)).values == {}
+        assert (await _begin(state, last, attempt=1)).values == {}
 
     @case
     async def test_every_begin_and_every_save_renews_the_time_of_all(self) -> None:
         state = self.state().checkpoints
         saved, begun = new("job"), new("job")
         for job in (saved, begun):
-            run = await _begun(state, job, ttl=self.short)
+            run = await _begin(state, job, ttl=self.short)
             await state.save(job, "a", b"1", token=run.token, ttl=self.short)
             if job is saved:
                 await state.save(job, "b", b"2", token=run.token, ttl=LONG)
             else:
-                await _begun(state, job, ttl=LONG)
+                await _begin(state, job, ttl=LONG)
 
         await self.advance(self.short * 1.5)
 
-        assert (await _begun(state, saved)).values == {"a": b"1", "b": b"2"}
-        assert (await _begun(state, begun)).values == {"a": b"1"}
+        assert (await _begin(state, saved)).values == {"a": b"1", "b": b"2"}
+        assert (await _begin(state, begun)).values == {"a": b"1"}
 
     @case
     async def test_what_is_saved_survives_the_closing_of_its_state(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
-        run = await _begun(state.checkpoints, job)
+        run = await _begin(state.checkpoints, job)
         await state.checkpoints.save(job, "a", b"1", token=run.token, ttl=LONG)
 
         await state.aclose()
 
-        again = await _begun(other.checkpoints, job)
+        again = await _begin(other.checkpoints, job)
         assert (again.values, again.token > run.token) == ({"a": b"1"}, True)
 
     @case
@@ -186,9 +186,9 @@ class Checkpoints(StateCase):
 
         for point in CancelPoint.ALL:
             job = new("job")
-            await cancelled_at(point, state.begin(job, attempt=1, ttl=LONG), within=self.patience)
-            run = await _begun(state, job)
-            await cancelled_at(point, state.save(job, "a", b"1", token=run.token, ttl=LONG), within=self.patience)
+            await cancel_at(point, state.begin(job, attempt=1, ttl=LONG), within=self.patience)
+            run = await _begin(state, job)
+            await cancel_at(point, state.save(job, "a", b"1", token=run.token, ttl=LONG), within=self.patience)
             assert await state.save(job, "a", b"2", token=run.token, ttl=LONG)
-            assert (await _begun(state, job)).values == {"a": b"2"}
-            await cancelled_at(point, state.forget(job, token=run.token), within=self.patience)
+            assert (await _begin(state, job)).values == {"a": b"2"}
+            await cancel_at(point, state.forget(job, token=run.token), within=self.patience)

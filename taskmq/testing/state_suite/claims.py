@@ -1,4 +1,4 @@
-"""Claims: the work of a key is done once, by one holder at a time, and late ones are refused."""
+"""Tests of claims: the work of a key is done once, by one holder at a time, and late holders are refused."""
 
 import asyncio
 import random
@@ -8,7 +8,7 @@ from taskmq.client.large_values import LargeClaims, LargeValues
 from taskmq.contracts.stores import Claimed, ClaimStore, Done, Granted, Held
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import ResultDamaged, ResultExpired
-from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
+from taskmq.testing.runner import CancelPoint, cancel_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["Claims"]
@@ -26,7 +26,7 @@ class Claims(StateCase):
         claims, others = self.state().claims, self.state().claims
         key = new("größe ☂ {key} claim")
 
-        token = await _granted(claims, key, job_id="job ☂", owner="a ☂")
+        token = await _grant(claims, key, job_id="job ☂", owner="a ☂")
 
         for store in (claims, others):
             held = await _claim(store, key, job_id="job 2", owner="b")
@@ -53,7 +53,7 @@ class Claims(StateCase):
     async def test_a_large_value_stands_elsewhere_as_long_as_its_claim(self) -> None:
         claims, blobs, key, value = self.state().claims, _Blobs(), new("claim"), bytes(range(256)) * 100
         checked = LargeClaims(claims, LargeValues(blobs, SystemClock(), inline=1024))
-        token = await _granted(checked, key, job_id="first")
+        token = await _grant(checked, key, job_id="first")
 
         assert await _complete(checked, key, token, job_id="first", value=value)
 
@@ -72,20 +72,20 @@ class Claims(StateCase):
         del blobs.kept[name]
         with raises(ResultExpired):
             await _claim(checked, key, job_id="third")
-        # A small one stays where it is.
+        # A small one stays inline.
         small = new("small")
-        token = await _granted(checked, small)
+        token = await _grant(checked, small)
         assert await _complete(checked, small, token, value=b"1")
         assert await claims.find(small) == await checked.find(small)
         assert blobs.kept == {}
         other = new("other")
-        assert await checked.release(other, token=await _granted(checked, other))
+        assert await checked.release(other, token=await _grant(checked, other))
 
     @case
     async def test_what_is_done_answers_every_later_claim(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key, value = new("claim"), bytes(range(256))
-        token = await _granted(claims, key, job_id="first")
+        token = await _grant(claims, key, job_id="first")
 
         assert await _complete(claims, key, token, job_id="first", value=value)
 
@@ -99,7 +99,7 @@ class Claims(StateCase):
     async def test_saying_it_twice_changes_nothing(self) -> None:
         claims = self.state().claims
         key = new("claim")
-        token = await _granted(claims, key)
+        token = await _grant(claims, key)
 
         assert await _complete(claims, key, token, value=b"1")
         assert await _complete(claims, key, token, value=b"2")
@@ -113,22 +113,22 @@ class Claims(StateCase):
     async def test_what_was_done_is_forgotten_after_its_time(self) -> None:
         claims = self.state().claims
         key = new("claim")
-        token = await _granted(claims, key)
+        token = await _grant(claims, key)
         assert await _complete(claims, key, token, ttl=self.short)
 
         await self.advance(self.short * 1.5)
 
-        assert await _granted(claims, key) > token
+        assert await _grant(claims, key) > token
 
     @case
     async def test_a_lease_that_is_not_renewed_ends_and_its_holder_is_too_late(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
-        late = await _granted(claims, key, lease=self.short)
+        late = await _grant(claims, key, lease=self.short)
         await self.advance(self.short * 1.5)
         assert await others.find(key) is None
 
-        token = await _granted(others, key)
+        token = await _grant(others, key)
 
         assert token > late
         assert await claims.renew({key: late}, lease=LONG) == {key}
@@ -142,8 +142,8 @@ class Claims(StateCase):
     async def test_a_late_holder_counts_while_nobody_has_claimed_since(self) -> None:
         claims = self.state().claims
         renewed, completed = new("claim"), new("claim")
-        first = await _granted(claims, renewed, lease=self.short)
-        second = await _granted(claims, completed, lease=self.short)
+        first = await _grant(claims, renewed, lease=self.short)
+        second = await _grant(claims, completed, lease=self.short)
         await self.advance(self.short * 1.5)
 
         assert await claims.renew({renewed: first}, lease=LONG) == frozenset()
@@ -156,9 +156,9 @@ class Claims(StateCase):
     async def test_a_late_holder_is_told_so_although_the_key_is_free_again(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
-        late = await _granted(claims, key, lease=self.short)
+        late = await _grant(claims, key, lease=self.short)
         await self.advance(self.short * 1.5)
-        await others.release(key, token=await _granted(others, key))
+        await others.release(key, token=await _grant(others, key))
 
         assert not await _complete(claims, key, late)
         assert await claims.renew({key: late}, lease=LONG) == {key}
@@ -169,7 +169,7 @@ class Claims(StateCase):
     async def test_a_released_key_is_free_at_once_and_its_token_of_no_use(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
-        token = await _granted(claims, key)
+        token = await _grant(claims, key)
 
         assert await claims.release(key, token=token)
         assert await claims.release(key, token=token)
@@ -177,15 +177,15 @@ class Claims(StateCase):
         assert await others.find(key) is None
         assert await claims.renew({key: token}, lease=LONG) == {key}
         assert not await _complete(claims, key, token)
-        assert await _granted(others, key) > token
+        assert await _grant(others, key) > token
 
     @case
     async def test_a_key_passes_from_a_holder_that_is_known_to_be_gone(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
-        gone = await _granted(claims, key, owner="gone")
+        gone = await _grant(claims, key, owner="gone")
 
-        token = await _granted(others, key, owner="next", over=gone)
+        token = await _grant(others, key, owner="next", over=gone)
 
         assert token > gone
         again = await _claim(others, key, over=gone)
@@ -199,7 +199,7 @@ class Claims(StateCase):
     async def test_one_of_many_takes_over(self) -> None:
         states = [self.state() for _ in range(5)]
         key = new("claim")
-        gone = await _granted(states[0].claims, key)
+        gone = await _grant(states[0].claims, key)
 
         answers = await asyncio.gather(*(_claim(states[n % 5].claims, key, over=gone) for n in range(_MANY)))
 
@@ -209,7 +209,7 @@ class Claims(StateCase):
     async def test_many_keys_are_renewed_in_one_call(self) -> None:
         claims = self.state().claims
         keys = [new("claim") for _ in range(_MANY)]
-        tokens = {key: await _granted(claims, key, lease=self.short * 3) for key in keys}
+        tokens = {key: await _grant(claims, key, lease=self.short * 3) for key in keys}
         await claims.release(keys[0], token=tokens[keys[0]])
 
         assert await claims.renew(tokens, lease=LONG) == {keys[0]}
@@ -229,14 +229,14 @@ class Claims(StateCase):
         held = await _claim(claims, renewed)
         assert isinstance(held, Held)
         assert held.token == 7
-        assert await _granted(claims, renewed, over=7) > 7
+        assert await _grant(claims, renewed, over=7) > 7
         assert isinstance(await _claim(claims, completed), Done)
 
     @case
     async def test_claims_survive_the_closing_of_their_state(self) -> None:
         state, other = self.state(), self.state()
         key = new("claim")
-        token = await _granted(state.claims, key)
+        token = await _grant(state.claims, key)
 
         await state.aclose()
 
@@ -251,11 +251,11 @@ class Claims(StateCase):
 
         for point in CancelPoint.ALL:
             key = new("claim")
-            await cancelled_at(point, _claim(claims, key), within=self.patience)
+            await cancel_at(point, _claim(claims, key), within=self.patience)
             answer = await _claim(claims, key)
             token = answer.token if isinstance(answer, Granted | Held) else 0
-            await cancelled_at(point, claims.renew({key: token}, lease=LONG), within=self.patience)
-            await cancelled_at(point, _complete(claims, key, token), within=self.patience)
+            await cancel_at(point, claims.renew({key: token}, lease=LONG), within=self.patience)
+            await cancel_at(point, _complete(claims, key, token), within=self.patience)
             assert await _complete(claims, key, token)
             assert isinstance(await _claim(claims, key), Done)
 
@@ -326,7 +326,7 @@ class _Run:
             model.stage = "free"
 
     def _token(self, model: _Key) -> int:
-        # The last one more often than those before it.
+        # The last one more often than earlier ones.
         return self._dice.choice([*model.tokens, *model.tokens[-1:] * 3]) if model.tokens else 1
 
 
@@ -343,7 +343,7 @@ async def _claim(
 
 
 class _Blobs:
-    """A `BlobStore` of this object alone."""
+    """An in-memory `BlobStore`."""
 
     address = "here"
 
@@ -362,7 +362,7 @@ class _Blobs:
     async def aclose(self) -> None: ...
 
 
-async def _granted(
+async def _grant(
     claims: ClaimStore,
     key: str,
     *,

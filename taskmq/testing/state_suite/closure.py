@@ -1,4 +1,4 @@
-"""Closing a state."""
+"""Tests of closing a state."""
 
 import asyncio
 
@@ -7,14 +7,14 @@ from taskmq.errors import StateUnavailable
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.delays import waiting
-from taskmq.testing.state_suite.progress import reported
-from taskmq.testing.state_suite.records import succeeded
+from taskmq.testing.state_suite.progress import progress_record
+from taskmq.testing.state_suite.records import success_record
 
 __all__ = ["StateClosureCases"]
 
 
 class StateClosureCases(StateCase):
-    """What a closed state does."""
+    """Behavior of a closed state."""
 
     @case
     async def test_a_state_may_be_closed_unused_twice_and_at_the_same_time(self) -> None:
@@ -47,11 +47,11 @@ class StateClosureCases(StateCase):
         await state.aclose()
 
         for call in (
-            state.results.put(succeeded(new("job")), ttl=LONG),
+            state.results.put(success_record(new("job")), ttl=LONG),
             state.results.get(new("job")),
             state.results.wait(new("job"), timeout=self.patience),
             state.starts.begin(new("job"), ttl=LONG),
-            state.progress.report(reported(new("job")), ttl=LONG),
+            state.progress.report(progress_record(new("job")), ttl=LONG),
             state.progress.find(new("job")),
             state.checkpoints.begin(new("job"), attempt=1, ttl=LONG),
             state.checkpoints.save(new("job"), "a", b"1", token=1, ttl=LONG),
@@ -65,10 +65,10 @@ class StateClosureCases(StateCase):
             state.schedules.swap([RecordChange(new("name"), "", KeptRecord("0123456789abcdef", b""))], ttl=LONG),
             state.schedules.define(new("app"), "a", before=None, after=b""),
             state.schedules.tell(new("app"), ["a"]),
-            state.schedules.changed(new("app"), 0, limit=1),
+            state.schedules.list_changed(new("app"), 0, limit=1),
             state.delays.put(waiting(new("job"))),
             state.delays.take(now=0, limit=1, lease=LONG),
-            state.delays.done([TakenMessage(waiting(new("job")), "1")]),
+            state.delays.mark_done([TakenMessage(waiting(new("job")), "1")]),
             state.delays.give_back([TakenMessage(waiting(new("job")), "1")]),
             state.delays.next_due(),
             state.delays.count(),

@@ -1,8 +1,8 @@
-"""Starts: runs that have begun and not ended."""
+"""Tests of start counts: runs that have started and not ended."""
 
 import asyncio
 
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["CrashCountCases"]
@@ -95,7 +95,7 @@ class CrashCountCases(StateCase):
 
         for point in CancelPoint.ALL:
             job = new("job")
-            await cancelled_at(point, state.starts.begin(job, ttl=LONG), within=self.patience)
-            await cancelled_at(point, state.starts.end(job), within=self.patience)
+            await cancel_at(point, state.starts.begin(job, ttl=LONG), within=self.patience)
+            await cancel_at(point, state.starts.end(job), within=self.patience)
             await state.starts.end(job)
             assert await state.starts.begin(job, ttl=LONG) == 1

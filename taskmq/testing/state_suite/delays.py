@@ -1,10 +1,10 @@
-"""Messages that wait in the state: none lost, none taken twice within a lease, all of them found and changed."""
+"""Tests of delayed messages in the state: none lost, none taken twice within a lease, all found and changed."""
 
 import asyncio
 from collections.abc import Iterable
 
 from taskmq.contracts.stores import State, TakenMessage, WaitingMessage
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["Delays", "waiting"]
@@ -14,7 +14,7 @@ _DUE = 1_700_000_000_000
 
 
 class Delays(StateCase):
-    """Every guarantee of `DelayStore`; each test starts with a store in which nothing waits."""
+    """Every guarantee of `DelayStore`; each test starts with an empty store."""
 
     @case
     async def test_an_empty_store_has_nothing_to_give(self) -> None:
@@ -25,7 +25,7 @@ class Delays(StateCase):
         assert await delays.count() == 0
         assert await delays.list(limit=10) == []
         assert await delays.find(new("job")) is None
-        await delays.done([])
+        await delays.mark_done([])
         await delays.give_back([])
 
     @case
@@ -95,8 +95,8 @@ class Delays(StateCase):
         await _put(state, (waiting(f"job {number}") for number in range(4)))
         taken = await state.delays.take(now=_DUE, limit=3, lease=self.short)
 
-        await other.delays.done(taken[:2])
-        await other.delays.done(taken[:2])
+        await other.delays.mark_done(taken[:2])
+        await other.delays.mark_done(taken[:2])
         assert await state.delays.count() == 2
         await self.advance(self.short * 1.5)
 
@@ -126,18 +126,18 @@ class Delays(StateCase):
         await self.advance(self.short * 1.5)
         late = await other.delays.take(now=_DUE, limit=1, lease=LONG)
 
-        await state.delays.done(early)
+        await state.delays.mark_done(early)
 
         assert _jobs(late) == ["job"]
         assert await other.delays.count() == 0
-        await other.delays.done(late)
+        await other.delays.mark_done(late)
 
     @case
     async def test_what_is_given_back_can_be_taken_at_once(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}", due=_DUE + number) for number in range(3)))
         taken = await state.delays.take(now=_DUE + 9, limit=3, lease=LONG)
-        await state.delays.done(taken[:1])
+        await state.delays.mark_done(taken[:1])
 
         await state.delays.give_back(taken)
 
@@ -165,14 +165,14 @@ class Delays(StateCase):
             taken = await state.delays.take(now=_DUE, limit=10, lease=LONG)
 
             await other.delays.put(anew)
-            await state.delays.done(taken)
+            await state.delays.mark_done(taken)
 
             assert await other.delays.find("same") == anew
             again = await other.delays.take(now=_DUE + 1, limit=10, lease=LONG)
             assert _messages(again) == [anew]
             await state.delays.give_back(taken)
             assert await other.delays.take(now=_DUE + 1, limit=10, lease=LONG) == []
-            await state.delays.done(again)
+            await state.delays.mark_done(again)
             assert await state.delays.count() == 0
 
     @case
@@ -205,18 +205,16 @@ class Delays(StateCase):
         state = self.state()
 
         for point in CancelPoint.ALL:
-            await cancelled_at(point, state.delays.put(waiting("job")), within=self.patience)
+            await cancel_at(point, state.delays.put(waiting("job")), within=self.patience)
             await state.delays.put(waiting("job"))
-            await cancelled_at(
-                point, state.delays.take(now=_DUE, limit=10, lease=self.short / 10), within=self.patience
-            )
-            # Its server may begin with a take, and so its lease, long after the caller has given up.
+            await cancel_at(point, state.delays.take(now=_DUE, limit=10, lease=self.short / 10), within=self.patience)
+            # The server may start processing a take, and so its lease, long after the caller has given up.
             async with asyncio.timeout(self.patience):
                 while not (taken := await state.delays.take(now=_DUE, limit=10, lease=LONG)):
                     await self.advance(self.short / 10)
             assert _jobs(taken) == ["job"], f"cancelled {point}"
-            await cancelled_at(point, state.delays.done(taken), within=self.patience)
-            await state.delays.done(taken)
+            await cancel_at(point, state.delays.mark_done(taken), within=self.patience)
+            await state.delays.mark_done(taken)
             assert await state.delays.count() == 0
 
     @case
@@ -224,7 +222,7 @@ class Delays(StateCase):
         state, other = self.state(), self.state()
         heard = asyncio.Event()
         stop = state.delays.listen(heard.set)
-        # What tells that the store listens: it may call for nothing at first.
+        # Shows that the store listens, since its first call may come without a reason.
         await self._until_heard(other, heard)
 
         for due in (_DUE - 1, _DUE - 2, _DUE - 3):
@@ -362,9 +360,9 @@ class Delays(StateCase):
         assert not await other.delays.swap(waiting("job"), later)
         await self.advance(self.short * 1.5)
 
-        # No relay is about to publish it any more, as far as is known.
+        # As far as known, no relay is about to publish it.
         assert await other.delays.swap(waiting("job"), later)
-        await state.delays.done(taken)
+        await state.delays.mark_done(taken)
         assert await other.delays.find("job") == later
         assert await other.delays.cancel("job")
 
@@ -379,14 +377,14 @@ class Delays(StateCase):
                 state.delays.take(now=_DUE, limit=1, lease=LONG), other.delays.cancel(job)
             )
             assert (_jobs(taken) == [job]) != cancelled
-            await state.delays.done(taken)
+            await state.delays.mark_done(taken)
         assert await state.delays.count() == 0
 
 
 def waiting(
     job_id: str, *, due: int = _DUE, task: str = "suite.task", queue: str = "suite", body: bytes = b"{}"
 ) -> WaitingMessage:
-    """A message to be put."""
+    """Return a message to store."""
     return WaitingMessage(job_id=job_id, task=task, queue=queue, due=due, body=body, content_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""Leases and members of a state: the cases of every coordinator, and that they are the server's."""
+"""Tests of leases and members of a state: the cases of every coordinator, by the server's time."""
 
 from taskmq.contracts.stores import Coordinator
 from taskmq.testing.coordinator_suite import CoordinatorCases

@@ -1,10 +1,10 @@
-"""Limits: so many starts in a time, so many places at a time, all that a run demands or nothing."""
+"""Tests of limits: starts per time, permits at a time, and all-or-nothing demands."""
 
 import asyncio
 import random
 
 from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["LimitCases"]
@@ -45,7 +45,7 @@ class LimitCases(StateCase):
         for _ in range(3):
             again = await _enter(state.limits, "second", rate)
             assert not again.granted
-            # The wait that is returned is never more than a quarter of an hour.
+            # The returned wait is never more than a quarter of an hour.
             assert again.wait <= second.wait
 
         assert third.wait >= second.wait
@@ -182,7 +182,7 @@ class LimitCases(StateCase):
     async def test_places_of_which_only_the_holders_are_known_are_not_asked_for_all_the_time(self) -> None:
         state = self.state()
         full = PlaceDemand(key=new("full"), places=1)
-        # What there was before them is forgotten, as after an hour in which none was given away.
+        # Earlier state is forgotten, as after an hour without a grant.
         assert await state.limits.renew([("a", full)], seconds=LONG) == [True]
 
         waits = [(await _enter(state.limits, f"job {number}", full)).wait for number in range(4)]
@@ -197,7 +197,7 @@ class LimitCases(StateCase):
         for job in ("holder", "first", "second", "never comes"):
             await _enter(state.limits, job, full)
 
-        # All three are late now; the last one of the line is no reason to let the second pass the first.
+        # All three are late now; the last one in the line does not let the second pass the first.
         await self.advance(2.5)
         first = await _enter(state.limits, "first", full)
         second = await _enter(other.limits, "second", full)
@@ -283,10 +283,10 @@ class LimitCases(StateCase):
         for point in CancelPoint.ALL:
             places = PlaceDemand(key=new("places"), places=1)
             entering = _enter(state.limits, "job", places, hold="hold")
-            await cancelled_at(point, entering, within=self.patience)
+            await cancel_at(point, entering, within=self.patience)
             assert (await _enter(state.limits, "job", places, hold="hold")).granted
             leaving = state.limits.release("hold", [places.key], held=1)
-            await cancelled_at(point, leaving, within=self.patience)
+            await cancel_at(point, leaving, within=self.patience)
             await state.limits.release("hold", [places.key], held=1)
             assert (await state.limits.usage(places.key)).held == 0
 
@@ -304,8 +304,8 @@ class LimitCases(StateCase):
                 case 0 | 1:
                     hold = f"hold {step}"
                     entry = await _enter(store, f"job {step}", *wanted, hold=hold)
-                    has_room = all(_taken(held, demand) < demand.places for demand in wanted)
-                    # Room may be kept for those who were there before, for a moment.
+                    has_room = all(_count_taken(held, demand) < demand.places for demand in wanted)
+                    # Permits may be reserved for earlier waiters, for a moment.
                     assert has_room or not entry.granted, where
                     if entry.granted:
                         held[hold] = wanted
@@ -323,7 +323,7 @@ class LimitCases(StateCase):
                 case _:
                     pass
             for demand in demands:
-                assert await store.usage(demand.key) == LimitUsage(held=_taken(held, demand), waiting=0), where
+                assert await store.usage(demand.key) == LimitUsage(held=_count_taken(held, demand), waiting=0), where
 
 
 async def _enter(
@@ -337,5 +337,5 @@ async def _enter(
     return await store.acquire(job_id, demands, hold=hold or f"of {job_id}", seconds=seconds, patience=patience)
 
 
-def _taken(held: dict[str, list[PlaceDemand]], demand: PlaceDemand) -> int:
+def _count_taken(held: dict[str, list[PlaceDemand]], demand: PlaceDemand) -> int:
     return sum(demand in demands for demands in held.values())

@@ -1,18 +1,18 @@
-"""Progress: how far a job is, as its task has said last."""
+"""Tests of progress as last progress_record by a task."""
 
 import asyncio
 
 from taskmq.contracts.stores import ProgressRecord
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Progress", "reported"]
+__all__ = ["Progress", "progress_record"]
 
 
-def reported(
+def progress_record(
     job_id: str, *, done: float = 1, attempt: int = 1, started: int = 1_000, note: str = ""
 ) -> ProgressRecord:
-    """What a run has said."""
+    """Return the progress record of a run."""
     return ProgressRecord(
         job_id=job_id, attempt=attempt, done=done, total=10, note=note, started=started, updated=started + 5
     )
@@ -26,8 +26,8 @@ class Progress(StateCase):
         state, other = self.state(), self.state()
         job, beside = new("größe ☂ job"), new("job")
 
-        await state.progress.report(reported(job), ttl=LONG)
-        last = reported(job, done=2.5, note="größe ☂")
+        await state.progress.report(progress_record(job), ttl=LONG)
+        last = progress_record(job, done=2.5, note="größe ☂")
         await state.progress.report(last, ttl=LONG)
 
         assert await other.progress.find(job) == last
@@ -48,14 +48,14 @@ class Progress(StateCase):
         state = self.state()
 
         for later in (
-            reported("", started=2_000),
+            progress_record("", started=2_000),
             # Its worker's clock is late.
-            reported("", attempt=2, started=500),
-            # A dead letter that was replayed begins at the first attempt again.
-            reported("", attempt=1, started=9_000),
+            progress_record("", attempt=2, started=500),
+            # A replayed dead letter starts with the first attempt again.
+            progress_record("", attempt=1, started=9_000),
         ):
             job = new("job")
-            first = reported(job, attempt=2 if later.started == 9_000 else 1)
+            first = progress_record(job, attempt=2 if later.started == 9_000 else 1)
             await state.progress.report(first, ttl=LONG)
             record = ProgressRecord(
                 job_id=job, attempt=later.attempt, done=0, started=later.started, updated=later.updated
@@ -67,11 +67,11 @@ class Progress(StateCase):
     async def test_a_run_that_was_left_behind_changes_nothing(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
-        last = reported(job, attempt=2, started=2_000)
+        last = progress_record(job, attempt=2, started=2_000)
         await state.progress.report(last, ttl=LONG)
 
-        await other.progress.report(reported(job, attempt=2, started=1_000, done=9), ttl=LONG)
-        await other.progress.report(reported(job, attempt=1, started=1_000, done=9), ttl=LONG)
+        await other.progress.report(progress_record(job, attempt=2, started=1_000, done=9), ttl=LONG)
+        await other.progress.report(progress_record(job, attempt=1, started=1_000, done=9), ttl=LONG)
 
         assert await other.progress.find(job) == last
 
@@ -79,26 +79,26 @@ class Progress(StateCase):
     async def test_reports_are_forgotten_after_their_time_and_each_one_renews_it(self) -> None:
         state, other = self.state(), self.state()
         forgotten, renewed = new("job"), new("job")
-        await state.progress.report(reported(forgotten, started=2_000), ttl=self.short)
-        await state.progress.report(reported(renewed), ttl=self.short)
-        await state.progress.report(reported(renewed, done=3), ttl=LONG)
+        await state.progress.report(progress_record(forgotten, started=2_000), ttl=self.short)
+        await state.progress.report(progress_record(renewed), ttl=self.short)
+        await state.progress.report(progress_record(renewed, done=3), ttl=LONG)
 
         await self.advance(self.short * 1.5)
 
         assert await other.progress.find(forgotten) is None
-        assert await other.progress.find(renewed) == reported(renewed, done=3)
-        await other.progress.report(reported(forgotten), ttl=LONG)
-        assert await other.progress.find(forgotten) == reported(forgotten)
+        assert await other.progress.find(renewed) == progress_record(renewed, done=3)
+        await other.progress.report(progress_record(forgotten), ttl=LONG)
+        assert await other.progress.find(forgotten) == progress_record(forgotten)
 
     @case
     async def test_reports_survive_the_closing_of_their_state(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
-        await state.progress.report(reported(job), ttl=LONG)
+        await state.progress.report(progress_record(job), ttl=LONG)
 
         await state.aclose()
 
-        assert await other.progress.find(job) == reported(job)
+        assert await other.progress.find(job) == progress_record(job)
 
     @case
     async def test_reports_may_be_cancelled_and_the_state_goes_on(self) -> None:
@@ -106,8 +106,8 @@ class Progress(StateCase):
 
         for point in CancelPoint.ALL:
             job = new("job")
-            await cancelled_at(point, state.progress.report(reported(job), ttl=LONG), within=self.patience)
-            await asyncio.gather(*(state.progress.report(reported(job, done=n), ttl=LONG) for n in range(5)))
+            await cancel_at(point, state.progress.report(progress_record(job), ttl=LONG), within=self.patience)
+            await asyncio.gather(*(state.progress.report(progress_record(job, done=n), ttl=LONG) for n in range(5)))
             found = await state.progress.find(job)
             assert found is not None
             assert found.job_id == job

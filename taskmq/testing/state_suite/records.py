@@ -1,12 +1,12 @@
-"""Result records to be put."""
+"""Result records for tests."""
 
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.model.states import JobState
 
-__all__ = ["cancelled", "failed", "succeeded"]
+__all__ = ["cancelled_record", "failure_record", "success_record"]
 
 
-def succeeded(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> ResultRecord:
+def success_record(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> ResultRecord:
     return ResultRecord(
         job_id=job_id,
         task="suite.task",
@@ -19,7 +19,7 @@ def succeeded(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> Res
     )
 
 
-def failed(job_id: str) -> ResultRecord:
+def failure_record(job_id: str) -> ResultRecord:
     return ResultRecord(
         job_id=job_id,
         task="suite.task",
@@ -30,7 +30,7 @@ def failed(job_id: str) -> ResultRecord:
     )
 
 
-def cancelled(job_id: str) -> ResultRecord:
+def cancelled_record(job_id: str) -> ResultRecord:
     return ResultRecord(
         job_id=job_id,
         task="suite.task",

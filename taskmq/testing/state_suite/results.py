@@ -1,4 +1,4 @@
-"""Results: what is kept, what counts, which waits end."""
+"""Tests of results: which are stored, which count, and which waits end."""
 
 import asyncio
 import itertools
@@ -8,9 +8,9 @@ from msgspec import structs
 from taskmq.contracts.stores import BlobReference, ErrorRecord, ResultRecord
 from taskmq.errors import ResultExpired
 from taskmq.model.states import JobState
-from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
+from taskmq.testing.runner import CancelPoint, cancel_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
-from taskmq.testing.state_suite.records import cancelled, failed, succeeded
+from taskmq.testing.state_suite.records import cancelled_record, failure_record, success_record
 
 __all__ = ["Results"]
 
@@ -30,7 +30,7 @@ class Results(StateCase):
     async def test_a_record_comes_back_with_every_field(self) -> None:
         state = self.state()
         for record in (
-            succeeded(new("job")),
+            success_record(new("job")),
             ResultRecord(
                 job_id=new("größe ☂ job"),
                 task="shop.resize",
@@ -60,7 +60,7 @@ class Results(StateCase):
     @case
     async def test_a_value_of_a_megabyte_survives(self) -> None:
         state = self.state()
-        record = succeeded(new("job"), value=bytes(number % 251 for number in range(1_000_000)))
+        record = success_record(new("job"), value=bytes(number % 251 for number in range(1_000_000)))
 
         await state.results.put(record, ttl=LONG)
 
@@ -69,7 +69,7 @@ class Results(StateCase):
     @case
     async def test_several_states_see_the_same_records(self) -> None:
         writer, reader = self.state(), self.state()
-        record = succeeded(new("job"))
+        record = success_record(new("job"))
 
         await writer.results.put(record, ttl=LONG)
 
@@ -79,7 +79,7 @@ class Results(StateCase):
     @case
     async def test_a_record_survives_the_closing_of_its_writer(self) -> None:
         writer, reader = self.state(), self.state()
-        record = succeeded(new("job"))
+        record = success_record(new("job"))
         assert await reader.results.get(record.job_id) is None
         await writer.results.put(record, ttl=LONG)
 
@@ -90,7 +90,7 @@ class Results(StateCase):
     @case
     async def test_whoever_waits_before_the_record_is_there_gets_it(self) -> None:
         writer, reader = self.state(), self.state()
-        record = succeeded(new("job"))
+        record = success_record(new("job"))
         waiting = [
             asyncio.create_task(state.results.wait(record.job_id, timeout=timeout))
             for state in (writer, reader)
@@ -108,16 +108,16 @@ class Results(StateCase):
         writer, reader = self.state(), self.state()
 
         for point in CancelPoint.TIMED:
-            record = succeeded(new("job"))
+            record = success_record(new("job"))
             waiting = asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience))
-            await point.come()
+            await point.reach()
             await writer.results.put(record, ttl=LONG)
             assert await waiting == record, f"put {point}"
 
     @case
     async def test_many_can_wait_at_the_same_time_each_for_its_own(self) -> None:
         writer, reader = self.state(), self.state()
-        records = [succeeded(new("job"), value=str(number).encode()) for number in range(_MANY)]
+        records = [success_record(new("job"), value=str(number).encode()) for number in range(_MANY)]
         waiting = [
             asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience * 2)) for record in records
         ]
@@ -130,7 +130,7 @@ class Results(StateCase):
     @case
     async def test_many_can_wait_for_the_same_record(self) -> None:
         writer, reader = self.state(), self.state()
-        record = succeeded(new("job"))
+        record = success_record(new("job"))
         waiting = [
             asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience * 2)) for _ in range(_MANY)
         ]
@@ -153,12 +153,12 @@ class Results(StateCase):
     @case
     async def test_waits_may_be_cancelled_and_harm_no_other(self) -> None:
         state = self.state()
-        record = succeeded(new("job"))
+        record = success_record(new("job"))
         waiting = asyncio.create_task(state.results.wait(record.job_id, timeout=self.patience))
 
         for point in CancelPoint.TIMED:
             call = state.results.wait(record.job_id, timeout=None)
-            assert await cancelled_at(point, call, within=self.patience) is None
+            assert await cancel_at(point, call, within=self.patience) is None
 
         await state.results.put(record, ttl=LONG)
         assert await waiting == record
@@ -168,22 +168,22 @@ class Results(StateCase):
         state = self.state()
 
         for point in CancelPoint.ALL:
-            record = succeeded(new("job"))
-            await cancelled_at(point, state.results.put(record, ttl=LONG), within=self.patience)
-            await cancelled_at(point, state.results.get(record.job_id), within=self.patience)
+            record = success_record(new("job"))
+            await cancel_at(point, state.results.put(record, ttl=LONG), within=self.patience)
+            await cancel_at(point, state.results.get(record.job_id), within=self.patience)
             await state.results.put(record, ttl=LONG)
             assert await state.results.get(record.job_id) == record
 
     @case
     async def test_a_success_is_never_overwritten(self) -> None:
         state, other = self.state(), self.state()
-        success = succeeded(new("job"))
+        success = success_record(new("job"))
         await state.results.put(success, ttl=LONG)
 
         for later in (
-            failed(success.job_id),
-            cancelled(success.job_id),
-            succeeded(success.job_id, value=b"2", attempt=2),
+            failure_record(success.job_id),
+            cancelled_record(success.job_id),
+            success_record(success.job_id, value=b"2", attempt=2),
         ):
             await other.results.put(later, ttl=LONG)
             assert await state.results.get(success.job_id) == success
@@ -192,7 +192,7 @@ class Results(StateCase):
     @case
     async def test_the_table_of_states_says_which_record_another_one_replaces(self) -> None:
         state, other = self.state(), self.state()
-        for first, second in itertools.product((succeeded, failed, cancelled), repeat=2):
+        for first, second in itertools.product((success_record, failure_record, cancelled_record), repeat=2):
             before = first(new("job"))
             after = structs.replace(second(before.job_id), finished=1_700_000_001_000)
             await state.results.put(before, ttl=LONG)
@@ -208,7 +208,7 @@ class Results(StateCase):
 
         await asyncio.gather(
             *(
-                state.results.put(succeeded(job_id, value=str(number).encode(), attempt=number), ttl=LONG)
+                state.results.put(success_record(job_id, value=str(number).encode(), attempt=number), ttl=LONG)
                 for number, state in enumerate(states * 4, start=1)
             )
         )
@@ -221,7 +221,7 @@ class Results(StateCase):
     async def test_the_same_record_may_be_put_twice(self) -> None:
         state, other = self.state(), self.state()
 
-        for record in (succeeded(new("job")), failed(new("job"))):
+        for record in (success_record(new("job")), failure_record(new("job"))):
             await state.results.put(record, ttl=LONG)
             await other.results.put(record, ttl=LONG)
             assert await state.results.get(record.job_id) == record
@@ -229,7 +229,7 @@ class Results(StateCase):
     @case
     async def test_a_record_is_gone_after_its_time(self) -> None:
         state, other = self.state(), self.state()
-        gone, kept = succeeded(new("job")), succeeded(new("job"))
+        gone, kept = success_record(new("job")), success_record(new("job"))
         await state.results.put(gone, ttl=self.short)
         await state.results.put(kept, ttl=LONG)
 
@@ -248,13 +248,13 @@ class Results(StateCase):
     async def test_after_its_time_a_success_makes_room_for_another_record(self) -> None:
         state = self.state()
         job_id = new("job")
-        await state.results.put(succeeded(job_id), ttl=self.short)
+        await state.results.put(success_record(job_id), ttl=self.short)
 
         await self.advance(self.short * 1.5)
 
-        await state.results.put(failed(job_id), ttl=LONG)
-        assert await state.results.get(job_id) == failed(job_id)
-        assert await state.results.wait(job_id, timeout=0) == failed(job_id)
+        await state.results.put(failure_record(job_id), ttl=LONG)
+        assert await state.results.get(job_id) == failure_record(job_id)
+        assert await state.results.wait(job_id, timeout=0) == failure_record(job_id)
         assert not await state.results.has_expired(job_id)
 
     @case
@@ -267,11 +267,11 @@ class Results(StateCase):
     async def test_that_there_was_a_record_is_remembered_whatever_else_is_put(self) -> None:
         state, other = self.state(), self.state()
         job_id = new("job")
-        await state.results.put(succeeded(job_id), ttl=self.short)
+        await state.results.put(success_record(job_id), ttl=self.short)
 
         await self.advance(self.short * 1.2)
         for _ in range(3):
-            await other.results.put(succeeded(new("job")), ttl=LONG)
+            await other.results.put(success_record(new("job")), ttl=LONG)
 
         assert await state.results.has_expired(job_id)
         assert await state.results.get(job_id) is None

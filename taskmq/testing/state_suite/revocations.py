@@ -1,4 +1,4 @@
-"""Revocations: jobs that were cancelled."""
+"""Tests of revocations of cancelled jobs."""
 
 import asyncio
 
@@ -106,6 +106,6 @@ class RevocationCases(StateCase):
         assert len({one.place for one in found}) == len(jobs)
 
     async def _last(self) -> int:
-        """Behind what other tests have left."""
+        """Return the cursor after what other tests have left."""
         found = await self.state().revocations.since(0, limit=_ALL)
         return found[-1].place if found else 0

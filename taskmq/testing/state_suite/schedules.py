@@ -1,4 +1,4 @@
-"""Schedules: records by compare-and-set, and definitions that everybody learns of."""
+"""Tests of schedule records, changed by compare-and-set, and of definitions visible to all."""
 
 import asyncio
 import random
@@ -108,13 +108,13 @@ class ScheduleCases(StateCase):
         assert not await other.define(scope, name, before=None, after=b"other")
         assert not await other.define(scope, name, before=b"two", after=b"three")
         assert await other.define(scope, name, before=b"one\xff", after=b"")
-        assert await _defined(store, scope) == {name: b""}
+        assert await _definitions(store, scope) == {name: b""}
         assert not await store.define(scope, name, before=b"one\xff", after=None)
         assert await store.define(scope, name, before=b"", after=None)
 
-        assert await _defined(other, scope) == {}
+        assert await _definitions(other, scope) == {}
         assert await other.define(scope, name, before=None, after=b"again")
-        assert await _defined(store, new("app")) == {}
+        assert await _definitions(store, new("app")) == {}
 
     @case
     async def test_a_definition_that_is_repeated_is_told_the_same(self) -> None:
@@ -135,7 +135,7 @@ class ScheduleCases(StateCase):
             await store.define(scope, name, before=None, after=name.encode())
 
         pages, place = list[ChangedSchedule](), 0
-        while page := await other.changed(scope, place, limit=7):
+        while page := await other.list_changed(scope, place, limit=7):
             pages += page
             place = page[-1].place
         assert [change.name for change in pages] == names
@@ -145,14 +145,14 @@ class ScheduleCases(StateCase):
         await store.define(scope, names[1], before=names[1].encode(), after=None)
         await store.tell(scope, ["defined elsewhere", names[9]])
 
-        changed = await other.changed(scope, place, limit=100)
+        changed = await other.list_changed(scope, place, limit=100)
         assert [(change.name, change.definition) for change in changed] == [
             (names[3], b"changed"),
             (names[1], None),
             ("defined elsewhere", None),
             (names[9], names[9].encode()),
         ]
-        assert await other.changed(scope, changed[-1].place, limit=100) == []
+        assert await other.list_changed(scope, changed[-1].place, limit=100) == []
 
     @case
     async def test_who_listens_is_called_when_something_has_changed(self) -> None:
@@ -213,6 +213,6 @@ def _record(value: bytes = b"value") -> KeptRecord:
     return KeptRecord(uuid.uuid4().hex[:16], value)
 
 
-async def _defined(store: ScheduleStore, scope: str) -> dict[str, bytes]:
-    changes = await store.changed(scope, 0, limit=100)
+async def _definitions(store: ScheduleStore, scope: str) -> dict[str, bytes]:
+    changes = await store.list_changed(scope, 0, limit=100)
     return {change.name: change.definition for change in changes if change.definition is not None}

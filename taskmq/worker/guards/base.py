@@ -84,7 +84,7 @@ def is_marked(envelope: Envelope) -> bool:
 
 
 class Guards:
-    """All guards of one worker.
+    """Guards of one worker.
 
     Args:
         ranked: each with its rank.

@@ -173,7 +173,7 @@ class WorkflowGuard:
 
 
 class _NodeRun:
-    """One run of a step."""
+    """A run of a step."""
 
     __slots__ = ("_envelope", "_guard", "_task", "attempt", "flow_id", "key", "token")
 

@@ -149,7 +149,7 @@ def _say_over(spell: "_Spell", now: float) -> None:
 
 
 class _Spell:
-    """One period in which the loop is blocked.
+    """A period in which the loop is blocked.
 
     Attributes:
         since: when the loop should have run.

@@ -11,7 +11,7 @@ from typing import Final
 from taskmq.executors import ThreadExecutor
 from taskmq.run.execution import Executor
 
-__all__ = ["abandoned", "is_gone", "open_descriptors", "process_identity", "resident_bytes"]
+__all__ = ["count_abandoned", "is_gone", "open_descriptors", "process_identity", "resident_bytes"]
 
 
 def resident_bytes() -> int:
@@ -35,7 +35,7 @@ def open_descriptors() -> int:
     return 0
 
 
-def abandoned(executors: Iterable[Executor]) -> int:
+def count_abandoned(executors: Iterable[Executor]) -> int:
     """Return the number of abandoned threads that have not returned."""
     return sum(executor.abandoned for executor in executors if isinstance(executor, ThreadExecutor))
 

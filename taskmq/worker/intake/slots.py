@@ -96,7 +96,7 @@ class Slots:
         self._paused: set[str] = set()
         self.threads: ThreadRuns | None = None
         if threads is not None:
-            self.threads = ThreadRuns(threads, stats, clock.monotonic, ended=thread_ended, settled=self.settled)
+            self.threads = ThreadRuns(threads, stats, clock.monotonic, ended=thread_ended, settled=self.on_settled)
         self._pool: TaskPool[Delivery] = TaskPool(
             config.concurrency,
             take=next_item,
@@ -105,7 +105,7 @@ class Slots:
             aside=() if self.threads is None else self.threads.going,
         )
         if threads is not None:
-            threads.on_told(self._pool.call)
+            threads.on_report(self._pool.call)
 
     @property
     def room(self) -> int:
@@ -222,7 +222,7 @@ class Slots:
         if not self.shards.holds(delivery) and not (self.resources and self.resources.has(delivery)):
             self._backlog.release(delivery.queue, now=now)
 
-    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
+    def on_settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
         """Free the slot of a delivery that ran in a thread and is settled; with an error, settle it."""
         if error is None:
             self._backlog.leave(delivery.queue, now=now)
@@ -275,7 +275,7 @@ class Slots:
             delivery.requeue()
         return len(self._pool.busy)
 
-    async def finished(self) -> None:
+    async def wait_finished(self) -> None:
         """Return once nothing runs."""
         while self.running:
             ends: Sequence[asyncio.Future[Any]] = () if self.threads is None else self.threads.ends()
@@ -287,7 +287,7 @@ class Slots:
         if self.threads is not None:
             self.threads.close()
         self._pool.close()
-        await self._pool.closed()
+        await self._pool.wait_closed()
 
     def _more(self) -> int:
         return len(self._backlog) + len(self.resources) + len(self._cancelled_items)

@@ -185,15 +185,15 @@ class LongRunGuard:
         ages.look((*running, *waiting), now=now)
         self._begun &= running.keys()
 
-        def left(delivery: Delivery, part: float) -> float:
+        def seconds_left(delivery: Delivery, part: float) -> float:
             limit = limits.get(delivery.queue)
             return math.inf if limit is None else part * limit - ages.most(delivery, now=now)
 
-        slots.give_back([delivery for delivery in waiting if left(delivery, HANDED_OVER) <= 0])
+        slots.give_back([delivery for delivery in waiting if seconds_left(delivery, HANDED_OVER) <= 0])
         for delivery, attempt in running.items():
-            if delivery not in self._begun and left(delivery, HANDED_OVER) <= 0:
+            if delivery not in self._begun and seconds_left(delivery, HANDED_OVER) <= 0:
                 self._begun.add(delivery)
-                self._begin(attempt, delivery, until=now + left(delivery, _GIVE_UP))
+                self._begin(attempt, delivery, until=now + seconds_left(delivery, _GIVE_UP))
 
     def _go_on_without_message(self) -> None:
         """Report runs of stored jobs as alive whose messages the broker took back."""

@@ -1,4 +1,4 @@
-"""One attempt, from a slot to its outcome.
+"""An attempt, from a slot to its outcome.
 
 `fast_path` runs plain coroutines that finish without waiting, in one call. Everything else goes through `processor`,
 which executes and never raises; `taskmq.worker.settlement` settles the outcome. `task_pool` holds the asyncio tasks

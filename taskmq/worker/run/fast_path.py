@@ -212,20 +212,20 @@ class FastPath:
                 and envelope.store is None
                 and type(stop.value) in DONE
             ):
-                stats.succeeded(plain.count, delivery, envelope, ended - now, started=started)
+                stats.count_success(plain.count, delivery, envelope, ended - now, started=started)
                 delivery.ack()
                 context.is_settled = True
                 return _DONE if is_clean else _UNCLEAN
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
             attempt.is_clean = is_clean
             stats.running[attempt] = now
-            return EndedRun(attempt, self._processor.returned(attempt, stop.value))
+            return EndedRun(attempt, self._processor.outcome_of_value(attempt, stop.value))
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             stats.current = None
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
             attempt.is_clean = is_same(before)
             stats.running[attempt] = now
-            return EndedRun(attempt, self._processor.failed(attempt, error))
+            return EndedRun(attempt, self._processor.outcome_of_failure(attempt, error))
         stats.current = None
         attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
         stats.running[attempt] = now
@@ -264,7 +264,7 @@ class FastPath:
             # Its own variables: no other run sees the function's changes.
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
-            return EndedRun(attempt, self._processor.failed(attempt, error))
+            return EndedRun(attempt, self._processor.outcome_of_failure(attempt, error))
         # The pool task continues with other deliveries while the thread runs.
         current_context.set(None)
         if invitation is not None:

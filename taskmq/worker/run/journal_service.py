@@ -69,7 +69,7 @@ class JournalService:
         self._beginning: dict[RunJournal, asyncio.Task[BegunRun]] = {}
         self._is_answering = True
 
-    def changed(self, journal: RunJournal) -> None:
+    def mark_changed(self, journal: RunJournal) -> None:
         if threading.get_ident() == self._thread:
             self._note(journal)
             return

@@ -97,8 +97,7 @@ class Quarantine:
         """Forget the starts of a job whose dead letter is durable; soon it may start as if it were new.
 
         Not immediately: if this process ended before the broker received the ack, the message would be redelivered,
-            and must not start again.
-        be started any more.
+        and must not start again.
         """
         job_id = attempt.job_id
         if (before := self._dead.get(job_id)) is not None:

@@ -32,7 +32,7 @@ from taskmq.model.resources import Grant
 from taskmq.model.topology import is_jobs_queue, jobs_queue, logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
-from taskmq.run.execution import Execution, Executor, undone
+from taskmq.run.execution import Execution, Executor, check_is_done
 from taskmq.run.forks import PROCESS, leave_fork
 from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
@@ -87,7 +87,7 @@ class Processor:
         """Return the attempt of a decoded delivery, or why there is none.
 
         Invitations are valid only in a queue to which schedulers alone publish: the right to send jobs does not
-            include the right to invite.
+        include the right to invite.
         """
         if envelope.store is not None and not is_jobs_queue(delivery.queue):
             return Parked(f"an invitation of a stored job outside {jobs_queue(delivery.queue)!r}")
@@ -109,7 +109,7 @@ class Processor:
         except InvalidArguments as error:
             return Dead("invalid_arguments", error)
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
-            return self.failed(attempt, error)
+            return self.outcome_of_failure(attempt, error)
         attempt.execution = execution
         invitation = envelope.store
         if attempt.task.plan.ack == "early":
@@ -135,7 +135,7 @@ class Processor:
         """Return the outcome of an attempt whose coroutine made its first step in this task."""
         return self._finish(attempt, execution, self._coroutines.finish(execution, rest))
 
-    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+    def outcome_of_failure(self, attempt: Attempt, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that raised `error`. Never raises; a fork of the run ends here."""
         if PROCESS.is_fork:
             leave_fork(error)
@@ -170,12 +170,12 @@ class Processor:
             return Interrupted(attempt.preempted)
         return outcome
 
-    def returned(self, attempt: Attempt, value: object) -> Outcome:
+    def outcome_of_value(self, attempt: Attempt, value: object) -> Outcome:
         """Return the outcome of an attempt whose function returned `value`."""
-        error = undone(value, attempt.envelope.task)
-        return Succeeded(value) if error is None else self.failed(attempt, error)
+        error = check_is_done(value, attempt.envelope.task)
+        return Succeeded(value) if error is None else self.outcome_of_failure(attempt, error)
 
-    def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
+    def outcome_of_error(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
         """Return the outcome of an attempt whose run raised `error`, or was given up. Never raises."""
         if issubclass(type(error), asyncio.CancelledError):
             execution.context.mark_cancelled()
@@ -187,16 +187,16 @@ class Processor:
                 # The scheduler must not dispatch again what was acknowledged before its run.
                 return Interrupted("" if attempt.task.plan.ack == "early" else STOPPED)
             # Not by the worker: the task cancelled itself, which is its failure.
-        return self.failed(attempt, error)
+        return self.outcome_of_failure(attempt, error)
 
     async def _finish(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
         try:
             value = await run
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            return self.raised(attempt, execution, error)
+            return self.outcome_of_error(attempt, execution, error)
         if PROCESS.is_fork:
             leave_fork(None)
-        return self.returned(attempt, value)
+        return self.outcome_of_value(attempt, value)
 
     def _execution(self, attempt: Attempt) -> Execution:
         envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan

@@ -73,13 +73,13 @@ class WorkerStats:
         outcomes, name = self.count_of(attempt.envelope.task, attempt.delivery.queue).outcomes, type(outcome)
         outcomes[OUTCOME_NAMES[name]] = outcomes.get(OUTCOME_NAMES[name], 0) + 1
 
-    def succeeded(
+    def count_success(
         self, count: Count, delivery: Delivery, envelope: Envelope, seconds: float, *, started: int
     ) -> None:
         """Count a plain run that started at `started` (ms), succeeded after `seconds`, and has nothing to store."""
         self.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
-        count.succeeded(seconds, None if due is None else (started - due) / 1000)
+        count.count_success(seconds, None if due is None else (started - due) / 1000)
         if self.on_end is not None:
             self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds)
 

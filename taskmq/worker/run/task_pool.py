@@ -128,7 +128,7 @@ class TaskPool(Generic[T]):
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Return once every pool task has ended, except busy ones."""
         if leaving := self._tasks - self.busy.keys():
             await asyncio.wait(leaving)

@@ -126,7 +126,7 @@ class ThreadRuns:
             return
         delivery, now, started = attempt.delivery, self._monotonic(), execution.context.started
         seconds = now - stats.running.pop(attempt, now)
-        stats.succeeded(count, delivery, attempt.envelope, seconds, started=started)
+        stats.count_success(count, delivery, attempt.envelope, seconds, started=started)
         failure: BaseException | None = None
         try:
             delivery.ack()

@@ -18,7 +18,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.logs import LOGS_TASK, LONGEST_LINE, RunLine, RunLog, encode_logs, shortened
+from taskmq.model.history.logs import LOGS_TASK, LONGEST_LINE, RunLine, RunLog, encode_logs, shorten_line
 from taskmq.model.history.redaction import Redactor
 from taskmq.run.log_capture import PrintedText
 
@@ -96,7 +96,7 @@ class RunLines:
             if not self._has_room(self._run(invitation, attempt)):
                 return
         # Not under the lock: it takes longer than all the rest.
-        name, text = shortened(logger, self._redactor.redact(message[:_LONGEST_REDACTED]))
+        name, text = shorten_line(logger, self._redactor.redact(message[:_LONGEST_REDACTED]))
         line = RunLine(self._clock.now_ms(), min(max(level, 0), 1_000), name, text)
         with self._lock:
             run = self._run(invitation, attempt)

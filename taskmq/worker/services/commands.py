@@ -53,7 +53,7 @@ class CommandTarget(Protocol):
         """
         ...
 
-    def revoked(self, job_id: str, reason: str) -> None: ...
+    def on_revoked(self, job_id: str, reason: str) -> None: ...
 
     def preempt(self, jobs: Sequence[Preemption]) -> None: ...
 
@@ -201,7 +201,7 @@ class CommandService:
     def _revoke(self, job_id: str | None, reason: str) -> _Reply:
         if not job_id:
             return "refused", "job_id: which job?", ""
-        self._worker.revoked(job_id, reason)
+        self._worker.on_revoked(job_id, reason)
         return "done", "", ""
 
 

@@ -55,7 +55,7 @@ class EndRecords:
             worker=self._worker,
         )
 
-    def encoded(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
+    def encode_result(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
         """Return the content type and bytes of a result, empty if none is kept; or the reason why it has none."""
         if attempt.task.plan.result is False:
             return "", b"", None

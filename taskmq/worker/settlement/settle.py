@@ -222,7 +222,7 @@ class Settler:
         match outcome:
             case Succeeded(value):
                 if attempt.permits or (self._results is not None and attempt.task.plan.result is not False):
-                    return await self._succeeded(attempt, outcome, value)
+                    return await self._settle_success(attempt, outcome, value)
                 delivery.ack()
                 return True
             case AlreadyDone(content_type, value):
@@ -310,8 +310,8 @@ class Settler:
         attempt.delivery.ack()
         return True
 
-    async def _succeeded(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
-        content_type, encoded, failure = self._records.encoded(attempt, value)
+    async def _settle_success(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
+        content_type, encoded, failure = self._records.encode_result(attempt, value)
         if failure is not None:
             # The work is done; running it again would not make the value any more storable.
             return await self._dead(attempt, failure)

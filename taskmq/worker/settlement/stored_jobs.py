@@ -163,7 +163,7 @@ class StoredJobSettler:
         told, ended = partial(self._build_report, attempt, invitation), partial(self._records.record, attempt)
         match outcome:
             case Succeeded(value):
-                content_type, encoded, failure = self._records.encoded(attempt, value)
+                content_type, encoded, failure = self._records.encode_result(attempt, value)
                 if failure is not None:
                     return self._report_of_outcome(attempt, invitation, failure)
                 record = ended(JobState.SUCCEEDED, content_type=content_type, value=encoded)

@@ -63,7 +63,7 @@ def test_a_module_with_several_apps_requires_the_name_of_one(write: Write) -> No
     write("loaded_two.py", "from taskmq import TaskMQ\na = TaskMQ('memory://a')\nb = TaskMQ('memory://b')\n")
 
     with pytest.raises(
-        AppNotFound, match=r"^'loaded_two': the module must contain exactly one app.*; apps in it: a, b$"
+        AppNotFound, match=r"^'loaded_two': the module must contain exactly one app.*; its apps: a, b$"
     ):
         load_app("loaded_two")
     assert load_app("loaded_two:b")[0].sessions.url == "memory://b"
@@ -79,7 +79,7 @@ def test_an_app_may_be_an_attribute_of_another_object(write: Write) -> None:
     write("loaded_nested.py", "from taskmq import TaskMQ\nclass Shop:\n    app = TaskMQ('memory://x')\n")
 
     assert load_app("loaded_nested:Shop.app")[1] == "loaded_nested:Shop.app"
-    with pytest.raises(AppNotFound, match=r"exactly one app.*apps in it: none$"):
+    with pytest.raises(AppNotFound, match=r"exactly one app.*its apps: none$"):
         load_app("loaded_nested")
 
 
@@ -87,7 +87,7 @@ def test_an_app_may_be_an_attribute_of_another_object(write: Write) -> None:
 def test_an_attribute_that_is_not_an_app_is_reported_with_the_available_apps(write: Write, attribute: str) -> None:
     write("loaded_one.py", f"{_ONE}other = 3\n")
 
-    with pytest.raises(AppNotFound, match=rf"loaded_one has no app called '{attribute}'; apps in it: app$"):
+    with pytest.raises(AppNotFound, match=rf"loaded_one has no app called '{attribute}'; its apps: app$"):
         load_app(f"loaded_one:{attribute}")
 
 

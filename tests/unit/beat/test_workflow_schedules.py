@@ -149,12 +149,12 @@ async def test_a_workflow_that_cannot_be_started_is_refused(stage: Stage, /) -> 
 
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (shout.s(), {}, r"shout.s\(...\) lacks arguments"),
-        (lambda: None, {}, "can not be started: say a task"),
-        ("load", {}, "names are for apps with a job store; say a task"),
-        (load.s("a"), {"args": ("b",)}, r"args= and kwargs= are for a task"),
-        (group(), {}, "a workflow that names no task"),
+        (lambda: None, {}, "pass a task"),
+        ("load", {}, "a task's name needs a job store; pass a task"),
+        (load.s("a"), {"args": ("b",)}, r"args= and kwargs= need a task"),
+        (group(), {}, "the workflow has no task"),
         (chain(load.s("a"), shout.s()), {"overlap": "skip"}, "overlap='skip' is for tasks"),
-        (chain(foreign.s("a"), foreign.s()), {}, "task load is none of this app's"),
+        (chain(foreign.s("a"), foreign.s()), {}, "task load is not defined in this app"),
     ]
     for target, options, words in cases:
         with pytest.raises(InvalidOption, match=words):

@@ -80,8 +80,8 @@ def test_an_invalid_crontab_is_refused_at_its_line(fields: Any) -> None:
         ({"task": "t", "schedule": 5, "argz": ()}, r"^beat_schedule\['a'\]: unknown key 'argz'$"),
         ({"task": "t", "schedule": True}, "schedule=True is not a schedule"),
         ({"task": "t", "schedule": SimpleNamespace(event="sunset", lat=1)}, "a SimpleNamespace cannot be converted"),
-        ({"task": "t", "schedule": 0}, "every=0: at least 100 ms"),
-        ({"task": "t", "schedule": CeleryCrontab(minute=60)}, "cron '60 .*cannot be read"),
+        ({"task": "t", "schedule": 0}, "every=0: must be at least 100 ms"),
+        ({"task": "t", "schedule": CeleryCrontab(minute=60)}, "cron '60 .*is invalid"),
     ],
 )
 def test_entries_that_cannot_be_converted_are_named(entry: Any, message: str) -> None:

@@ -22,7 +22,7 @@ from taskmq.client.large_values import LargeResults, LargeValues
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing import FakeClock
-from taskmq.testing.state_suite.records import failed, succeeded
+from taskmq.testing.state_suite.records import failure_record, success_record
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_file_blobs, open_memory_state
 from tests.unit.app_kit import new_url
@@ -129,7 +129,7 @@ async def test_a_duplicate_whose_stored_result_cannot_be_read_is_dead_and_not_ru
     await work(till.app)
     outcome = await late.aoutcome(5)
     assert outcome.state is JobState.FAILED
-    assert "its result is not kept any more" in str(outcome.error)
+    assert "its result has expired" in str(outcome.error)
     assert (till.runs, other.runs) == (1, 0)
     await till.app.aclose()
     await other.app.aclose()
@@ -225,13 +225,13 @@ async def test_a_file_in_place_of_the_directory_is_an_unavailable_state(tmp_path
     state = open_memory_state(new_url(), BrokerOptions())
     results = LargeResults(state.results, LargeValues(blobs, SystemClock(), inline=1))
     with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be stored at file://"):
-        await results.put(succeeded("job"), ttl=60)
+        await results.put(success_record("job"), ttl=60)
     # No reference without its value.
     assert await results.get("job") is None
     with pytest.raises(StateUnavailable, match="cannot be read"):
         await blobs.get("2026112205/" + "0" * 32 + "-" + "0" * 32)
-    await results.put(failed("job"), ttl=60)
-    assert await results.get("job") == failed("job")
+    await results.put(failure_record("job"), ttl=60)
+    assert await results.get("job") == failure_record("job")
 
 
 async def test_expired_files_are_deleted_hour_by_hour(tmp_path: Path) -> None:

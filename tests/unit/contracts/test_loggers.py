@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn
 
 import pytest
 
-from taskmq.contracts.loggers import contain_below, contain_ours, contained
+from taskmq.contracts.loggers import contain_below, contain_ours, contained_logger
 from taskmq.errors import SoftTimeout
 
 contain_ours()
@@ -166,14 +166,14 @@ def test_an_exception_in_a_record_factory_does_not_reach_the_caller() -> None:
 
 _FAILS_TWICE = """
 import logging
-from taskmq.contracts.loggers import contained
+from taskmq.contracts.loggers import contained_logger
 class Unwritable(Exception):
     def __getattribute__(self, name): raise KeyError(name)
     def __str__(self): raise KeyError("str")
 class Chat(logging.Handler):
     def emit(self, record): raise Unwritable("the secret")
 logging.getLogger().addHandler(Chat())
-log = contained("taskmq.worker")
+log = contained_logger("taskmq.worker")
 logging.raiseExceptions = False
 log.warning("before")
 logging.raiseExceptions = True
@@ -265,7 +265,7 @@ def test_a_logger_keeps_the_class_that_the_program_set() -> None:
     finally:
         logging.setLoggerClass(logging.Logger)
     contain_below("contained_library")
-    logger = contained("contained_library.part")
+    logger = contained_logger("contained_library.part")
 
     assert isinstance(logger, Own)
     assert logger.shout() == "CONTAINED_LIBRARY.PART"

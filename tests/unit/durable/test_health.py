@@ -79,7 +79,7 @@ async def test_live_and_ready_give_the_reason_for_a_failure() -> None:
     async with _serve_health(truth) as address:
         assert await _get(address, "/live") == (200, {"live": True})
         assert await _get(address, "/ready?probe=1") == (200, {"ready": True})
-        truth.silent, truth.reason = ["process 7 has said nothing for 91 s"], "stopping"
+        truth.silent, truth.reason = ["process 7 has been silent for 91 s"], "stopping"
         assert await _get(address, "/live") == (503, {"live": False, "reason": truth.silent[0]})
         assert await _get(address, "/ready") == (503, {"ready": False, "reason": "stopping"})
         assert (await _get(address, "/status"))[1]["jobs"] == 3

@@ -17,7 +17,7 @@ from taskmq.durable.relay import Relay
 from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, StateUnavailable
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
-from taskmq.testing.runner import CancelPoint, cancelled_at
+from taskmq.testing.runner import CancelPoint, cancel_at
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
 from tests.coroutines import run_by
 from tests.virtual_time import run
@@ -55,11 +55,11 @@ class FailingDelays:
         await asyncio.sleep(0)
         return taken
 
-    async def done(self, taken: Sequence[TakenMessage]) -> None:
+    async def mark_done(self, taken: Sequence[TakenMessage]) -> None:
         if self._fails("done"):
             raise StateUnavailable("no state (test)")
         await asyncio.sleep(0)
-        await self.inner.done(taken)
+        await self.inner.mark_done(taken)
         await asyncio.sleep(0)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
@@ -389,7 +389,7 @@ def test_a_relay_that_dies_at_any_moment_loses_no_message() -> None:
             stage.clock.advance(1)
             relay = stage.relay()
             # The awaited call has taken effect, and the relay never learns of it.
-            await cancelled_at(CancelPoint(wakeups=moment), relay.run(), within=60)
+            await cancel_at(CancelPoint(wakeups=moment), relay.run(), within=60)
             if await stage.delays.count() == 0:
                 moments.append(moment)
             stage.clock.advance(60)

@@ -189,7 +189,7 @@ async def test_a_thread_that_swallows_the_interrupt_is_abandoned_at_its_hard_tim
     release.set()
     await until(lambda: executor.abandoned == 0)
     await executor.aclose()
-    assert "job job-1 of task task: a thread cannot be stopped" in caplog.text
+    assert "job job-1 of task task: abandoning its thread" in caplog.text
     assert "in stubborn" in caplog.text
 
 

@@ -130,7 +130,7 @@ class Shelf:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    def changed(self, journal: RunJournal) -> None:
+    def mark_changed(self, journal: RunJournal) -> None:
         journal.is_dirty = False
         self.journals.append(journal)
 
@@ -246,7 +246,7 @@ async def test_code_left_running_after_its_task_is_ignored_and_told_so(
 
     words = await executor.run(_execution("what_is_left_tells", writer))
 
-    assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
+    assert words == "StateUnavailable: the task has ended: code that it left running cannot save"
     assert writer.journals == []
     assert writer.values == {}
 
@@ -258,7 +258,7 @@ async def test_a_fork_of_a_task_cannot_save_and_the_task_still_can(
 ) -> None:
     words = await executor.run(_execution("forks", writer, args=begun))
 
-    assert str(words).startswith("UnsupportedFeature: a fork of the task's process can save nothing: ")
+    assert str(words).startswith("UnsupportedFeature: a fork of the task's process cannot save: ")
     assert json.loads(writer.values["checkpoint"]) == words
     # Messages of a fork would corrupt the frames of its parent.
     assert writer.journals == []

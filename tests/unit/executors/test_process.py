@@ -412,7 +412,7 @@ def test_cancelling_a_run_at_any_moment_of_its_start_leaves_no_process(loop_fact
     async def test(executor: ProcessExecutor) -> None:
         for point in CancelPoint.ALL:
             running = asyncio.ensure_future(executor.run(_execution("sleep", 60)))
-            await point.come()
+            await point.reach()
             running.cancel()
             await asyncio.wait((running,), timeout=10)
 

@@ -164,7 +164,7 @@ def _in_loop(test: Callable[[ProcessExecutor], Any], **options: Any) -> None:
     [
         ("broken", TaskMQError, r"Broken: \(its message cannot be read: RuntimeError\)"),
         ("changeling", TaskMQError, "Changeling: was one"),
-        ("unreadable", TaskMQError, "cannot cross processes: ZeroDivisionError: division by zero"),
+        ("unreadable", TaskMQError, "cannot be sent between processes: ZeroDivisionError: division by zero"),
     ],
 )
 @run_by(_in_loop)
@@ -343,7 +343,7 @@ def _leave(group: MemoryGroup) -> None:
 async def test_a_run_beyond_its_memory_limit_is_killed_and_reported(executor: ProcessExecutor, /) -> None:
     grant = Grant({"memory": 128 * 2**20})
     assert await executor.run(_run_limited("grow", 2**20, grant=grant)) == 2**20
-    with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
+    with pytest.raises(MemoryExceeded, match="task grow used more than its memory of 128M") as caught:
         await executor.run(_run_limited("grow", 512 * 2**20, grant=grant))
     assert caught.value.limit == 128 * 2**20
     # The limit applied to that run.

@@ -132,8 +132,8 @@ def _succeed_with_large_value(served: Served) -> str:
     async def succeed() -> str:
         driver = JobDriver(served.app.sessions.store())
         blob = BlobReference(name="job-1/0", size=4, sha256="0" * 64)
-        job = await driver.dispatched()
-        await driver.accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
+        job = await driver.dispatch_new()
+        await driver.expect_accepted(job, "succeeded", content_type=REFERENCE, result=Raw(reference_to(JSON, blob)))
         return job.id
 
     with served.http.portal() as portal:

@@ -143,7 +143,7 @@ async def test_a_result_lives_as_long_as_its_task_says_and_is_then_reported_as_g
     assert await brief.aresult() == 1
     clock.advance("2s")
     for wait in (brief.aresult, brief.astate, app.job(brief.id).aresult):
-        with pytest.raises(ResultExpired, match=r"has ended, but its result is not kept any more") as caught:
+        with pytest.raises(ResultExpired, match=r"has ended, but its result has expired") as caught:
             await wait()
         assert caught.value.job_id == brief.id
     outcome = await brief.aoutcome()

@@ -251,7 +251,7 @@ def test_a_job_replaced_during_its_rescheduling_keeps_the_replacement(url: str) 
         assert json.loads(found.body) == {"task": "t", "attempt": 2, "eta": _NOW + 5}
         taken = await state.delays.take(now=_NOW + 5, limit=1, lease=60)
         assert not await reschedule(state.delays, "job", due=_NOW + 9)
-        await state.delays.done(taken)
+        await state.delays.mark_done(taken)
         assert not await reschedule(state.delays, "job", due=_NOW + 9)
 
     run(main)

@@ -48,7 +48,9 @@ def sending() -> Sending:
 
 
 def execution(*args: object) -> Execution:
-    return Execution(Context.detached("t"), lambda *values: values, args, {}, Envelope(task="t"), JSON, timeout=None)
+    return Execution(
+        Context.create_detached("t"), lambda *values: values, args, {}, Envelope(task="t"), JSON, timeout=None
+    )
 
 
 async def call(given: Execution) -> object:

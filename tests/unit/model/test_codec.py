@@ -354,7 +354,7 @@ _PLACES: list[Callable[..., Any]] = [
 @_both
 @pytest.mark.parametrize("function", _PLACES)
 def test_the_context_is_passed_at_any_position(content_type: str, function: Callable[..., Any]) -> None:
-    context = Context.detached("shop.sell")
+    context = Context.create_detached("shop.sell")
     typed = signature(function)
     for sent in ((1,), (1, 2)):
         args, kwargs = typed.with_context(round_trip(content_type, function, *sent), context)
@@ -365,7 +365,7 @@ def test_the_context_is_passed_at_any_position(content_type: str, function: Call
 
 @pytest.mark.parametrize("function", [_first, _middle, _last, _call_by_names, _optional, _subclass])
 def test_the_context_is_passed_beside_keyword_arguments(function: Callable[..., Any]) -> None:
-    context = Context.detached("shop.sell")
+    context = Context.create_detached("shop.sell")
 
     args, kwargs = signature(function).with_context(round_trip(JSON, function, a=1, b=2), context)
 
@@ -376,7 +376,7 @@ def test_a_function_without_a_context_parameter_gets_none() -> None:
     typed = signature(taking(int))
 
     assert not typed.takes_context
-    assert typed.with_context(((1,), {}), Context.detached("t")) == ((1,), {})
+    assert typed.with_context(((1,), {}), Context.create_detached("t")) == ((1,), {})
 
 
 @pytest.mark.parametrize("function", [_last, _call_by_names, _before_rest])
@@ -384,7 +384,7 @@ def test_a_sender_cannot_pass_the_context(function: Callable[..., Any]) -> None:
     def open_ended(a: int, ctx: Context, **more: Any) -> None: ...
 
     with pytest.raises(EncodeError, match=r"shop.sell"):
-        signature(function).encode((1,), {"ctx": Context.detached("t")}, JSON)
+        signature(function).encode((1,), {"ctx": Context.create_detached("t")}, JSON)
     with pytest.raises(InvalidArguments, match=r"ctx"):
         signature(function).decode(Raw(b"[1]"), Raw(b'{"ctx": {}}'), JSON)
     with pytest.raises(InvalidArguments, match=r"'ctx' is filled in by the worker"):
@@ -875,7 +875,7 @@ def test_the_context_may_have_further_annotations(content_type: str) -> None:
     def inner(a: int, ctx: Annotated[Context, "x"] | None = None) -> Any:
         return ctx, a
 
-    context = Context.detached("shop.sell")
+    context = Context.create_detached("shop.sell")
     for function in (first, optional, inner):
         typed = signature(function)
         args, kwargs = typed.with_context(round_trip(content_type, function, 1), context)

@@ -450,17 +450,17 @@ def _as_step(kind: Any, value: Any, content_type: str) -> Any:
         return value
 
     function.__annotations__["return"] = kind
-    return Context.detached("shop.sell").step("one", function)
+    return Context.create_detached("shop.sell").step("one", function)
 
 
 def _as_checkpoint(kind: Any, value: Any, content_type: str) -> Any:
-    context = Context.detached("shop.sell")
+    context = Context.create_detached("shop.sell")
     context.checkpoint(value)
     return context.last_checkpoint
 
 
 def _as_heartbeat(kind: Any, value: Any, content_type: str) -> Any:
-    context = Context.detached("shop.sell")
+    context = Context.create_detached("shop.sell")
     context.heartbeat([value])
     assert context.journal is not None
     assert context.journal.details is not None

@@ -54,7 +54,7 @@ def test_postponed_annotations_are_types_like_any_others(content_type: str) -> N
 
 
 def test_a_postponed_context_is_passed() -> None:
-    context = Context.detached("shop.order")
+    context = Context.create_detached("shop.order")
     signature = _order()
 
     assert signature.takes_context

@@ -202,7 +202,7 @@ def test_every_valid_call_survives_the_round_trip(
 def test_the_context_takes_only_its_own_position_in_every_call(
     data: st.DataObject, function: Callable[..., Any]
 ) -> None:
-    context = Context.detached("t")
+    context = Context.create_detached("t")
     args, kwargs = data.draw(calls(function))
     typed = inspect.signature(function)
 

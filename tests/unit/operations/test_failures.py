@@ -38,9 +38,9 @@ def _app(folder: Path, *, store: bool = True) -> TaskMQ:
 async def _add_stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", task: str = "t") -> str:
     """Add a stored job that failed at that instant."""
     driver = JobDriver(app.sessions.store())
-    job = await driver.dispatched(tenant=tenant, key=key or None, queue="work", task=task)
+    job = await driver.dispatch_new(tenant=tenant, key=key or None, queue="work", task=task)
     error = ErrorRecord(type_name="OSError", message="full\nof 3", traceback="T")
-    await driver.accepted(job, "failed", error=error, started=at - 500, ran=500)
+    await driver.expect_accepted(job, "failed", error=error, started=at - 500, ran=500)
     return key or job.id
 
 

@@ -154,7 +154,7 @@ class World:
         for name, trigger in (("made", every("10m")), ("left", every("1s"))):
             policy = read_policy({"overlap": "skip"} if name == "made" else {}, schedule=name)
             entry = ScheduleEntry(name, app.tasks["tick"], trigger, (3,), policy=policy, is_dynamic=True)
-            assert await kept.define(name, before=None, after=kept.written(entry))
+            assert await kept.define(name, before=None, after=kept.encode(entry))
         for name, record in records.items():
 
             def put(there: ScheduleRecord, record: ScheduleRecord = record) -> None:

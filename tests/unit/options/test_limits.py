@@ -167,5 +167,5 @@ def test_tasks_that_share_a_limit_must_define_it_alike(
     @task(name="other", **cast("Any", {option: another}))
     async def other() -> None: ...
 
-    with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', and mean {said}"):
+    with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', but define it as {said}"):
         check_shared([(each.name, limit) for each in (gated, other) for limit in each.limits])

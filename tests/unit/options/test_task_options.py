@@ -43,7 +43,7 @@ def test_a_soft_timeout_comes_before_the_hard_one() -> None:
     assert build_task_plan(soft_timeout="10s", timeout="20s").soft_timeout == 10
     assert build_task_plan(soft_timeout=1.5).soft_timeout == 1.5
     assert build_task_plan(soft_timeout=None, timeout=5).soft_timeout is None
-    with pytest.raises(InvalidOption, match=r"task shop\.sell: soft_timeout='20s': less than timeout=20"):
+    with pytest.raises(InvalidOption, match=r"task shop\.sell: soft_timeout='20s': must be less than timeout=20"):
         build_task_plan(soft_timeout="20s", timeout=20)
 
 
@@ -357,7 +357,7 @@ def test_an_accepted_instant_is_readable_by_the_worker(instant: datetime) -> Non
     ("options", "why"),
     [
         ({"result_ttl": "soon"}, "result_ttl='soon'"),
-        ({"result_ttl": 0}, "result_ttl=0: longer than that"),
+        ({"result_ttl": 0}, "result_ttl=0: must be longer"),
         ({"result_ttl": "1h", "result": False}, "result_ttl has no effect with result=False"),
     ],
 )

@@ -11,13 +11,13 @@ from taskmq.options.uniqueness import read_uniqueness
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"unique_for": "waiting"}, "unique_for: without unique="),
+        ({"unique_for": "waiting"}, "unique_for: no effect without unique="),
         ({"unique": "shop", "unique_for": "ever"}, "unique_for='ever'"),
         ({"unique": "shop", "unique_policy": "drop"}, "unique_policy='drop'"),
         ({"unique": "shop", "unique_policy": "debounce"}, "needs a delay="),
         ({"unique": "shop", "unique_policy": "throttle"}, "needs a unique_ttl="),
         ({"unique": "shop", "unique_ttl": 0}, "unique_ttl=0"),
-        ({"unique": 5}, "unique=5: the name of a parameter"),
+        ({"unique": 5}, "unique=5: must be the name of a parameter"),
         ({"unique": "nobody"}, "unique='nobody' is none of its parameters"),
         ({"unique": "x:{nobody}"}, "'nobody' is none of its parameters"),
         ({"idempotency_key": "same"}, "idempotency_key='same' is none of its parameters"),

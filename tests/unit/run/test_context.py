@@ -77,7 +77,7 @@ def test_there_is_no_current_run_outside_a_run() -> None:
 
 
 def test_a_detached_context_is_a_first_and_last_attempt_without_a_job() -> None:
-    run = Context.detached("shop.sell")
+    run = Context.create_detached("shop.sell")
 
     assert (run.task, run.job_id, run.queue, run.root, run.redelivered) == ("shop.sell", "", "", "", False)
     assert run.is_last_attempt

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskmq import Reject
-from taskmq.run.execution import DONE, undone
+from taskmq.run.execution import DONE, check_is_done
 
 
 async def _mail() -> None: ...
@@ -35,7 +35,7 @@ class _Laterer(_Later):
 
 @pytest.mark.parametrize("value", [None, 1, "", 0.5, True, [], {}, (), b"", set(), object(), _mail, iter([1])])
 def test_a_plain_value_leaves_no_work(value: object) -> None:
-    assert undone(value, "shop.mail") is None
+    assert check_is_done(value, "shop.mail") is None
 
 
 def test_an_unawaited_coroutine_is_closed_and_refused() -> None:
@@ -43,7 +43,7 @@ def test_an_unawaited_coroutine_is_closed_and_refused() -> None:
         warnings.simplefilter("error")
         coroutine = _mail()
 
-        error = undone(coroutine, "shop.mail")
+        error = check_is_done(coroutine, "shop.mail")
 
         assert isinstance(error, Reject)
         assert str(error).startswith(
@@ -54,14 +54,14 @@ def test_an_unawaited_coroutine_is_closed_and_refused() -> None:
 
 @pytest.mark.parametrize("make", [_rows, _pages])
 def test_a_generator_is_refused_because_its_code_has_not_run(make: Any) -> None:
-    error = undone(make(), "shop.rows")
+    error = check_is_done(make(), "shop.rows")
 
     assert str(error).startswith("task shop.rows returned a generator, whose code has not run")
 
 
 @pytest.mark.parametrize("make", [_Later, _Laterer])
 def test_any_other_awaitable_is_refused_by_its_type(make: Any) -> None:
-    assert f"returned a {make.__name__} that was never awaited" in str(undone(make(), "shop.later"))
+    assert f"returned a {make.__name__} that was never awaited" in str(check_is_done(make(), "shop.later"))
 
 
 async def test_a_started_coroutine_and_a_future_are_not_touched() -> None:
@@ -69,8 +69,8 @@ async def test_a_started_coroutine_and_a_future_are_not_touched() -> None:
     coroutine = _wait(future)
     coroutine.send(None)
 
-    assert isinstance(undone(future, "t"), Reject)
-    assert isinstance(undone(coroutine, "t"), Reject)
+    assert isinstance(check_is_done(future, "t"), Reject)
+    assert isinstance(check_is_done(coroutine, "t"), Reject)
 
     assert not future.done()
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED

@@ -23,7 +23,7 @@ class Shelf:
         self.begun = 0
         self.error: Exception | None = None
 
-    def changed(self, journal: RunJournal) -> None:
+    def mark_changed(self, journal: RunJournal) -> None:
         self.changes += 1
 
     def look(self, journal: RunJournal) -> None:
@@ -86,7 +86,7 @@ def test_progress_that_is_not_a_finite_number_is_refused(number: float) -> None:
     run = context(Shelf())
 
     for done, total in ((number, None), (1, number)):
-        with pytest.raises(EncodeError, match="have to be finite"):
+        with pytest.raises(EncodeError, match="must be finite"):
             run.progress(done, total)
 
     assert run.journal is None
@@ -196,7 +196,7 @@ def test_two_steps_of_one_name_in_one_run_are_refused() -> None:
     run = context(Shelf())
     run.step("one", str)
 
-    with pytest.raises(InvalidOption, match="job job-7: step 'one' comes a second time in one run"):
+    with pytest.raises(InvalidOption, match="job job-7: step 'one' occurs twice in one run"):
         run.step("one", str)
 
 
@@ -217,7 +217,7 @@ def test_a_saved_value_of_another_type_is_refused_with_the_name_of_the_step() ->
     def old() -> int:
         return 1
 
-    with pytest.raises(EncodeError, match="the value of step 'old' does not fit what its function returns"):
+    with pytest.raises(EncodeError, match="the value of step 'old' does not match its function's return type"):
         context(writer).step("old", old)
 
 
@@ -303,7 +303,7 @@ def test_a_plain_call_supports_everything_and_saves_nothing() -> None:
 
 
 def test_a_value_that_would_read_back_differently_is_not_saved() -> None:
-    context = Context.detached("t")
+    context = Context.create_detached("t")
 
     def share() -> float | None:
         return float("nan")

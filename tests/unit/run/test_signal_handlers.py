@@ -32,7 +32,7 @@ def test_an_error_of_a_signal_handler_is_logged_and_contained(caplog: pytest.Log
         signal.raise_signal(signal.SIGUSR2)
 
     (record,) = caplog.records
-    assert record.getMessage() == "the app's handler of SIGUSR2 raised; the worker goes on"
+    assert record.getMessage() == "the app's handler of SIGUSR2 raised; the worker continues"
     assert "RuntimeError: not now" in caplog.text
 
 

@@ -98,6 +98,6 @@ async def test_entries_are_sealed_even_if_the_store_clock_was_ahead_for_a_while(
     await audit.add([entry])
     await audit.seal()
 
-    assert await audit.unsealed() == 0
+    assert await audit.count_unsealed() == 0
     assert broken_link(ChainLink(), await audit.chain()) == ""
     await store.aclose()

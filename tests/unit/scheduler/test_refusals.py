@@ -51,9 +51,9 @@ def test_consecutive_refusals_count_together(between: str, kind: str) -> None:
     async def main() -> Report:
         store = StagedStore(clock=clock)
         driver = JobDriver(store)
-        refused = await driver.accepted(await driver.dispatched(), "refused")
+        refused = await driver.expect_accepted(await driver.dispatch_new(), "refused")
         if between == "a run":
-            refused = await driver.accepted(await _again(driver, refused), "snoozed")
+            refused = await driver.expect_accepted(await _again(driver, refused), "snoozed")
         clock.advance("61m")
         again = await _again(driver, refused)
         return await judge(replace(_REPORT, id=again.id, token=again.token), store)

@@ -14,7 +14,7 @@ from taskmq.schedules import ScheduleEntry, read_policy
 from taskmq.schedules.planner import instants_between
 from taskmq.schedules.record import MissedSpan, OccurrenceClaim, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.triggers import Every
-from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, hand_back, take_turn
+from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, release_claims, take_turn
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -122,11 +122,11 @@ def test_a_returned_claim_is_free_at_once_and_an_unsendable_one_is_not_retried()
     now = START + PERIOD
     claims = take_turn(record, entry, now=now, replica=_replica(1)).claims
 
-    hand_back(record, claims)
+    release_claims(record, claims)
     (again,) = take_turn(record, entry, now=now, replica=_replica(2)).claims
     assert again.owner == "beat 2"
     # Too late: the claim belongs to another replica.
-    hand_back(record, claims)
+    release_claims(record, claims)
     assert take_turn(record, entry, now=now, replica=_replica(3)).claims == []
 
     give_up(record, [again], [scheduled_job_id("app", "tick", again.instant)])

@@ -410,7 +410,7 @@ class Town:
             line = RunLine(await driver.store.now_ms(), 40, "shop", f"line {facts[0]}")
             added = await self._history.logs.add([RunLog(id=job.id, token=job.token, lines=[line])])
             more = {"error": error("no")} if end == "failed" else {"result": b"1"} if end == "succeeded" else {}
-            await driver.accepted(job, end, **more)  # type: ignore[arg-type]
+            await driver.expect_accepted(job, end, **more)  # type: ignore[arg-type]
             return f"{added} line"
 
         return self._dispatch_job(tenant, log)
@@ -421,11 +421,11 @@ class Town:
 
         async def preempt(driver: JobDriver, job: DispatchedJob) -> str:
             reason = preemption_reason(pool_group(for_whom))
-            running = await driver.accepted(job, "started")
-            await driver.updated(running, kind="preempt_requested", note=reason)
+            running = await driver.expect_accepted(job, "started")
+            await driver.expect_update(running, kind="preempt_requested", note=reason)
             if facts[0]:
                 why = ErrorRecord(type_name=PREEMPTED, message=reason)
-                await driver.accepted(job, "interrupted", error=why)
+                await driver.expect_accepted(job, "interrupted", error=why)
             return ""
 
         return self._dispatch_job(tenant, preempt)
@@ -435,7 +435,7 @@ class Town:
 
         async def dispatch() -> str:
             driver, queue = JobDriver(self._store), f"of-{tenant}"
-            submitted = await driver.submitted(tenant=tenant, queue=queue, task="data_processing")
+            submitted = await driver.try_submit(tenant=tenant, queue=queue, task="data_processing")
             if submitted.exceeded is not None:
                 return f"beyond its quota: {submitted.exceeded.limit}"
             (job,) = [one for one in (await driver.dispatch(queue=queue)).jobs if one.id == submitted.id]

@@ -85,11 +85,11 @@ def test_each_retry_is_shown_with_its_outcome(site: Site) -> None:
 
     async def fail_twice() -> str:
         driver = JobDriver(site.app.sessions.store())
-        job = await driver.dispatched(tenant="acme")
-        waiting = await driver.accepted(job, "retry", started=1_000, ran=10, error=error)
-        await driver.updated(waiting, JobState.QUEUED, due=await driver.store.now_ms(), kind="retry")
+        job = await driver.dispatch_new(tenant="acme")
+        waiting = await driver.expect_accepted(job, "retry", started=1_000, ran=10, error=error)
+        await driver.expect_update(waiting, JobState.QUEUED, due=await driver.store.now_ms(), kind="retry")
         (job,) = (await driver.dispatch()).jobs
-        await driver.accepted(job, "retry", started=2_000, ran=10, delay=HOUR, error=error)
+        await driver.expect_accepted(job, "retry", started=2_000, ran=10, delay=HOUR, error=error)
         return job.id
 
     with site.client.portal() as portal:

@@ -423,7 +423,7 @@ async def test_changes_of_stored_jobs_are_read_once_and_in_order() -> None:
     assert await events.poll() == []
     assert await events.poll() == []
     job = await driver.submit(tenant="acme", due=HOUR)
-    await driver.updated(await driver.updated(job, priority=3), JobState.HELD, kind="hold")
+    await driver.expect_update(await driver.expect_update(job, priority=3), JobState.HELD, kind="hold")
     found = await events.poll()
 
     assert [one.event for one in found] == ["submitted", "changed", "held"]
@@ -437,7 +437,7 @@ async def test_store_events_identify_jobs_like_run_events_do() -> None:
     store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
     await events.poll()
-    await driver.updated(await driver.submit(tenant="acme", key="arch-1", due=HOUR), JobState.HELD, kind="hold")
+    await driver.expect_update(await driver.submit(tenant="acme", key="arch-1", due=HOUR), JobState.HELD, kind="hold")
     await driver.submit(key="arch-2")
 
     found = await events.poll()
@@ -456,7 +456,7 @@ async def test_ends_without_a_run_are_read_once_with_the_names_of_their_states()
     store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
     expired = await driver.submit(queue="short", expires=HOUR)
-    failed, unwanted = await driver.dispatched(queue="broken"), await driver.dispatched(queue="unwanted")
+    failed, unwanted = await driver.dispatch_new(queue="broken"), await driver.dispatch_new(queue="unwanted")
     follower = await driver.submit(detail=after(failed))
     optional = await driver.submit(detail=after(unwanted, condition="failed"))
     await driver.request_cancel(await driver.read(unwanted))

@@ -32,9 +32,11 @@ async def _fail(site: Site) -> None:
         broker = site.app.sessions.current().broker
         await broker.declare([WorkQueue("work")])
         for number, tenant in enumerate(("acme", "other")):
-            job = await JobDriver(store).dispatched(tenant=tenant, key="stored", queue="work", task="data_processing")
+            job = await JobDriver(store).dispatch_new(
+                tenant=tenant, key="stored", queue="work", task="data_processing"
+            )
             said = error("no\nand more")
-            await JobDriver(store).accepted(job, "failed", error=said, started=_AT + number, ran=1)
+            await JobDriver(store).expect_accepted(job, "failed", error=said, started=_AT + number, ran=1)
             report = RunFailure(
                 at=_AT + 10 + number, job=f"of-{tenant}", event="dead", task="report", queue="work", tenant=tenant,
                 error="OSError", message="full", traceback="T",

@@ -179,7 +179,9 @@ async def _populate(site: Site, ids: dict[str, str]) -> None:
         token = NewApiToken(id=ids[kind.replace("session", "token")], user_id=user_id, name="ci", digest=digest)
         await credentials.add_token(token, by=by)
     await site.app.tasks["data_processing"].s("a").asend(flow_id=ids["workflow"], tenant="other")
-    job = await JobDriver(store).dispatched(tenant="other", key=ids["job"], queue="of-other", task="data_processing")
+    job = await JobDriver(store).dispatch_new(
+        tenant="other", key=ids["job"], queue="of-other", task="data_processing"
+    )
     line = RunLine(await store.now_ms(), 20, "shop", "a line")
     assert await history_of(store).logs.add([RunLog(id=job.id, token=job.token, lines=[line])]) == 1
     failure = RunFailure(at=line.at, job=ids["job"], event="dead", task="report", queue="work", tenant="other")

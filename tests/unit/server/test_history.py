@@ -41,7 +41,7 @@ def _start_logging_job(site: Site, *lines: tuple[int, str], tenant: str = "acme"
     """Start a job that has logged this; return its id."""
 
     async def log(store: JobStore, history: Any) -> str:
-        job = await JobDriver(store).dispatched(tenant=tenant, queue=f"of-{tenant}")
+        job = await JobDriver(store).dispatch_new(tenant=tenant, queue=f"of-{tenant}")
         now = await store.now_ms()
         added = [RunLine(now, level, "shop", message) for level, message in lines]
         await history.logs.add([RunLog(id=job.id, token=job.token, lines=added)])

@@ -517,13 +517,15 @@ def test_a_tenant_does_not_learn_for_which_other_one_its_run_was_preempted(site:
 
     async def be_asked() -> DispatchedJob:
         driver = JobDriver(site.app.sessions.store())
-        job = await driver.dispatched(tenant="acme")
-        await driver.updated(await driver.accepted(job, "started"), kind="preempt_requested", note=reason)
+        job = await driver.dispatch_new(tenant="acme")
+        await driver.expect_update(
+            await driver.expect_accepted(job, "started"), kind="preempt_requested", note=reason
+        )
         return job
 
     async def give_way(job: DispatchedJob) -> None:
         why = ErrorRecord(type_name=PREEMPTED, message=reason)
-        await JobDriver(site.app.sessions.store()).accepted(job, "interrupted", error=why)
+        await JobDriver(site.app.sessions.store()).expect_accepted(job, "interrupted", error=why)
 
     def read(by: str) -> str:
         paths = (f"/jobs/{job.id}/explain", f"/jobs/{job.id}/history", f"/jobs/{job.id}?expand=logs")
@@ -548,9 +550,9 @@ def _succeed_with_large_value(site: Site, **damage: str) -> str:
         driver = JobDriver(site.app.sessions.store())
         large = site.app.sessions.current().large_values
         assert large is not None
-        job = await driver.dispatched(tenant="acme")
+        job = await driver.dispatch_new(tenant="acme")
         blob = replace(await large.keep(job.id, b"1234", ttl=60), **damage)
-        await driver.accepted(
+        await driver.expect_accepted(
             job, "succeeded", content_type=REFERENCE, result=Raw(reference_to("application/json", blob))
         )
         return job.id
@@ -580,9 +582,9 @@ def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(site: Site, damag
 def test_a_job_with_a_value_without_json_form_is_shown_with_a_problem(site: Site) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
-        job = await driver.dispatched(tenant="acme")
+        job = await driver.dispatch_new(tenant="acme")
         value = Raw(msgpack.encode({"a": float("nan")}))
-        await driver.accepted(job, "succeeded", content_type=MSGPACK, result=value)
+        await driver.expect_accepted(job, "succeeded", content_type=MSGPACK, result=value)
         return job.id
 
     with site.client.portal() as portal:
@@ -678,8 +680,8 @@ def test_an_id_with_control_characters_is_refused(site: Site, job_id: str) -> No
 def test_a_successful_job_without_a_result_can_be_read(site: Site, content_type: str) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
-        job = await driver.dispatched(tenant="acme")
-        await driver.accepted(job, "succeeded", content_type=content_type)
+        job = await driver.dispatch_new(tenant="acme")
+        await driver.expect_accepted(job, "succeeded", content_type=content_type)
         return job.id
 
     with site.client.portal() as portal:

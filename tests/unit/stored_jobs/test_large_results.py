@@ -164,7 +164,9 @@ def test_an_already_finished_key_gives_its_value_to_another_job(tmp_path: Path) 
 async def test_an_unreadable_reference_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
     app = _app(new_url(), tmp_path)
     driver = JobDriver(app.sessions.store())
-    job = await driver.accepted(await driver.dispatched(), "succeeded", content_type=REFERENCE, result=result)
+    job = await driver.expect_accepted(
+        await driver.dispatch_new(), "succeeded", content_type=REFERENCE, result=result
+    )
     with pytest.raises(ResultDamaged, match="refers to nothing"):
         await app.job(job.id).aresult(_PATIENCE)
     await app.aclose()

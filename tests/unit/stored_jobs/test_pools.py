@@ -91,7 +91,7 @@ async def test_quotas_of_an_owner_and_of_waiting_jobs_name_their_subject(shop: S
     with pytest.raises(QuotaExceeded, match="user 'ann' of tenant 'acme' may have 0 jobs a day"):
         await shop.jobs.asubmit("double", 1, tenant="acme", owner="ann")
     await pools.aset_quota("acme", queued=0)
-    with pytest.raises(QuotaExceeded, match="once some of its jobs have begun") as caught:
+    with pytest.raises(QuotaExceeded, match="when some of its jobs have started") as caught:
         await shop.jobs.asubmit("double", 1, tenant="acme")
 
     assert (caught.value.limit, caught.value.retry_after) == ("queued", None)

@@ -33,7 +33,7 @@ def test_a_process_without_limits_continues() -> None:
     status = _status(ended=10**9, memory=1 << 40, descriptors=10**6)
 
     assert not RecycleLimits()
-    assert RecycleLimits().reached(status, age=1e6, luck=0) is None
+    assert RecycleLimits().find_reached(status, age=1e6, luck=0) is None
 
 
 @pytest.mark.parametrize(
@@ -49,24 +49,24 @@ def test_a_process_at_a_limit_is_replaced_and_the_message_names_the_limit(limits
     before = _status(ended=99, memory=512 * MEGABYTE - 1, descriptors=899)
 
     assert limits
-    assert limits.reached(there, age=60, luck=0) == words
-    assert limits.reached(before, age=60, luck=0) is None
+    assert limits.find_reached(there, age=60, luck=0) == words
+    assert limits.find_reached(before, age=60, luck=0) is None
 
 
 def test_processes_started_together_do_not_end_together() -> None:
     limits = RecycleLimits(jobs=1000)
 
-    assert limits.reached(_status(ended=800), age=60, luck=1) == "800 jobs"
-    assert limits.reached(_status(ended=900), age=60, luck=0.4) is None
+    assert limits.find_reached(_status(ended=800), age=60, luck=1) == "800 jobs"
+    assert limits.find_reached(_status(ended=900), age=60, luck=0.4) is None
 
 
 def test_the_initial_memory_of_a_process_does_not_end_it_at_once() -> None:
     limits = RecycleLimits(memory=MEGABYTE, descriptors=5, jobs=1)
 
-    assert limits.reached(_status(memory=90 * MEGABYTE, descriptors=50), age=5, luck=0) is None
-    assert limits.reached(_status(memory=90 * MEGABYTE), age=31, luck=0) == "90M of memory"
-    assert limits.reached(_status(ended=1, memory=90 * MEGABYTE), age=5, luck=0) == "1 jobs"
+    assert limits.find_reached(_status(memory=90 * MEGABYTE, descriptors=50), age=5, luck=0) is None
+    assert limits.find_reached(_status(memory=90 * MEGABYTE), age=31, luck=0) == "90M of memory"
+    assert limits.find_reached(_status(ended=1, memory=90 * MEGABYTE), age=5, luck=0) == "1 jobs"
 
 
 def test_an_idle_process_is_not_replaced_for_its_jobs() -> None:
-    assert RecycleLimits(jobs=1).reached(_status(ended=0), age=60, luck=1) is None
+    assert RecycleLimits(jobs=1).find_reached(_status(ended=0), age=60, luck=1) is None

@@ -257,7 +257,7 @@ def test_a_task_called_by_a_task_shares_its_context(app: TaskMQ) -> None:
     async def sell(ctx: Context, item: str) -> Context:
         return ctx
 
-    outer = Context.detached("outer")
+    outer = Context.create_detached("outer")
 
     assert run_in(outer, lambda: asyncio.run(sell("a"))) is outer
 

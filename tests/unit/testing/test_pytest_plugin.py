@@ -198,13 +198,13 @@ def test_an_invalid_store_setting_is_refused(tmp_path: Path) -> None:
     settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = perhaps\n"
     ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, pytest__ini=settings)
 
-    assert "taskmq_store = perhaps in pytest's settings: true or false" in ran.stdout, ran.stdout
+    assert "taskmq_store = perhaps in pytest's settings: must be true or false" in ran.stdout, ran.stdout
 
 
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "which app is put to the test?"),
+        ({}, "no app under test"),
         ({"pytest__ini": "[pytest]\ntaskmq_app = shop:shop\n"}, "has no app called 'shop'"),
         ({"conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_target():\n    return 7\n"}, "taskmq_target=7"),
     ],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, renamed
+from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, rename_dependencies
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import generations
@@ -99,7 +99,7 @@ class _Submission:
                 other = next(each for each in upstream[job.id] if each in circular)
                 answers[index] = _refuse(job, DependencyRefusal(other, "cycle"))
                 continue
-            answers[index] = answer = self._submit(job_id, tenant, renamed(job, known))
+            answers[index] = answer = self._submit(job_id, tenant, rename_dependencies(job, known))
             if answer.is_same:
                 known[job.id] = answer.id
         self._write()

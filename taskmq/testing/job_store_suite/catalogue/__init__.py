@@ -1,4 +1,4 @@
-"""What jobs are made from: definitions, and what is known of tasks. Of stores that are `Catalogued`."""
+"""Tests of definitions and registered tasks, for stores that are `Catalogued`."""
 
 from taskmq.testing.job_store_suite.catalogue.definitions import Definitions
 from taskmq.testing.job_store_suite.catalogue.tasks import RegisteredTasks

@@ -1,4 +1,4 @@
-"""Definitions: versions, compare and set, pages, deletion."""
+"""Tests of definitions: versions, compare-and-set, pages, deletion."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ class Definitions(JobStoreCase):
     definition_steps = 120
 
     def definitions(self) -> DefinitionStore:
-        """The definitions of a store that is closed at the end of the test."""
+        """Return the definitions of a store that is closed at the end of the test."""
         store = self.store()
         assert isinstance(store, Catalogued)
         return store.definitions
@@ -373,7 +373,7 @@ def _timeless(put: PutDefinition | None) -> tuple[object, bool] | None:
 
 
 def _text(definition: Definition | None) -> object:
-    """All of it but when it was made; with the text of its content, where `1` is not `1.0`."""
+    """Return all of a definition except its time, with its content as text, where `1` is not `1.0`."""
     if definition is None:
         return None
     return definition.tenant, definition.name, definition.version, definition.by, encode_content(definition.content)

@@ -1,4 +1,4 @@
-"""What is known of tasks: their forms, and when each was reported first and last."""
+"""Tests of registered tasks: their forms, and their first and last reports."""
 
 import asyncio
 from typing import Final
@@ -30,7 +30,7 @@ class RegisteredTasks(JobStoreCase):
     """Every guarantee of `TaskStore`."""
 
     def tasks(self) -> TaskStore:
-        """The tasks of a store that is closed at the end of the test."""
+        """Return the registered tasks of a store that is closed at the end of the test."""
         store = self.store()
         assert isinstance(store, Catalogued)
         return store.tasks
@@ -86,7 +86,7 @@ class RegisteredTasks(JobStoreCase):
     @case
     async def test_tasks_are_asked_for_by_their_names(self) -> None:
         tasks = self.tasks()
-        await tasks.register([_named(name) for name in ("a", "b", "c")], origin="broker")
+        await tasks.register([_registration(name) for name in ("a", "b", "c")], origin="broker")
 
         found = await tasks.registrations(["a", "c", "c", "d", "\0", "\ud800"])
 
@@ -97,8 +97,8 @@ class RegisteredTasks(JobStoreCase):
     async def test_names_of_tasks_are_listed_page_by_page(self) -> None:
         tasks = self.tasks()
         names = ["Z", "a", "a.b", "a.c", "a_b", "ö"]
-        await tasks.register([_named(name) for name in reversed(names)], origin="broker")
-        await tasks.register([replace(_named("a.b"), queue="other")], origin="app")
+        await tasks.register([_registration(name) for name in reversed(names)], origin="broker")
+        await tasks.register([replace(_registration("a.b"), queue="other")], origin="app")
 
         assert await tasks.names() == names
         assert await tasks.names(limit=2) == ["Z", "a"]
@@ -111,7 +111,7 @@ class RegisteredTasks(JobStoreCase):
     @case
     async def test_many_tell_the_same_tasks_at_the_same_time(self) -> None:
         stores = [self.tasks() for _ in range(2)]
-        forms = [_named(f"t{number}") for number in range(_WRITERS)]
+        forms = [_registration(f"t{number}") for number in range(_WRITERS)]
 
         await asyncio.gather(
             *(
@@ -131,7 +131,7 @@ class RegisteredTasks(JobStoreCase):
         assert await tasks.names() == []
 
 
-def _named(name: str) -> TaskRegistration:
+def _registration(name: str) -> TaskRegistration:
     return TaskRegistration(task=name, queue="q")
 
 

@@ -1,4 +1,4 @@
-"""Jobs that wait for others."""
+"""Tests of jobs that wait for other jobs."""
 
 from taskmq.testing.job_store_suite.dependencies.ends import DependencyEnds
 from taskmq.testing.job_store_suite.dependencies.races import DependencyRaces

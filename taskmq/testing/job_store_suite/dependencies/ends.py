@@ -1,4 +1,4 @@
-"""What the end of a job means to those that wait for it."""
+"""Tests of the effect of a job's end on its dependents."""
 
 import itertools
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_a_report_says_that_others_wait_for_the_jobs_end(self) -> None:
         driver = self.driver()
-        first, alone = await driver.dispatched(queue="first"), await driver.dispatched(queue="alone")
+        first, alone = await driver.dispatch_new(queue="first"), await driver.dispatch_new(queue="alone")
         await driver.submit(detail=after(first))
 
         applied = await driver.schedulers.apply([report(first, "succeeded"), report(alone, "succeeded")])
@@ -56,12 +56,12 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_a_job_runs_when_the_last_of_those_it_waits_for_has_ended(self) -> None:
         driver = self.driver()
-        first = [await driver.dispatched(queue=f"first {number}") for number in range(3)]
+        first = [await driver.dispatch_new(queue=f"first {number}") for number in range(3)]
         job = await driver.submit(detail=after(*first))
 
         for one in first:
             assert await driver.state(job) is JobState.WAITING
-            await driver.accepted(one, "succeeded")
+            await driver.expect_accepted(one, "succeeded")
             await driver.release()
 
         free = await driver.read(job)
@@ -72,10 +72,10 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_a_job_with_a_time_waits_for_both(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         job = await driver.submit(due=HOUR, detail=after(first))
 
-        await driver.accepted(first, "succeeded")
+        await driver.expect_accepted(first, "succeeded")
         assert await driver.release() == set()
 
         assert await driver.state(job) is JobState.SCHEDULED
@@ -84,13 +84,13 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_an_attempt_that_is_to_be_followed_by_another_one_is_no_end(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         job = await driver.submit(detail=after(first, condition="ended"))
 
-        await driver.accepted(first, "retry")
+        await driver.expect_accepted(first, "retry")
         assert await driver.release() == set()
         assert await driver.state(job) is JobState.WAITING
-        await driver.accepted(await driver.again(first), "failed")
+        await driver.expect_accepted(await driver.again(first), "failed")
         await driver.release()
 
         assert await driver.state(job) is JobState.QUEUED
@@ -98,13 +98,13 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_failures_go_down_the_whole_chain(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         chain = [await driver.submit(queue="chain", detail=after(first))]
         for _ in range(4):
             chain.append(await driver.submit(queue="chain", detail=after(chain[-1])))
         anyway = await driver.submit(detail=after(chain[-1], condition="ended"))
 
-        await driver.accepted(first, "failed")
+        await driver.expect_accepted(first, "failed")
         assert await driver.release() == {anyway.queue}
 
         assert [await driver.state(job) for job in chain] == [JobState.UPSTREAM_FAILED] * len(chain)
@@ -127,12 +127,12 @@ class DependencyEnds(JobStoreCase):
         since = await store.now_ms()
         expired = await driver.submit(queue="expired", expires=-1)
         assert await driver.try_dispatch(queue="expired") is None
-        failed = await driver.dispatched(queue="failed")
+        failed = await driver.dispatch_new(queue="failed")
         follower = await driver.submit(queue="follower", detail=after(failed))
-        last = await driver.dispatched(queue="last", tenant="acme")
+        last = await driver.dispatch_new(queue="last", tenant="acme")
         unwanted = await driver.submit(queue="unwanted", tenant="acme", detail=after(last, condition="failed"))
         await driver.fail(failed, reason="too large ☂")
-        await driver.accepted(last, "succeeded")
+        await driver.expect_accepted(last, "succeeded")
         await driver.release()
 
         ends = [one for one in await store.actions(since, limit=99) if one.entry.kind == "ended"]
@@ -176,13 +176,13 @@ class DependencyEnds(JobStoreCase):
         driver = self.driver()
 
         for held in (False, True):
-            first = await driver.dispatched(queue=f"first {held}")
+            first = await driver.dispatch_new(queue=f"first {held}")
             second = await driver.submit(queue=f"second {held}", held=held, detail=after(first))
             third = await driver.submit(queue=f"third {held}", detail=after(second, condition="ended"))
             await _cancel(driver, second)
             assert await driver.release() == {third.queue}
             cancelled = await driver.read(second)
-            await driver.accepted(first, "succeeded")
+            await driver.expect_accepted(first, "succeeded")
             assert await driver.release() == set()
 
             assert await driver.read(second) == cancelled
@@ -212,8 +212,8 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_a_job_that_cannot_be_published_ends_those_that_wait_for_it(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
-        asked = await driver.dispatched(queue="asked")
+        first = await driver.dispatch_new(queue="first")
+        asked = await driver.dispatch_new(queue="asked")
         jobs = [await driver.submit(detail=after(one)) for one in (first, asked)]
         await driver.request_cancel(await driver.read(asked))
 
@@ -226,14 +226,14 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_many_that_wait_for_one_job_are_let_go_some_at_a_time(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         jobs = await driver.submit_many(12, detail=after(first))
-        await driver.accepted(first, "succeeded")
+        await driver.expect_accepted(first, "succeeded")
 
         queued = 0
         rounds = 0
         while (await driver.schedulers.release_dependents(limit=5)).is_more:
-            now = await driver.store.count_jobs(_queued(jobs[0].queue))
+            now = await driver.store.count_jobs(_queued_filter(jobs[0].queue))
             assert queued < now <= queued + 5
             queued, rounds = now, rounds + 1
 
@@ -254,7 +254,7 @@ class DependencyEnds(JobStoreCase):
             await driver.release()
         assert await driver.store.unmet(job.id, limit=2) == [JobDependency(batch.jobs[-1].id)]
         assert await driver.state(job) is JobState.WAITING
-        await driver.accepted(batch.jobs[-1], "succeeded")
+        await driver.expect_accepted(batch.jobs[-1], "succeeded")
         await driver.release()
 
         assert await driver.state(job) is JobState.QUEUED
@@ -262,36 +262,36 @@ class DependencyEnds(JobStoreCase):
     @case
     async def test_the_first_end_that_is_not_as_it_had_to_be_says_how_the_job_ends(self) -> None:
         driver = self.driver()
-        first, second = await driver.dispatched(queue="a"), await driver.dispatched(queue="b")
+        first, second = await driver.dispatch_new(queue="a"), await driver.dispatch_new(queue="b")
         both = (JobDependency(first.id, "failed"), JobDependency(second.id))
         job = await driver.submit(detail=JobDetail(depends_on=both))
 
-        await driver.accepted(first, "succeeded")
-        await driver.accepted(second, "failed")
+        await driver.expect_accepted(first, "succeeded")
+        await driver.expect_accepted(second, "failed")
         await driver.release()
 
         assert await driver.state(job) is JobState.SKIPPED
 
 
-def _queued(queue: str) -> JobFilter:
+def _queued_filter(queue: str) -> JobFilter:
     return JobFilter(queues=(queue,), states=frozenset({JobState.QUEUED}))
 
 
 async def _end(driver: JobDriver, job_id: str, state: JobState) -> None:
-    """Let a held job end so."""
+    """End a held job in this state."""
     record = await driver.read(job_id)
     if state in (JobState.SUCCEEDED, JobState.FAILED):
-        await driver.updated(record, JobState.QUEUED)
+        await driver.expect_update(record, JobState.QUEUED)
         (job,) = (await driver.dispatch(queue=record.queue)).jobs
-        await driver.accepted(job, "succeeded" if state is JobState.SUCCEEDED else "failed")
+        await driver.expect_accepted(job, "succeeded" if state is JobState.SUCCEEDED else "failed")
         return
-    await driver.updated(record, state)
+    await driver.expect_update(record, state)
 
 
 async def _cancel(driver: JobDriver, job: JobRecord) -> None:
-    """Cancel the job, as an operator and its worker do; nothing where it has ended."""
+    """Cancel the job, as an operator and its worker do; no effect if it has ended."""
     if job.state in CHANGEABLE:
-        await driver.updated(job, JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(job, JobState.CANCELLED, kind="cancel")
     elif job.state in UNDERWAY:
         asked = await driver.request_cancel(job)
         end = Report(id=asked.id, token=asked.token, attempt=asked.attempt, worker="w1", kind="cancelled")

@@ -1,4 +1,4 @@
-"""Jobs that end in the moment in which others are to wait for them."""
+"""Races between the end of a job and the submission of its dependents."""
 
 import asyncio
 
@@ -14,17 +14,17 @@ _AT_A_TIME = 8
 
 
 class DependencyRaces(JobStoreCase):
-    """No job waits for ever."""
+    """No job waits forever."""
 
     @case
     async def test_a_job_that_ends_while_others_are_submitted_that_wait_for_it_lets_all_of_them_go(self) -> None:
         driver, other, third = self.driver(), self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
-            first = await driver.dispatched(queue=f"first {turn}")
+            first = await driver.dispatch_new(queue=f"first {turn}")
             async with asyncio.TaskGroup() as group:
                 calls = [
-                    group.create_task((other, third)[number % 2].submitted(queue="rest", detail=after(first)))
+                    group.create_task((other, third)[number % 2].try_submit(queue="rest", detail=after(first)))
                     for number in range(_AT_A_TIME)
                 ]
                 group.create_task(driver.report(first, "succeeded"))
@@ -57,9 +57,9 @@ class DependencyRaces(JobStoreCase):
         driver, other = self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
-            first = await driver.dispatched(queue=f"first {turn}")
+            first = await driver.dispatch_new(queue=f"first {turn}")
             job = await driver.submit(held=True, detail=after(first))
-            await driver.accepted(first, "succeeded")
+            await driver.expect_accepted(first, "succeeded")
             async with asyncio.TaskGroup() as group:
                 group.create_task(driver.release())
                 releasing = group.create_task(other.update(job, JobState.QUEUED, kind="release"))
@@ -77,7 +77,7 @@ class DependencyRaces(JobStoreCase):
             first = await driver.submit(queue=f"first {turn}", held=True)
             async with asyncio.TaskGroup() as group:
                 calls = [
-                    group.create_task((other, third)[number % 2].submitted(queue="rest", detail=after(first)))
+                    group.create_task((other, third)[number % 2].try_submit(queue="rest", detail=after(first)))
                     for number in range(_AT_A_TIME)
                 ]
                 group.create_task(driver.update(first, JobState.CANCELLED, kind="cancel"))
@@ -92,7 +92,7 @@ class DependencyRaces(JobStoreCase):
         driver, other, third = self.driver(), self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
-            first = await driver.dispatched(queue=f"first {turn}")
+            first = await driver.dispatch_new(queue=f"first {turn}")
             job = await driver.submit(queue=f"second {turn}", detail=after(first))
             last = await driver.submit(queue=f"last {turn}", detail=after(job))
             async with asyncio.TaskGroup() as group:
@@ -120,7 +120,7 @@ class DependencyRaces(JobStoreCase):
                 for number, job in enumerate(chain):
                     group.create_task(drivers[number % 3].update(job, JobState.CANCELLED, kind="cancel"))
                 group.create_task(drivers[1].release())
-                submitting = group.create_task(drivers[2].submitted(queue=f"rest {turn}", detail=after(chain[2])))
+                submitting = group.create_task(drivers[2].try_submit(queue=f"rest {turn}", detail=after(chain[2])))
             await driver.release()
 
             ends = [await driver.state(job) for job in (*(each.id for each in chain), submitting.result().id)]

@@ -1,4 +1,4 @@
-"""Submitting jobs that wait for others, and what operators do to them."""
+"""Tests of submitting jobs with dependencies, and of operators' changes to them."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,14 @@ __all__ = ["WaitingJobs"]
 _STRANGERS: Sequence[str] = ("018f0000-0000-7000-8000-000000000001", "order-17", "")
 
 
-def refused(job: NewJob, upstream: str, reason: str = "unknown") -> Submitted:
-    """The answer to a submission that was refused for this job's sake."""
+def refusal_of(job: NewJob, upstream: str, reason: str = "unknown") -> Submitted:
+    """Return the answer to a submission that this job's state refuses."""
     refusal = DependencyRefusal(upstream, "cycle" if reason == "cycle" else "unknown")
     return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
 
 
 class WaitingJobs(JobStoreCase):
-    """What `submit` and `update` promise of jobs with `depends_on`."""
+    """Guarantees of `submit` and `update` for jobs with `depends_on`."""
 
     @case
     async def test_texts_that_a_database_cannot_hold_take_nothing_else_with_them(self) -> None:
@@ -118,9 +118,9 @@ class WaitingJobs(JobStoreCase):
         answers = await driver.store.submit([*circle, itself, other, behind])
 
         assert answers[:3] == [
-            refused(first, second.id, "cycle"),
-            refused(second, first.id, "cycle"),
-            refused(alone, alone.id, "cycle"),
+            refusal_of(first, second.id, "cycle"),
+            refusal_of(second, first.id, "cycle"),
+            refusal_of(alone, alone.id, "cycle"),
         ]
         assert answers[3].is_new
         assert answers[4].refusal is not None
@@ -133,7 +133,7 @@ class WaitingJobs(JobStoreCase):
 
         for stranger in _STRANGERS:
             job = await driver.new(key="mine", detail=after(stranger))
-            assert await driver.store.submit([job]) == [refused(job, stranger)]
+            assert await driver.store.submit([job]) == [refusal_of(job, stranger)]
         assert await driver.store.count_jobs() == 0
         assert await driver.store.find_key("", "mine") is None
 
@@ -145,7 +145,7 @@ class WaitingJobs(JobStoreCase):
         for job in theirs:
             for tenant in ("", "other"):
                 mine = await driver.new(tenant=tenant, detail=after(job))
-                assert await driver.store.submit([mine]) == [refused(mine, job.id)]
+                assert await driver.store.submit([mine]) == [refusal_of(mine, job.id)]
             assert (await driver.submit(tenant="acme", detail=after(job))).tenant == "acme"
 
     @case
@@ -154,7 +154,7 @@ class WaitingJobs(JobStoreCase):
         first = await driver.submit(queue="first")
         job = await driver.new(key="mine", fingerprint=b"1", detail=after(first))
         assert (await driver.store.submit([job]))[0].is_new
-        await driver.updated(first, JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(first, JobState.CANCELLED, kind="cancel")
         await driver.release()
 
         again = await driver.new(key="mine", fingerprint=b"1", detail=after(_STRANGERS[0]))
@@ -180,7 +180,7 @@ class WaitingJobs(JobStoreCase):
         first = await driver.submit(queue="first")
         job = await driver.submit(unique=unique(), detail=after(first))
 
-        answer = await driver.submitted(unique=unique())
+        answer = await driver.try_submit(unique=unique())
 
         assert (answer.id, answer.is_duplicate, answer.state) == (job.id, True, JobState.WAITING)
 
@@ -198,34 +198,34 @@ class WaitingJobs(JobStoreCase):
     @case
     async def test_a_held_job_waits_when_it_is_released_and_runs_when_both_are_over(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         job = await driver.submit(held=True, detail=after(first))
         other = await driver.submit(held=True, detail=after(first))
         assert (job.state, other.state) == (JobState.HELD, JobState.HELD)
 
-        waiting = await driver.updated(job, JobState.QUEUED, kind="release")
+        waiting = await driver.expect_update(job, JobState.QUEUED, kind="release")
         assert waiting.state is JobState.WAITING
-        await driver.accepted(first, "succeeded")
+        await driver.expect_accepted(first, "succeeded")
         assert await driver.release() == {job.queue}
 
         assert await driver.state(job) is JobState.QUEUED
         still = await driver.read(other)
         assert (still.state, still.version) == (JobState.HELD, other.version + 1)
-        assert (await driver.updated(still, JobState.QUEUED, kind="release")).state is JobState.QUEUED
+        assert (await driver.expect_update(still, JobState.QUEUED, kind="release")).state is JobState.QUEUED
 
     @case
     async def test_a_waiting_job_can_be_held_changed_and_cancelled(self) -> None:
         driver = self.driver()
-        first = await driver.dispatched(queue="first")
+        first = await driver.dispatch_new(queue="first")
         job = await driver.submit(detail=after(first))
 
-        changed = await driver.updated(job, priority=9, queue="fast", due=await driver.store.now_ms() + HOUR)
-        held = await driver.updated(changed, JobState.HELD, kind="hold")
-        assert (await driver.updated(held, JobState.SCHEDULED, kind="release")).state is JobState.WAITING
+        changed = await driver.expect_update(job, priority=9, queue="fast", due=await driver.store.now_ms() + HOUR)
+        held = await driver.expect_update(changed, JobState.HELD, kind="hold")
+        assert (await driver.expect_update(held, JobState.SCHEDULED, kind="release")).state is JobState.WAITING
         second = await driver.submit(detail=after(job))
-        await driver.updated(await driver.read(job), JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(await driver.read(job), JobState.CANCELLED, kind="cancel")
         assert await driver.store.unmet(job.id) == []
-        await driver.accepted(first, "succeeded")
+        await driver.expect_accepted(first, "succeeded")
         await driver.release()
 
         assert await driver.state(job) is JobState.CANCELLED
@@ -239,7 +239,7 @@ class WaitingJobs(JobStoreCase):
         job = await driver.submit(detail=after(first))
 
         for to in (JobState.QUEUED, JobState.SCHEDULED):
-            job = await driver.updated(job, to)
+            job = await driver.expect_update(job, to)
             assert job.state is JobState.WAITING
         assert await _nothing_to_do(driver, job.queue)
 

@@ -1,4 +1,4 @@
-"""What becomes of dispatched jobs before a worker has them: confirmed, forgotten, taken back, failed, taken over."""
+"""Tests of dispatched jobs before a worker has them: confirmed, forgotten, withdrawn, failed, taken over."""
 
 import asyncio
 from typing import Any
@@ -26,7 +26,7 @@ class Batches(JobStoreCase):
 
         left = await _take_over(other)
 
-        assert sorted(left, key=_by_id) == sorted([first, _confirmed(second)], key=_by_id)
+        assert sorted(left, key=_by_id) == sorted([first, _as_confirmed(second)], key=_by_id)
 
     @case
     async def test_a_holder_does_not_take_over_what_it_has_dispatched_itself(self) -> None:
@@ -44,19 +44,19 @@ class Batches(JobStoreCase):
 
         assert await _take_over(drivers[1]) == [batch]
         await drivers[1].schedulers.confirm([batch.id])
-        assert await _take_over(drivers[2]) == [_confirmed(batch)]
+        assert await _take_over(drivers[2]) == [_as_confirmed(batch)]
 
     @case
     async def test_only_jobs_that_still_have_their_token_and_are_under_way_are_taken_over(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 6)
         waits, running, ended, back, again, retries = batch.jobs
-        await driver.accepted(running, "started")
-        await driver.accepted(ended, "succeeded")
+        await driver.expect_accepted(running, "started")
+        await driver.expect_accepted(ended, "succeeded")
         await driver.undispatch(back, again)
-        await driver.updated(await driver.read(back), JobState.HELD, kind="hold")
+        await driver.expect_update(await driver.read(back), JobState.HELD, kind="hold")
         anew = (await driver.dispatch()).jobs
-        await driver.accepted(retries, "retry", delay=HOUR)
+        await driver.expect_accepted(retries, "retry", delay=HOUR)
         assert ids(anew) == [again.id]
 
         left = {found.id: found for found in await _take_over(other)}
@@ -68,7 +68,7 @@ class Batches(JobStoreCase):
     async def test_a_batch_whose_jobs_have_all_left_is_not_taken_over(self) -> None:
         driver, other = self.driver(), self.driver()
         for job in (await _batch(driver, 3)).jobs:
-            await driver.accepted(job, "succeeded")
+            await driver.expect_accepted(job, "succeeded")
 
         assert await _take_over(other) == []
 
@@ -169,7 +169,7 @@ class Batches(JobStoreCase):
     @case
     async def test_what_the_broker_has_not_taken_may_wait_a_while(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         before = await driver.store.now_ms()
 
         await driver.undispatch(job, delay=3_600, reason="full")
@@ -183,7 +183,7 @@ class Batches(JobStoreCase):
     @case
     async def test_it_is_written_down_that_the_broker_has_not_taken_a_job(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
         await driver.undispatch(job, reason="no queue ☂")
 
@@ -196,7 +196,7 @@ class Batches(JobStoreCase):
     async def test_a_job_whose_cancellation_was_asked_for_ends_where_it_is_taken_back(self) -> None:
         driver = self.driver()
         for delay in (0.0, 3_600.0):
-            job = await driver.dispatched()
+            job = await driver.dispatch_new()
             await driver.request_cancel(await driver.read(job))
 
             assert await driver.undispatch(job, delay=delay) == Withdrawn(frozenset([job.id]))
@@ -226,13 +226,13 @@ class Batches(JobStoreCase):
     @case
     async def test_jobs_that_have_lost_their_token_are_neither_taken_back_nor_failed(self) -> None:
         driver = self.driver()
-        old = await driver.dispatched()
-        await driver.accepted(old, "interrupted")
+        old = await driver.dispatch_new()
+        await driver.expect_accepted(old, "interrupted")
         new = await driver.again(old)
-        ended = await driver.dispatched()
-        await driver.accepted(ended, "succeeded")
-        waits = await driver.dispatched()
-        await driver.accepted(waits, "retry", delay=HOUR)
+        ended = await driver.dispatch_new()
+        await driver.expect_accepted(ended, "succeeded")
+        waits = await driver.dispatch_new()
+        await driver.expect_accepted(waits, "retry", delay=HOUR)
         guessed = replace(new, token=unlike(new.token))
         records = [await driver.read(job) for job in (new, ended, waits)]
 
@@ -249,7 +249,7 @@ class Batches(JobStoreCase):
     @case
     async def test_a_job_that_was_taken_back_is_taken_back_once(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         await driver.undispatch(job)
         record = await driver.read(job)
 
@@ -263,9 +263,9 @@ class Batches(JobStoreCase):
         driver = self.driver()
         batch = await _batch(driver, 4)
         runs, is_detached, unwanted, waits = batch.jobs
-        await driver.accepted(runs, "started")
-        await driver.accepted(is_detached, "detached")
-        await driver.accepted(unwanted, "started")
+        await driver.expect_accepted(runs, "started")
+        await driver.expect_accepted(is_detached, "detached")
+        await driver.expect_accepted(unwanted, "started")
         await driver.request_cancel(await driver.read(unwanted))
         running = [runs, is_detached, unwanted]
         records = [await driver.read(job) for job in running]
@@ -277,16 +277,16 @@ class Batches(JobStoreCase):
         assert back == Withdrawn(frozenset([waits.id]), frozenset(ids(running)))
         assert [await driver.read(job) for job in running] == records
         assert [job.id for job in (await driver.dispatch()).jobs] == [waits.id]
-        # Their own reports count, under the tokens that they have.
-        await driver.accepted(runs, "succeeded")
+        # Reports with their own tokens count.
+        await driver.expect_accepted(runs, "succeeded")
 
     @case
     async def test_a_job_whose_worker_is_gone_fails_where_it_must_not_run_again(self) -> None:
         driver = self.driver()
         batch = await _batch(driver, 3)
         runs, waits, ended = batch.jobs
-        await driver.accepted(runs, "started")
-        await driver.accepted(ended, "succeeded")
+        await driver.expect_accepted(runs, "started")
+        await driver.expect_accepted(ended, "succeeded")
 
         failed = await driver.fail(*batch.jobs, reason="its worker is gone", also_running=True)
 
@@ -303,7 +303,7 @@ class Batches(JobStoreCase):
         partition = driver.schedulers.partition_of(QUEUE)
         stale = await driver.epoch(partition)
         await driver.request_cancel(await driver.read(batch.jobs[0]))
-        await driver.accepted(batch.jobs[1], "started")
+        await driver.expect_accepted(batch.jobs[1], "started")
         assert len(await _take_over(other)) == 1
         records = [await driver.read(job) for job in batch.jobs]
 
@@ -345,13 +345,13 @@ async def _batch(driver: JobDriver, count: int, **fields: Any) -> DispatchBatch:
 
 
 async def _take_over(driver: JobDriver) -> list[DispatchBatch]:
-    """What the next holder of the partition is given, with the jobs in the order of their ids."""
+    """Take over the partition; return its batches, with jobs sorted by id."""
     partition = driver.schedulers.partition_of(QUEUE)
     found = await driver.schedulers.take_over(partition, await driver.next_epoch(partition))
     return [DispatchBatch(batch.id, batch.confirmed, sorted(batch.jobs, key=_job_id)) for batch in found]
 
 
-def _confirmed(batch: DispatchBatch) -> DispatchBatch:
+def _as_confirmed(batch: DispatchBatch) -> DispatchBatch:
     return DispatchBatch(batch.id, True, batch.jobs)
 
 

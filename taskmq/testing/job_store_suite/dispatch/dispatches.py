@@ -1,4 +1,4 @@
-"""Handing jobs out: lanes, order, counts, and the fence."""
+"""Tests of dispatching: lanes, order, counts, and fencing."""
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobDetail, Lane, Pick
 from taskmq.model.states import JobState
@@ -79,7 +79,7 @@ class Dispatches(JobStoreCase):
         now = await driver.store.now_ms()
         jobs = await driver.submit_many(6)
         dues = (now - 10, now - 30, now - 10, now - 20, now - 30, now - 5)
-        jobs = [await driver.updated(job, due=due) for job, due in zip(jobs, dues, strict=True)]
+        jobs = [await driver.expect_update(job, due=due) for job, due in zip(jobs, dues, strict=True)]
         (lane,) = await driver.lanes()
 
         order = [(await driver.dispatch(Pick(lane, 1))).jobs[0].id for _ in jobs]
@@ -133,11 +133,11 @@ class Dispatches(JobStoreCase):
     @case
     async def test_the_token_is_new_with_every_dispatch_and_fits_every_languages_numbers(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         tokens = [job.token]
 
         for _ in range(5):
-            await driver.accepted(job, "interrupted")
+            await driver.expect_accepted(job, "interrupted")
             job = await driver.again(job)
             tokens.append(job.token)
 
@@ -185,7 +185,7 @@ class Dispatches(JobStoreCase):
         if len(queues) < 2:
             return
         mine, other = list(queues)[:2]
-        # So that the number alone does not tell them apart.
+        # So that the number alone does not distinguish them.
         epochs = [await driver.next_epoch(mine), await driver.next_epoch(other), await driver.next_epoch(other)]
         await driver.submit(queue=queues[other])
 
@@ -198,11 +198,11 @@ class Dispatches(JobStoreCase):
         driver, other = self.driver(), self.driver()
         partition = driver.schedulers.partition_of(QUEUE)
         dispatched, running, retrying, ended = (await _many(driver, 4)).jobs
-        await driver.accepted(running, "started")
-        await driver.accepted(retrying, "retry", delay=HOUR)
-        await driver.accepted(ended, "succeeded")
+        await driver.expect_accepted(running, "started")
+        await driver.expect_accepted(retrying, "retry", delay=HOUR)
+        await driver.expect_accepted(ended, "succeeded")
         await driver.submit()
-        # All of them, whatever the clock says.
+        # All of them, at any time.
         far = 2**63 - 1
 
         found = await other.schedulers.in_flight(partition, dispatched_before=far)

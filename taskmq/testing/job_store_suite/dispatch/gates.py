@@ -1,4 +1,4 @@
-"""Jobs that wait behind gates: neither lost nor dispatched, and changed and ended like any other."""
+"""Tests of jobs behind gates: neither lost nor dispatched, and changed and ended like others."""
 
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
@@ -110,13 +110,13 @@ class GateCases(JobStoreCase):
     async def test_what_is_not_ready_is_put_behind_no_gate(self) -> None:
         driver = self.driver()
         waits, held = await driver.submit(due=HOUR), await driver.submit(held=True)
-        sent = await driver.dispatched()
+        sent = await driver.dispatch_new()
 
         await _put(driver, {waits.id: "k", held.id: "k", sent.id: "k", waits.id[:-1] + "0": "k", "no id": "k"})
 
         assert await _open(driver, {"k": 9}) == []
         assert await driver.schedulers.gate_of("no id") == ""
-        await driver.accepted(sent, "succeeded")
+        await driver.expect_accepted(sent, "succeeded")
 
     @case
     async def test_a_job_behind_a_gate_is_cancelled_held_and_changed_like_any_other(self) -> None:
@@ -124,10 +124,10 @@ class GateCases(JobStoreCase):
         cancelled, held, moved, delayed = await driver.submit_many(4)
         await _put(driver, dict.fromkeys((cancelled.id, held.id, moved.id, delayed.id), "k"))
 
-        await driver.updated(cancelled, JobState.CANCELLED)
-        await driver.updated(held, JobState.HELD)
-        await driver.updated(moved, priority=7)
-        await driver.updated(delayed, JobState.SCHEDULED, due=delayed.due + HOUR)
+        await driver.expect_update(cancelled, JobState.CANCELLED)
+        await driver.expect_update(held, JobState.HELD)
+        await driver.expect_update(moved, priority=7)
+        await driver.expect_update(delayed, JobState.SCHEDULED, due=delayed.due + HOUR)
 
         assert (await driver.read(cancelled)).state is JobState.CANCELLED
         assert await _open(driver, {"k": 9}) == []
@@ -136,8 +136,8 @@ class GateCases(JobStoreCase):
     @case
     async def test_an_end_of_a_forgotten_dispatch_takes_the_job_from_behind_its_gate(self) -> None:
         driver = self.driver()
-        sent = await driver.dispatched()
-        job = await driver.accepted(sent, "interrupted")
+        sent = await driver.dispatch_new()
+        job = await driver.expect_accepted(sent, "interrupted")
         await _put(driver, {job.id: "k"})
 
         (key, *_) = await driver.schedulers.report_keys()
@@ -168,7 +168,7 @@ class GateCases(JobStoreCase):
         jobs = await driver.submit_many(2, tenant="acme")
         await _put(driver, {jobs[0].id: "k"})
 
-        answers = [await driver.submitted(tenant="acme") for _ in range(2)]
+        answers = [await driver.try_submit(tenant="acme") for _ in range(2)]
 
         assert [answer.exceeded is None for answer in answers] == [True, False]
 
@@ -179,6 +179,6 @@ async def _put(driver: JobDriver, gates: dict[str, str]) -> None:
 
 
 async def _open(driver: JobDriver, gates: dict[str, int] | None) -> list[tuple[str, Lane]]:
-    """What went, sorted."""
+    """Open gates; return the released jobs, sorted."""
     partition = driver.schedulers.partition_of(QUEUE)
     return sorted(await driver.schedulers.open_gates(partition, await driver.epoch(partition), gates))

@@ -1,4 +1,4 @@
-"""The leases of partitions: the cases of every coordinator, and what partitions are besides."""
+"""Tests of partition leases: the cases of every coordinator, and those of partitions."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ _TAKERS = 50
 
 
 class PartitionLeases(CoordinatorCases, JobStoreCase):
-    """Every guarantee of `DispatchStore.leases`; a lease of 0 seconds has ended: nothing waits."""
+    """Every guarantee of `DispatchStore.leases`; a lease of 0 seconds expires at once, so nothing waits."""
 
     short = 0.0
 

@@ -1,4 +1,4 @@
-"""What operators say about turns, and the first jobs of lanes."""
+"""Tests of pools and policies, and of the first jobs of lanes."""
 
 from taskmq.contracts.jobs import Lane, LaneHead
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool

@@ -18,7 +18,7 @@ class Returns(JobStoreCase):
     @case
     async def test_a_job_that_came_back_keeps_its_token_and_its_first_end_counts(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched(detail=JobDetail(owner="ann"))
+        job = await driver.dispatch_new(detail=JobDetail(owner="ann"))
 
         (again,) = await _again(driver, job)
 
@@ -26,15 +26,15 @@ class Returns(JobStoreCase):
         assert (job.crashes, again.crashes) == (None, 0)
         assert await driver.state(job) is JobState.DISPATCHED
         assert await _notes(driver, job) == []
-        record = await driver.accepted(job, "succeeded", worker="w1", started=1_000)
+        record = await driver.expect_accepted(job, "succeeded", worker="w1", started=1_000)
         assert record.state is JobState.SUCCEEDED
         assert (await driver.report(again, "succeeded", worker="w2", started=2_000)).outcome == "superseded"
 
     @case
     async def test_a_run_that_was_lost_is_an_event_and_its_job_waits_for_another_worker(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
-        await driver.accepted(job, "started", worker="w1", started=1_000)
+        job = await driver.dispatch_new()
+        await driver.expect_accepted(job, "started", worker="w1", started=1_000)
 
         (again,) = await _again(driver, job, crashes=1, reason="its worker died ☂")
 
@@ -47,7 +47,7 @@ class Returns(JobStoreCase):
         )
         assert (again.token, again.crashes, again.due) == (job.token, 1, None)
         assert await _notes(driver, job) == [("interrupted", "w1", "its worker died ☂", 1_000)]
-        await driver.accepted(again, "started", worker="w2", started=2_000)
+        await driver.expect_accepted(again, "started", worker="w2", started=2_000)
         # That the first run had no end is known already.
         assert len(await _notes(driver, job)) == 1
         assert await driver.store.attempts(job.id) == []
@@ -55,7 +55,7 @@ class Returns(JobStoreCase):
     @case
     async def test_crashes_of_one_dispatch_add_up_and_the_next_one_has_none(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         found: list[int | None] = []
         for crashes in (0, 1, 2):
             (again,) = await _again(driver, job, crashes=crashes, reason="gone")
@@ -63,7 +63,7 @@ class Returns(JobStoreCase):
         assert found == [0, 1, 3]
         assert [kind for kind, *_ in await _notes(driver, job)] == ["interrupted"] * 2
 
-        await driver.accepted(job, "interrupted")
+        await driver.expect_accepted(job, "interrupted")
         anew = await driver.again(job)
 
         assert anew.crashes is None
@@ -76,9 +76,9 @@ class Returns(JobStoreCase):
         driver = self.driver()
         await driver.submit_many(5)
         ended, waits, anew, asked, other = (await driver.dispatch()).jobs
-        await driver.accepted(ended, "succeeded")
-        await driver.accepted(waits, "retry", delay=HOUR)
-        await driver.accepted(anew, "interrupted")
+        await driver.expect_accepted(ended, "succeeded")
+        await driver.expect_accepted(waits, "retry", delay=HOUR)
+        await driver.expect_accepted(anew, "interrupted")
         await driver.dispatch()
         await driver.request_cancel(await driver.read(asked))
         jobs = [ended, waits, anew, asked]
@@ -93,13 +93,13 @@ class Returns(JobStoreCase):
         assert await driver.schedulers.dispatch_again(partition, await driver.epoch(partition), []) is None
         assert [await driver.read(job) for job in jobs] == before
         # What a worker says of one whose end was asked for ends it.
-        record = await driver.accepted(asked, "interrupted", redelivered=True)
+        record = await driver.expect_accepted(asked, "interrupted", redelivered=True)
         assert record.state is JobState.CANCELLED
 
     @case
     async def test_who_does_not_hold_the_partition_dispatches_nothing_again(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         stale = await driver.epoch(partition := driver.schedulers.partition_of(QUEUE))
         await other.next_epoch(partition)
         before = await driver.read(job)
@@ -132,7 +132,7 @@ class Returns(JobStoreCase):
     @case
     async def test_a_job_that_came_back_counts_once_for_its_tenant(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched(tenant="acme")
+        job = await driver.dispatch_new(tenant="acme")
         await _again(driver, job)
         waiting = await driver.submit(tenant="acme")
         quota = Quota(tenant="acme", running=2)

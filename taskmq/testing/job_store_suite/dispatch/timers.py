@@ -1,4 +1,4 @@
-"""Jobs that wait for their time, and what happens when it comes."""
+"""Tests of jobs that wait for their time, and become due."""
 
 import asyncio
 
@@ -100,10 +100,10 @@ class Timers(JobStoreCase):
         jobs = [await _due(driver) for _ in range(4)]
         now = await driver.store.now_ms()
         after = [
-            await driver.updated(jobs[0], due=now + HOUR),
-            await driver.updated(jobs[1], JobState.CANCELLED, kind="cancel"),
-            await driver.updated(jobs[2], JobState.HELD, kind="hold"),
-            await driver.updated(jobs[3], due=jobs[3].due - 1_000),
+            await driver.expect_update(jobs[0], due=now + HOUR),
+            await driver.expect_update(jobs[1], JobState.CANCELLED, kind="cancel"),
+            await driver.expect_update(jobs[2], JobState.HELD, kind="hold"),
+            await driver.expect_update(jobs[3], due=jobs[3].due - 1_000),
         ]
 
         for job in jobs:
@@ -116,7 +116,7 @@ class Timers(JobStoreCase):
     async def test_a_change_that_leaves_the_time_is_no_obstacle(self) -> None:
         driver = self.driver()
         job = await _due(driver)
-        changed = await driver.updated(job, priority=9, queue="another")
+        changed = await driver.expect_update(job, priority=9, queue="another")
 
         assert await _fire(driver, job) == {lane_of(changed)}
 
@@ -197,22 +197,22 @@ class Timers(JobStoreCase):
 
         kinds: tuple[ReportKind, ...] = ("retry", "snoozed", "refused")
         for kind in kinds:
-            job = await driver.accepted(await driver.dispatched(), kind)
+            job = await driver.expect_accepted(await driver.dispatch_new(), kind)
             now = await driver.store.now_ms()
             assert job.due <= now, kind
             assert _timer(job) in await driver.schedulers.due(_partition(driver, job), until=now + 1, limit=100)
             assert await _fire(driver, job) == {lane_of(job)}
             assert await driver.state(job) is JobState.QUEUED
-            await driver.updated(await driver.read(job), JobState.CANCELLED)
+            await driver.expect_update(await driver.read(job), JobState.CANCELLED)
 
     @case
     async def test_a_refusal_its_timer_and_the_dispatch_after_it_are_a_version_each(self) -> None:
         driver = self.driver()
-        refused = await driver.accepted(await driver.dispatched(), "refused")
+        refused = await driver.expect_accepted(await driver.dispatch_new(), "refused")
         await _fire(driver, refused)
         again = await driver.again(refused)
 
-        twice = await driver.accepted(again, "refused")
+        twice = await driver.expect_accepted(again, "refused")
 
         assert [event.version for event in await driver.store.events(twice.id)] == [refused.version, twice.version]
         assert twice.version == refused.version + 3
@@ -227,14 +227,14 @@ def _partition(driver: JobDriver, job: JobRecord) -> int:
 
 
 async def _due(driver: JobDriver, queue: str = "due") -> JobRecord:
-    """A scheduled job whose time has come."""
+    """Return a scheduled job whose time has come."""
     job = await driver.submit(queue=queue, due=HOUR)
-    return await driver.updated(job, due=await driver.store.now_ms() - 60_000)
+    return await driver.expect_update(job, due=await driver.store.now_ms() - 60_000)
 
 
 async def _retrying(driver: JobDriver, queue: str) -> JobRecord:
     job = await driver.make(JobState.RETRYING, queue=queue)
-    return await driver.updated(job, due=await driver.store.now_ms() - 60_000)
+    return await driver.expect_update(job, due=await driver.store.now_ms() - 60_000)
 
 
 async def _fire(driver: JobDriver, job: JobRecord) -> set[Lane]:

@@ -1,4 +1,4 @@
-"""What a job store remembers of runs."""
+"""Tests of the run history of a job store."""
 
 from taskmq.testing.job_store_suite.history.alerts import AlertCases
 from taskmq.testing.job_store_suite.history.logs import LogCases

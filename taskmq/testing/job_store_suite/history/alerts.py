@@ -1,4 +1,4 @@
-"""Rules, alerts, silences, and notices."""
+"""Tests of alert rules, alerts, silences, and notices."""
 
 import asyncio
 from typing import Any, Final
@@ -100,7 +100,7 @@ class AlertCases(HistoryCase):
         await alerts.remove_rule("acme", "too-many", audit=entry("alert.remove"))
         await alerts.remove_rule("acme", "too-many", audit=entry("alert.refused"))
 
-        assert await people.unsealed() == 4
+        assert await people.count_unsealed() == 4
 
     @case
     async def test_very_many_alerts_are_read_in_their_order(self) -> None:
@@ -194,7 +194,7 @@ class AlertCases(HistoryCase):
         again = await alerts.take_notice(lease_ms=_HOUR)
         assert again is not None
         assert (again.id, again.tries) == ("b", 2)
-        # Another scheduler has it by now.
+        # Another scheduler has acquired it by now.
         await other.settle_notice(second, retry_at=None)
 
         assert {each.id: each.next is None for each in await alerts.notices()} == {

@@ -1,4 +1,4 @@
-"""What the tests of what is remembered have in common."""
+"""Parts shared by the tests of run history."""
 
 from taskmq.contracts.history import HistoryStore, Remembering
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -8,15 +8,15 @@ __all__ = ["HistoryCase", "history_of"]
 
 
 def history_of(driver: JobDriver) -> HistoryStore:
-    """What the driver's store remembers."""
+    """Return the run history of the driver's store."""
     store = driver.store
     assert isinstance(store, Remembering)
     return store.history
 
 
 class HistoryCase(JobStoreCase):
-    """One test at work."""
+    """Base of a test of run history."""
 
     def history(self) -> HistoryStore:
-        """What a store remembers that is closed at the end of the test."""
+        """Return the run history of a store that is closed at the end of the test."""
         return history_of(self.driver())

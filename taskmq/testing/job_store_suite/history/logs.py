@@ -1,4 +1,4 @@
-"""Lines of logs."""
+"""Tests of log lines."""
 
 import asyncio
 from typing import Any, Final
@@ -28,7 +28,7 @@ class LogCases(HistoryCase):
     """Every guarantee of `LogStore`."""
 
     async def _running(self, driver: JobDriver, **fields: Any) -> DispatchedJob:
-        return await driver.dispatched(**fields)
+        return await driver.dispatch_new(**fields)
 
     @case
     async def test_a_line_is_read_as_it_was_added_with_what_the_store_knows(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures by the minute, and failures."""
+"""Tests of statistics by the minute, and failures."""
 
 import asyncio
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Every guarantee of `taskmq.contracts.identity`."""
+"""Tests of every guarantee of `taskmq.contracts.identity`."""
 
 from taskmq.testing.job_store_suite.identity.accounts import AccountCases
 from taskmq.testing.job_store_suite.identity.audit import AuditCases
@@ -11,4 +11,4 @@ __all__ = ["IdentityCases"]
 
 
 class IdentityCases(AccountCases, RoleCases, LoginCases, SessionCases, ApiTokenCases, AuditCases):
-    """Checks all that an `IdentityStore` promises."""
+    """Every guarantee of an `IdentityStore`."""

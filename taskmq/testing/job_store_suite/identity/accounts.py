@@ -1,4 +1,4 @@
-"""Tenants and users."""
+"""Tests of tenants and users."""
 
 import asyncio
 import uuid
@@ -229,7 +229,7 @@ class AccountCases(IdentityCase):
         keys = [secret() for _ in range(3)]
         for number, (user, key) in enumerate(zip((ann, ann, bob), keys, strict=True)):
             await people.token(user, key, name=f"t{number}")
-        unsealed = await people.audit.unsealed()
+        unsealed = await people.audit.count_unsealed()
 
         await people.accounts.change_user(ann.id, UserChange(password_hash="h"), by=BY)
         assert await other.credentials.find_token(keys[0].digest) is not None
@@ -238,7 +238,7 @@ class AccountCases(IdentityCase):
         assert [await other.credentials.find_token(key.digest) is None for key in keys] == [True, True, False]
         assert await other.credentials.tokens(ann.id) == []
         # Two passwords, and two tokens.
-        assert await people.audit.unsealed() - unsealed == 4
+        assert await people.audit.count_unsealed() - unsealed == 4
 
     @case
     async def test_a_hash_is_renewed_only_where_the_password_is_the_same(self) -> None:

@@ -1,4 +1,4 @@
-"""The audit and its chain."""
+"""Tests of the audit and its chain."""
 
 import asyncio
 import uuid
@@ -178,10 +178,10 @@ class AuditCases(IdentityCase):
 
         for turn in range(3):
             await people.audit.add([_entry(subject=f"{turn}-{each}") for each in range(4)])
-            assert await people.audit.unsealed() == 4
+            assert await people.audit.count_unsealed() == 4
             assert await other.audit.seal(limit=3) == 3
             assert await people.audit.seal() == 1
-            assert await people.audit.unsealed() == 0
+            assert await people.audit.count_unsealed() == 0
 
         chain = await _chain(other)
         assert [each.position for each in chain] == list(range(1, 13))

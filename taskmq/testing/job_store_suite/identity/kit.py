@@ -1,4 +1,4 @@
-"""What the tests of identities do with a store, in few words."""
+"""Driver of an identity store for tests."""
 
 import uuid
 from typing import Any, Final
@@ -28,12 +28,12 @@ BY: Final = Actor(
 
 
 def secret() -> SecretKey:
-    """A secret that no user has."""
+    """Return a secret that no user has."""
     return session_key(uuid.uuid4().bytes + uuid.uuid4().bytes)
 
 
 class People:
-    """Adds tenants, users and credentials to a store, and reads back what became of them."""
+    """Adds tenants, users and credentials to a store, and reads them back."""
 
     def __init__(self, store: JobStore) -> None:
         self.store = store
@@ -49,11 +49,11 @@ class People:
         return await self.accounts.add_user(new, by=BY)
 
     async def admin(self, name: str = "root") -> User:
-        """The admin of the instance."""
+        """Add an admin of the instance."""
         return await self.user(name, Membership(EVERYWHERE, Role.ADMIN))
 
     async def session(self, user: User, key: SecretKey | None = None, **fields: Any) -> BrowserSession:
-        """A session with a secret; an hour idle, and two at the longest."""
+        """Add a session with a secret, valid for an idle hour and two hours at most."""
         given: dict[str, Any] = {"idle_ms": HOUR, "longest_ms": 2 * HOUR, **fields}
         digest = (key or secret()).digest
         new = NewBrowserSession(id=str(uuid.uuid4()), user_id=user.id, digest=digest, **given)
@@ -70,7 +70,7 @@ class People:
         return found
 
     async def entries(self, action: str = "") -> list[AuditRecord]:
-        """All entries of the action, the first one first."""
+        """Return all audit entries of the action, oldest first."""
         page = await self.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action=action), limit=1000)
         assert page.after is None
         return page.entries[::-1]
@@ -80,8 +80,8 @@ class People:
 
 
 class IdentityCase(JobStoreCase):
-    """One test at work."""
+    """Base of a test of identities."""
 
     def people(self) -> People:
-        """A store that is closed at the end of the test, and what the tests do with it."""
+        """Return a driver of a store that is closed at the end of the test."""
         return People(self.store())

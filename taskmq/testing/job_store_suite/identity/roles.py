@@ -1,4 +1,4 @@
-"""Who has which role."""
+"""Tests of roles."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""Browser sessions."""
+"""Tests of browser sessions."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""API tokens."""
+"""Tests of API tokens."""
 
 import asyncio
 import uuid
@@ -77,7 +77,7 @@ class ApiTokenCases(IdentityCase):
         (used,) = await people.credentials.tokens(ann.id)
         assert used.last_used is not None
         assert used.created <= used.last_used <= await people.store.now_ms()
-        # No more than once a minute: nothing is written here.
+        # At most once a minute: nothing is written here.
         await people.credentials.find_token(key.digest)
         assert await people.credentials.tokens(ann.id) == [used]
 

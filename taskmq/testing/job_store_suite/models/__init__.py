@@ -1,1 +1,1 @@
-"""Random histories that a job store is compared on with the reference."""
+"""Random histories that compare a job store with the reference."""

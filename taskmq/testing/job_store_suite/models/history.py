@@ -1,4 +1,4 @@
-"""Random histories of jobs: what may be done next is read from the model, and done to a store and to the model."""
+"""Random histories of jobs: each step is chosen from the model, then applied to a store and to the model."""
 
 import random
 from collections.abc import Callable, Coroutine
@@ -47,11 +47,11 @@ _A_MOMENT: Final = 60_000
 
 @dataclass
 class JobHistory:
-    """Does one random history at a store and at the model, and compares them.
+    """Applies one random history to a store and to the model, and compares them.
 
     Args:
         driver: the store that is compared with the model.
-        others: more stores on the same database; each step is done by one of them.
+        others: more stores on the same database; each step is made by one of them.
     """
 
     dice: random.Random
@@ -67,7 +67,7 @@ class JobHistory:
     bodies: int = 0
 
     async def step(self, where: str) -> None:
-        """Do one thing to both, and compare everything that can be observed."""
+        """Make one step on both, and compare everything observable."""
         steps: tuple[tuple[int, Callable[[], Coroutine[Any, Any, set[str]]]], ...] = (
             (5, self._submit),
             (6, self._act),
@@ -97,7 +97,7 @@ class JobHistory:
 
     async def _submit(self) -> set[str]:
         jobs = [await self._new() for _ in range(self.dice.choice((1, 1, 2, 4)))]
-        # What was due at the moment in which it was made is due for the model, too.
+        # A job that was due when created is due in the model, too.
         self.model.now = await self._any().store.now_ms()
         answers = await self._any().store.submit(jobs)
         expected = self.model.submit(jobs)
@@ -126,11 +126,11 @@ class JobHistory:
     def _detail(self, tenant: str, *, has_key: bool) -> JobDetail | None:
         dice = self.dice
         labels = {"team": dice.choice("ab")} if dice.random() < 0.3 else {}
-        # One that is refused has no id of its submitter's: of two in one call a store may answer the other one first.
+        # A refused job keeps no id of its submitter: of two in one call a store may answer the other first.
         known = [job.id for job in self.model.jobs.values() if not has_key or job.tenant == tenant]
         depends_on: list[JobDependency] = []
         if known and dice.random() < 0.4:
-            # Of several that may not come the first one to end decides: there is one.
+            # Of several possible dependencies, only one ends first.
             first, *others = dice.sample(known, k=min(dice.choice((1, 1, 2, 3)), len(known)))
             depends_on = [JobDependency(first, dice.choice(("succeeded", "succeeded", "ended", "failed")))]
             depends_on += [JobDependency(other, "ended") for other in others]
@@ -138,7 +138,7 @@ class JobHistory:
         return None if detail == JobDetail() else detail
 
     async def _act(self) -> set[str]:
-        """An operator's change, decided on what the job is, or on what it was."""
+        """Make an operator's change, based on the job's current or earlier state."""
         if (job := self._job()) is None:
             return set()
         action, now = self.dice.choice(_ACTIONS), self.model.now
@@ -157,18 +157,18 @@ class JobHistory:
         return await self._apply_update(update)
 
     async def _write(self) -> set[str]:
-        """Any change, also one that the table forbids or that is made for another version."""
+        """Make any change, including forbidden ones and those for another version."""
         if (job := self._job()) is None:
             return set()
         stale = replace(job, version=job.version - self.dice.choice((0, 0, 1)))
         after = self.dice.choice(list(JobState))
-        # What is queued is due: no rule decides otherwise.
+        # A queued job is due: no rule decides otherwise.
         due = {"due": self.model.now} if after is JobState.QUEUED else {}
         return await self._apply_update(self._update(stale, after, kind="change", **due))
 
     async def _resume(self) -> set[str]:
-        """Let a job go on that has ended, also one that may not, behind those that it waited for and that live."""
-        if (job := self._ended()) is None:
+        """Resume an ended job, or one that may not be resumed, behind its live dependencies."""
+        if (job := self._pick_ended()) is None:
             return set()
         before = () if job.detail is None else job.detail.depends_on
         depends_on = tuple(each for each in before if self.model.jobs[each.id].state not in TERMINAL)
@@ -185,8 +185,8 @@ class JobHistory:
         return await self._apply_update(update)
 
     async def _repeat(self) -> set[str]:
-        """Let another job repeat one that has ended."""
-        if (job := self._ended()) is None:
+        """Repeat an ended job by another job."""
+        if (job := self._pick_ended()) is None:
             return set()
         copy = await self._new()
         copy = replace(copy, tenant=job.tenant, detail=JobDetail(retry_of=job.id))
@@ -238,7 +238,7 @@ class JobHistory:
         return {job.id for jobs in ready.values() for job in jobs}
 
     async def _put_behind(self) -> set[str]:
-        """Some of the jobs that live wait behind gates, as far as they are ready."""
+        """Put some live jobs behind gates, if they are ready."""
         partition = self.model_partition(queue := self.dice.choice(_QUEUES))
         await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
@@ -266,13 +266,13 @@ class JobHistory:
         return jobs
 
     def _count(self, jobs: list[JobRecord]) -> int:
-        # Where two are due in one instant a store may know finer ones, and another order.
+        # If two are due in one millisecond, a store may know finer instants and another order.
         dues = [job.due for job in jobs]
         count = self.dice.randrange(1, 4)
         return count if count >= len(dues) or dues[count - 1] != dues[count] else len(dues)
 
     def _agree(self, batch: DispatchBatch, expected: DispatchBatch) -> None:
-        """The same jobs; the model takes over the tokens, which are the store's."""
+        """Check that both have the same jobs; the model adopts the store's tokens."""
         said = {job.id: job for job in batch.jobs}
         for job in expected.jobs:
             assert job.id in said, f"{job.id} was not dispatched"
@@ -285,10 +285,10 @@ class JobHistory:
         self.batches.append((batch.id, expected.id))
 
     async def _report(self) -> set[str]:
-        """Reports of the present and of earlier dispatches, some of them once more."""
+        """Report about present and earlier dispatches, some of them twice."""
         if not self.sent:
             return set()
-        reports = [self._said() for _ in range(self.dice.choice((1, 1, 2, 5)))]
+        reports = [self._pick_report() for _ in range(self.dice.choice((1, 1, 2, 5)))]
         if self.reported and self.dice.random() < 0.3:
             reports.append(self.dice.choice(self.reported))
         self.dice.shuffle(reports)
@@ -301,13 +301,13 @@ class JobHistory:
         self.reported += reports
         return {each.id for each in reports}
 
-    def _said(self) -> Report:
-        # The last ones more often than those before them.
+    def _pick_report(self) -> Report:
+        # Recent ones more often than earlier ones.
         job = self.dice.choice(self.sent[-6:] if self.dice.random() < 0.8 else self.sent)
         token = unlike(job.token) if self.dice.random() < 0.1 else job.token
         if self.dice.random() < 0.03:
             token = later(job.token)
-        # Half of those with another token are of a dispatch that was forgotten, and half were made up.
+        # Half of the other tokens belong to a forgotten dispatch, half are made up.
         is_proven = token == job.token or self.dice.random() < 0.5
         started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
         failure = error("no", self.dice.choice(("A", "B")))
@@ -368,7 +368,7 @@ class JobHistory:
         return {job.id for job in jobs}
 
     async def _holder_of(self, jobs: list[DispatchedJob]) -> tuple[int, int, int]:
-        """The partition of the first one, and an epoch there, mostly the present one; then that of the model."""
+        """Return the partition of the first job with an epoch, mostly the current one, and the model's epoch."""
         partition = self.model_partition(jobs[0].queue if jobs else _QUEUES[0])
         await self._hold(partition)
         nth = 0 if len(self.reported) % 4 == 0 else -1
@@ -406,7 +406,7 @@ class JobHistory:
         return set()
 
     async def _release(self) -> set[str]:
-        """Ends count for those that wait for them, and so do theirs."""
+        """Settle ends for dependents, and the ends that follow."""
         waiting = {job.id for job in self.model.jobs.values() if self.model.unmet(job.id)}
         driver = self._any()
         queues = await driver.release()
@@ -422,7 +422,7 @@ class JobHistory:
         return waiting
 
     def model_partition(self, queue: str) -> int:
-        """The partition that the store says; the model follows it."""
+        """Return the partition that the store assigns; the model follows it."""
         partition = self.driver.schedulers.partition_of(queue)
         self.model.placed[queue] = partition
         return partition
@@ -448,7 +448,7 @@ class JobHistory:
         live = [job for job in self.model.jobs.values() if job.state not in TERMINAL]
         return self.dice.choice(live) if live else None
 
-    def _ended(self) -> JobRecord | None:
+    def _pick_ended(self) -> JobRecord | None:
         ended = [job for job in self.model.jobs.values() if job.state in TERMINAL]
         return self.dice.choice(ended) if ended else None
 
@@ -476,7 +476,7 @@ class JobHistory:
         if known is None or seen is None:
             assert known is seen, f"{job_id}: {seen} instead of {known}"
             return
-        # Where two reports were applied at once, a store may write once.
+        # If two reports were applied at once, a store may write once.
         assert seen.version <= known.version, f"{seen} instead of {known}"
         adopted = replace(known, version=seen.version, **_unsaid(known, seen))
         for name in _TIMES:
@@ -487,8 +487,8 @@ class JobHistory:
                 adopted = replace(adopted, **{name: said})
         assert seen == adopted, f"{seen} instead of {adopted}"
         self.model.jobs[job_id] = seen
-        events = [_said(event) for event in await reader.store.events(job_id) if event.kind in _OPERATORS]
-        assert events == [_said(event) for event in self.model.events(job_id) if event.kind in _OPERATORS]
+        events = [_event_facts(event) for event in await reader.store.events(job_id) if event.kind in _OPERATORS]
+        assert events == [_event_facts(event) for event in self.model.events(job_id) if event.kind in _OPERATORS]
         attempts = [attempt.attempt for attempt in await reader.store.attempts(job_id)]
         assert attempts == [attempt.attempt for attempt in self.model.attempts(job_id)]
 
@@ -513,7 +513,7 @@ class JobHistory:
 
 
 def _unsaid(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
-    """Fields of which the contract does not say what they are in this state: as they were seen."""
+    """Return the fields that the contract leaves open in this state, as observed."""
     fields: dict[str, Any] = {}
     if known.state not in TERMINAL and known.state is not JobState.RUNNING:
         fields["started"] = seen.started
@@ -527,9 +527,9 @@ def _unsaid(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
 
 
 def _may_be_kept(known: JobRecord, name: str) -> bool:
-    """Whether a job that is ready again at once may have kept its time, or have that of now."""
+    """Return whether a job that is ready again at once may have kept its time, or have the current one."""
     return name == "due" and known.state is JobState.QUEUED
 
 
-def _said(event: HistoryEntry) -> tuple[Any, ...]:
+def _event_facts(event: HistoryEntry) -> tuple[Any, ...]:
     return event.kind, event.state, event.by, event.note

@@ -11,11 +11,11 @@ __all__ = ["JobsByModel"]
 
 
 class JobsByModel(JobStoreCase):
-    """What is true of any sequence of steps.
+    """Guarantees for any sequence of steps.
 
     Attributes:
-        steps: so many in one history, on a database that has what the test before it has left: nothing.
-        seed: of the history; another one is another history.
+        steps: number of steps in one history, on a database that starts empty.
+        seed: seed of the history.
     """
 
     steps: int = 250

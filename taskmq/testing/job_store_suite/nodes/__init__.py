@@ -1,4 +1,4 @@
-"""Host nodes, allocations and jobs that are placed."""
+"""Tests of host nodes, allocations and placed jobs."""
 
 from taskmq.testing.job_store_suite.nodes.allocations import AllocationCases
 from taskmq.testing.job_store_suite.nodes.placements import PlacementCases

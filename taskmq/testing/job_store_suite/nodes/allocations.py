@@ -1,4 +1,4 @@
-"""Allocations by hand, for other users of the nodes."""
+"""Tests of manual allocations, for other users of the nodes."""
 
 import asyncio
 
@@ -19,20 +19,20 @@ _NODES = [
 ]
 
 
-def _asked(cpu: float, node: str | None = None, **fields: object) -> NewAllocation:
+def _new_allocation(cpu: float, node: str | None = None, **fields: object) -> NewAllocation:
     given: dict[str, object] = {"id": new_id(1), "job": "theirs", "tenant": "acme", **fields}
     return NewAllocation(node=node, amounts={"cpu": cpu}, **given)  # type: ignore[arg-type]
 
 
 class AllocationCases(JobStoreCase):
-    """Every guarantee of `NodeStore` about allocations by hand."""
+    """Every guarantee of `NodeStore` about manual allocations."""
 
     @case
     async def test_an_allocation_takes_of_its_node_until_it_is_released(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
 
-        made = await store.nodes.allocate(_asked(3.0))
+        made = await store.nodes.allocate(_new_allocation(3.0))
         assert made is not None
         assert (made.node, made.job, made.tenant, made.amounts, made.ended) == (
             "small",
@@ -55,7 +55,7 @@ class AllocationCases(JobStoreCase):
         store = self.store()
         await store.nodes.tell(_NODES)
 
-        found = [await store.nodes.allocate(_asked(cpu)) for cpu in (4.0, 4.0, 12.0, 1.0)]
+        found = [await store.nodes.allocate(_new_allocation(cpu)) for cpu in (4.0, 4.0, 12.0, 1.0)]
 
         assert [None if each is None else each.node for each in found] == ["small", "large", "large", None]
 
@@ -64,49 +64,49 @@ class AllocationCases(JobStoreCase):
         store = self.store()
         await store.nodes.tell(_NODES)
 
-        named = await store.nodes.allocate(_asked(1.0, "large"))
-        labelled = await store.nodes.allocate(_asked(1.0, labels={"region": "eu"}))
+        named = await store.nodes.allocate(_new_allocation(1.0, "large"))
+        labelled = await store.nodes.allocate(_new_allocation(1.0, labels={"region": "eu"}))
 
         assert named is not None
         assert labelled is not None
         assert (named.node, labelled.node) == ("large", "large")
-        assert await store.nodes.allocate(_asked(5.0, "small")) is None
-        assert await store.nodes.allocate(_asked(1.0, "nobody")) is None
-        assert await store.nodes.allocate(_asked(1.0, labels={"region": "us"})) is None
+        assert await store.nodes.allocate(_new_allocation(5.0, "small")) is None
+        assert await store.nodes.allocate(_new_allocation(1.0, "nobody")) is None
+        assert await store.nodes.allocate(_new_allocation(1.0, labels={"region": "us"})) is None
 
     @case
     async def test_nothing_is_allocated_on_a_node_that_is_closed(self) -> None:
         store = self.store()
         await store.nodes.tell([NodeTold(name="a", capacity={"cpu": 8.0}, lost_after=0)])
         await store.nodes.drain("a", drains=True)
-        assert await store.nodes.allocate(_asked(1.0)) is None
+        assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
         await store.nodes.drain("a", drains=False)
         await store.nodes.say_busy("a", is_busy=True)
-        assert await store.nodes.allocate(_asked(1.0)) is None
+        assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
         await store.nodes.say_busy("a", is_busy=False)
         await store.nodes.expire()
-        assert await store.nodes.allocate(_asked(1.0)) is None
+        assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
     @case
     async def test_the_same_id_again_is_the_same_allocation(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
-        asked = _asked(3.0)
+        asked = _new_allocation(3.0)
 
         first, again = await store.nodes.allocate(asked), await store.nodes.allocate(asked)
 
         assert first == again
         assert (await node_of(store, "small")).used == {"cpu": 3.0}
         with pytest.raises(InvalidOption, match="something else"):
-            await store.nodes.allocate(_asked(1.0, id=asked.id))
+            await store.nodes.allocate(_new_allocation(1.0, id=asked.id))
 
     @case
     async def test_an_allocation_ends_with_its_time_and_with_its_node(self) -> None:
         store = self.store()
         await store.nodes.tell([*_NODES, NodeTold(name="weak", capacity={"gpu": 1.0}, lost_after=0)])
-        over = await store.nodes.allocate(_asked(1.0, ttl=0))
+        over = await store.nodes.allocate(_new_allocation(1.0, ttl=0))
         gone = await store.nodes.allocate(NewAllocation(id=new_id(2), node="weak", amounts={"gpu": 1.0}))
         assert over is not None
         assert gone is not None
@@ -124,8 +124,8 @@ class AllocationCases(JobStoreCase):
     async def test_allocations_are_listed_by_node_job_tenant_and_time(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
-        first = await store.nodes.allocate(_asked(1.0, "large", job="a"))
-        second = await store.nodes.allocate(_asked(1.0, "small", job="b", tenant="other"))
+        first = await store.nodes.allocate(_new_allocation(1.0, "large", job="a"))
+        second = await store.nodes.allocate(_new_allocation(1.0, "small", job="b", tenant="other"))
         assert first is not None
         assert second is not None
         await store.nodes.release(first.id)
@@ -150,7 +150,9 @@ class AllocationCases(JobStoreCase):
         stores = [self.store() for _ in range(4)]
         await stores[0].nodes.tell(_NODES)
 
-        made = await asyncio.gather(*(store.nodes.allocate(_asked(3.0)) for store in stores for _ in range(4)))
+        made = await asyncio.gather(
+            *(store.nodes.allocate(_new_allocation(3.0)) for store in stores for _ in range(4))
+        )
 
         given = [each.node for each in made if each is not None]
         assert sorted(given) == ["large"] * 5 + ["small"]

@@ -1,4 +1,4 @@
-"""Jobs that are placed on nodes."""
+"""Tests of jobs placed on nodes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,18 +20,20 @@ _NODE = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=0, ru
 _NEEDS = JobNeeds(resources={"cpu": 3.0}, labels={"region": "eu"})
 
 
-def _placed(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 0, gang: str = "") -> Placement:
-    """Where the epoch is 0, `_place` says the present one."""
+def _placement(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 0, gang: str = "") -> Placement:
+    """Return a placement; `_place` replaces epoch 0 by the node's current one."""
     return Placement(job=job, tenant="", task="send_mail", node=node, epoch=epoch, amounts={"cpu": cpu}, gang=gang)
 
 
 async def _place(driver: JobDriver, placements: Sequence[Placement]) -> DispatchBatch | None:
     partition = driver.schedulers.partition_of(QUEUE)
-    return await driver.store.nodes.place(partition, await driver.epoch(partition), await _seen(driver, placements))
+    return await driver.store.nodes.place(
+        partition, await driver.epoch(partition), await _with_epochs(driver, placements)
+    )
 
 
-async def _seen(driver: JobDriver, placements: Sequence[Placement]) -> list[Placement]:
-    """With the present epochs of their nodes."""
+async def _with_epochs(driver: JobDriver, placements: Sequence[Placement]) -> list[Placement]:
+    """Return the placements with the current epochs of their nodes."""
     epochs = {node.name: node.epoch for node in await driver.store.nodes.nodes()}
     return [replace(each, epoch=each.epoch or epochs.get(each.node, 1)) for each in placements]
 
@@ -102,7 +104,7 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         first, second = await driver.submit_many(2, detail=JobDetail(owner="ann"))
 
-        batch = await _place(driver, [_placed(second.id)])
+        batch = await _place(driver, [_placement(second.id)])
 
         assert batch is not None
         (job,) = batch.jobs
@@ -110,7 +112,7 @@ class PlacementCases(JobStoreCase):
         record = await driver.read(second)
         assert (record.state, record.token) == (JobState.DISPATCHED, job.token)
         assert await driver.state(first) is JobState.QUEUED
-        assert await driver.store.nodes.placed([first.id, second.id, "x"]) == [
+        assert await driver.store.nodes.find_placed([first.id, second.id, "x"]) == [
             PlacedJob(
                 job=second.id,
                 token=job.token,
@@ -134,9 +136,9 @@ class PlacementCases(JobStoreCase):
         quotas = Quotas(quotas={usage_name("acme"): Quota(tenant="acme", running=2)})
 
         async def place(*wanted: tuple[JobRecord, str]) -> list[str]:
-            placements = [replace(_placed(job.id, cpu=0.5, gang=gang), tenant=job.tenant) for job, gang in wanted]
+            placements = [replace(_placement(job.id, cpu=0.5, gang=gang), tenant=job.tenant) for job, gang in wanted]
             batch = await driver.store.nodes.place(
-                partition, await driver.epoch(partition), await _seen(driver, placements), quotas=quotas
+                partition, await driver.epoch(partition), await _with_epochs(driver, placements), quotas=quotas
             )
             return [] if batch is None else ids(batch.jobs)
 
@@ -151,16 +153,16 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         for kind in ("succeeded", "failed", "retry", "interrupted", "snoozed"):
             job = await driver.submit()
-            batch = await _place(driver, [_placed(job.id)])
+            batch = await _place(driver, [_placement(job.id)])
             assert batch is not None
 
-            await driver.accepted(batch.jobs[0], "started", started=await driver.store.now_ms())
+            await driver.expect_accepted(batch.jobs[0], "started", started=await driver.store.now_ms())
             assert (await node_of(driver.store, "a")).used == {"cpu": 3.0}, kind
-            await driver.accepted(batch.jobs[0], kind, error=error("no"), delay=HOUR)
+            await driver.expect_accepted(batch.jobs[0], kind, error=error("no"), delay=HOUR)
 
             assert (await node_of(driver.store, "a")).used == {}, kind
             if kind == "interrupted":
-                await driver.updated(await driver.read(job), JobState.HELD)
+                await driver.expect_update(await driver.read(job), JobState.HELD)
         await driver.store.nodes.expire()
         assert await driver.store.nodes.allocations(AllocationFilter(is_open=True)) == []
 
@@ -169,14 +171,14 @@ class PlacementCases(JobStoreCase):
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
-        batch = await _place(driver, [_placed(job.id)])
+        batch = await _place(driver, [_placement(job.id)])
         assert batch is not None
 
         await driver.undispatch(*batch.jobs)
 
         assert await driver.state(job) is JobState.QUEUED
         assert (await node_of(driver.store, "a")).used == {}
-        again = await _place(driver, [_placed(job.id)])
+        again = await _place(driver, [_placement(job.id)])
         assert again is not None
         assert again.jobs[0].token != batch.jobs[0].token
 
@@ -186,7 +188,7 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         first, second, third = await driver.submit_many(3)
 
-        batch = await _place(driver, [_placed(first.id), _placed(second.id), _placed(third.id, cpu=1.0)])
+        batch = await _place(driver, [_placement(first.id), _placement(second.id), _placement(third.id, cpu=1.0)])
 
         assert batch is not None
         assert sorted(ids(batch.jobs)) == sorted([first.id, third.id])
@@ -199,16 +201,16 @@ class PlacementCases(JobStoreCase):
         job = await driver.submit()
         before = (await node_of(driver.store, "a")).epoch
 
-        assert await _place(driver, [_placed(job.id, node="nobody")]) is None
+        assert await _place(driver, [_placement(job.id, node="nobody")]) is None
         await driver.store.nodes.drain("a", drains=True)
-        assert await _place(driver, [_placed(job.id)]) is None
+        assert await _place(driver, [_placement(job.id)]) is None
         await driver.store.nodes.drain("a", drains=False)
         await driver.store.nodes.expire()
-        assert await _place(driver, [_placed(job.id)]) is None
+        assert await _place(driver, [_placement(job.id)]) is None
         await driver.store.nodes.tell([_NODE])
-        assert await _place(driver, [_placed(job.id, epoch=before)]) is None
+        assert await _place(driver, [_placement(job.id, epoch=before)]) is None
 
-        assert await _place(driver, [_placed(job.id, epoch=before + 1)]) is not None
+        assert await _place(driver, [_placement(job.id, epoch=before + 1)]) is not None
 
     @case
     async def test_a_scheduler_that_was_replaced_places_nothing(self) -> None:
@@ -219,7 +221,9 @@ class PlacementCases(JobStoreCase):
         old = await driver.next_epoch(partition)
         await driver.next_epoch(partition)
 
-        assert await driver.store.nodes.place(partition, old, await _seen(driver, [_placed(job.id)])) is None
+        assert (
+            await driver.store.nodes.place(partition, old, await _with_epochs(driver, [_placement(job.id)])) is None
+        )
 
         assert await driver.state(job) is JobState.QUEUED
         assert (await node_of(driver.store, "a")).used == {}
@@ -231,10 +235,14 @@ class PlacementCases(JobStoreCase):
         first, second, third = await driver.submit_many(3)
         held = await driver.submit(held=True)
 
-        assert await _place(driver, [_placed(first.id, gang="g"), _placed(second.id, gang="g")]) is None
-        gone = [_placed(first.id, cpu=1.0, gang="g"), _placed(held.id, cpu=1.0, gang="g")]
+        assert await _place(driver, [_placement(first.id, gang="g"), _placement(second.id, gang="g")]) is None
+        gone = [_placement(first.id, cpu=1.0, gang="g"), _placement(held.id, cpu=1.0, gang="g")]
         assert await _place(driver, gone) is None
-        together = [_placed(first.id, cpu=1.0, gang="g"), _placed(second.id, cpu=2.0, gang="g"), _placed(third.id)]
+        together = [
+            _placement(first.id, cpu=1.0, gang="g"),
+            _placement(second.id, cpu=2.0, gang="g"),
+            _placement(third.id),
+        ]
         batch = await _place(driver, together)
 
         assert batch is not None
@@ -246,9 +254,9 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         member, other = await driver.submit_many(2)
         expired = await driver.submit(expires=-1)
-        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, expired)]
+        gang = [_placement(each.id, cpu=1.0, gang="g") for each in (member, expired)]
 
-        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+        batch = await _place(driver, [*gang, _placement(other.id, cpu=1.0)])
 
         assert batch is not None
         assert ids(batch.jobs) == [other.id]
@@ -262,9 +270,9 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         member, other = await driver.submit_many(2)
         held = await driver.submit(held=True)
-        gang = [_placed(each.id, cpu=1.0, gang="g") for each in (member, held)]
+        gang = [_placement(each.id, cpu=1.0, gang="g") for each in (member, held)]
 
-        batch = await _place(driver, [*gang, _placed(other.id, cpu=1.0)])
+        batch = await _place(driver, [*gang, _placement(other.id, cpu=1.0)])
 
         assert batch is not None
         assert ids(batch.jobs) == [other.id]
@@ -275,17 +283,17 @@ class PlacementCases(JobStoreCase):
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
-        batch = await _place(driver, [_placed(job.id)])
+        batch = await _place(driver, [_placement(job.id)])
         assert batch is not None
 
         await driver.store.nodes.expire()
 
         assert (await node_of(driver.store, "a")).used == {}
-        (placed,) = await driver.store.nodes.placed([job.id])
+        (placed,) = await driver.store.nodes.find_placed([job.id])
         assert placed.epoch != (await node_of(driver.store, "a")).epoch
         assert await driver.state(job) is JobState.DISPATCHED
         await driver.undispatch(*batch.jobs)
-        assert await driver.store.nodes.placed([job.id]) == []
+        assert await driver.store.nodes.find_placed([job.id]) == []
 
     @case
     async def test_an_expired_job_ends_instead_of_being_placed(self) -> None:
@@ -293,7 +301,7 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit(expires=-1)
 
-        assert await _place(driver, [_placed(job.id)]) is None
+        assert await _place(driver, [_placement(job.id)]) is None
 
         assert await driver.state(job) is JobState.EXPIRED
         assert (await node_of(driver.store, "a")).used == {}
@@ -321,7 +329,7 @@ class PlacementCases(JobStoreCase):
         jobs = await driver.submit_many(8)
         partition = driver.schedulers.partition_of(QUEUE)
         epoch = await driver.epoch(partition)
-        placements = await _seen(driver, [_placed(job.id, cpu=1.0) for job in jobs])
+        placements = await _with_epochs(driver, [_placement(job.id, cpu=1.0) for job in jobs])
 
         batches = await asyncio.gather(
             *(

@@ -1,4 +1,4 @@
-"""Nodes: reported, drained, lost."""
+"""Tests of nodes: reported, drained, lost."""
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.nodes import HostNode, NodeTold
@@ -19,7 +19,7 @@ _TOLD = NodeTold(
 
 
 async def node_of(store: JobStore, name: str) -> HostNode:
-    """The node as the store has it."""
+    """Return the node in the store."""
     return next(node for node in await store.nodes.nodes() if node.name == name)
 
 

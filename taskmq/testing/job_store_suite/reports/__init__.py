@@ -1,4 +1,4 @@
-"""Reports of workers, and forged ones of others who can publish."""
+"""Tests of workers' reports, and of forged ones."""
 
 from taskmq.testing.job_store_suite.reports.interruptions import Interruptions
 from taskmq.testing.job_store_suite.reports.outcomes import Reports

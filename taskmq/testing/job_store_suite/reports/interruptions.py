@@ -1,4 +1,4 @@
-"""Runs that ended without an outcome, as the history of their jobs shows them."""
+"""Tests of runs without an outcome, as shown in the history of their jobs."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ class Interruptions(JobStoreCase):
         driver = self.driver()
         job, begun = await _running(driver)
 
-        record = await driver.accepted(job, "interrupted", worker="w1", started=begun, error=_STOPPED)
+        record = await driver.expect_accepted(job, "interrupted", worker="w1", started=begun, error=_STOPPED)
 
         assert (record.state, record.attempt, record.error, record.worker) == (JobState.QUEUED, 1, None, "w1")
         assert await _events(driver, record) == [("interrupted", JobState.QUEUED, "w1", "its worker stopped ☂")]
@@ -40,19 +40,19 @@ class Interruptions(JobStoreCase):
         job, begun = await _running(driver)
         assert job.outages == 0
         for count in (1, 2):
-            record = await driver.accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
+            record = await driver.expect_accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
             assert (record.state, record.attempt, record.error) == (JobState.SCHEDULED, 1, None)
             assert record.due >= await driver.store.now_ms() + HOUR // 2
             job = await driver.again(job)
             assert (job.outages, job.attempt) == (count, 1)
         # Neither of these is an outage.
-        await driver.accepted(job, "snoozed", delay=1, started=begun)
+        await driver.expect_accepted(job, "snoozed", delay=1, started=begun)
         job = await driver.again(job)
-        await driver.accepted(job, "interrupted", started=begun, error=_STOPPED)
+        await driver.expect_accepted(job, "interrupted", started=begun, error=_STOPPED)
         job = await driver.again(job)
         assert job.outages == 2
 
-        await driver.accepted(job, "retry", started=begun, error=error("no"))
+        await driver.expect_accepted(job, "retry", started=begun, error=error("no"))
 
         job = await driver.again(job)
         assert (job.outages, job.attempt) == (0, 2)
@@ -62,8 +62,8 @@ class Interruptions(JobStoreCase):
     async def test_a_scheduler_that_takes_over_is_told_of_outages_and_of_the_first_run(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
-        await driver.accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
-        sent, fresh = await driver.again(job), await driver.dispatched(queue="fresh")
+        await driver.expect_accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
+        sent, fresh = await driver.again(job), await driver.dispatch_new(queue="fresh")
 
         taken: dict[str, DispatchedJob] = {}
         for queue in (sent.queue, fresh.queue):
@@ -85,23 +85,23 @@ class Interruptions(JobStoreCase):
             ("interrupted", {"error": ErrorRecord(type_name=PREEMPTED, message="preempted by pool acme")}),
         )
         for number, (kind, fields) in enumerate(ways):
-            record = await driver.accepted(job, kind, started=begun + number * 1_000, **fields)
+            record = await driver.expect_accepted(job, kind, started=begun + number * 1_000, **fields)
             assert (record.first_started, record.started) == (begun, begun + number * 1_000), kind
             job = await driver.again(job)
             assert job.due is None
             assert (await driver.read(job)).started is None
 
-        record = await driver.accepted(job, "succeeded", started=begun + 60_000)
+        record = await driver.expect_accepted(job, "succeeded", started=begun + 60_000)
 
         assert (record.first_started, record.started) == (begun, begun + 60_000)
 
     @case
     async def test_a_job_that_never_began_or_ends_at_once_says_so_too(self) -> None:
         driver = self.driver()
-        short, turned_back = await driver.dispatched(), await driver.dispatched(queue="limited")
+        short, turned_back = await driver.dispatch_new(), await driver.dispatch_new(queue="limited")
 
-        record = await driver.accepted(short, "succeeded", started=1_000, ran=5)
-        waiting = await driver.accepted(turned_back, "snoozed", delay=1, limited=True)
+        record = await driver.expect_accepted(short, "succeeded", started=1_000, ran=5)
+        waiting = await driver.expect_accepted(turned_back, "snoozed", delay=1, limited=True)
 
         assert (record.first_started, record.started) == (1_000, 1_000)
         assert waiting.first_started is None
@@ -114,7 +114,7 @@ class Interruptions(JobStoreCase):
         for kind, state in (("started", JobState.RUNNING), ("retry", JobState.RETRYING), ("failed", JobState.FAILED)):
             job, begun = await _running(driver, queue=f"restarted {kind}")
 
-            record = await driver.accepted(job, kind, worker="w2", started=begun + 1)  # type: ignore[arg-type]
+            record = await driver.expect_accepted(job, kind, worker="w2", started=begun + 1)  # type: ignore[arg-type]
 
             assert (record.state, record.first_started, record.started) == (state, begun, begun + 1)
             note = "no end of this run was reported; the job ran again at w2"
@@ -126,10 +126,10 @@ class Interruptions(JobStoreCase):
         driver = self.driver()
         job, begun = await _running(driver)
 
-        await driver.accepted(job, "started", worker="w1", started=begun)
-        # Of another run, whose clock is behind: nothing is known of it for certain.
-        await driver.accepted(job, "started", worker="w2", started=begun - 1)
-        record = await driver.accepted(job, "succeeded", worker="w1", started=begun - 1)
+        await driver.expect_accepted(job, "started", worker="w1", started=begun)
+        # A report of another run, whose clock is behind: nothing about it is certain.
+        await driver.expect_accepted(job, "started", worker="w2", started=begun - 1)
+        record = await driver.expect_accepted(job, "succeeded", worker="w1", started=begun - 1)
 
         assert await _events(driver, record) == []
 
@@ -152,22 +152,22 @@ class Interruptions(JobStoreCase):
             job, begun = await _running(driver, queue=f"cancelled {kind}")
             await driver.request_cancel(await driver.read(job), "not wanted")
 
-            record = await driver.accepted(job, kind, started=begun, **fields)  # type: ignore[arg-type]
+            record = await driver.expect_accepted(job, kind, started=begun, **fields)  # type: ignore[arg-type]
 
             assert record.state is JobState.CANCELLED
             assert record.error == ErrorRecord(type_name="", message="not wanted")
 
 
 async def _running(driver: JobDriver, *, worker: str = "w1", **fields: Any) -> tuple[DispatchedJob, int]:
-    """Return a job that runs, and since when."""
-    job = await driver.dispatched(**fields)
+    """Return a running job, and since when it runs."""
+    job = await driver.dispatch_new(**fields)
     begun = await driver.store.now_ms()
-    await driver.accepted(job, "started", worker=worker, started=begun)
+    await driver.expect_accepted(job, "started", worker=worker, started=begun)
     return job, begun
 
 
 async def _events(driver: JobDriver, job: JobRecord) -> list[tuple[str, JobState, str, str]]:
-    """Return the interruptions that the job's history shows."""
+    """Return the interruptions in the job's history."""
     return [
         (event.kind, event.state, event.by, event.note)
         for event in await driver.store.events(job.id)

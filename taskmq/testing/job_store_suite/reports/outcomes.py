@@ -1,4 +1,4 @@
-"""What workers report: which reports count, and what follows from them."""
+"""Tests of workers' reports: which reports count, and their effects."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,11 +41,11 @@ class Reports(JobStoreCase):
 
         for kind in _KINDS:
             for is_running in (False, True):
-                job = await driver.dispatched(queue=f"{kind} {is_running}")
+                job = await driver.dispatch_new(queue=f"{kind} {is_running}")
                 if is_running:
-                    await driver.accepted(job, "started")
+                    await driver.expect_accepted(job, "started")
                 version = (await driver.read(job)).version
-                record = await driver.accepted(job, kind, delay=HOUR)
+                record = await driver.expect_accepted(job, kind, delay=HOUR)
                 assert record.state is after_report(kind, cancel_requested=False), kind
                 assert record.version == version + 1, kind
                 assert (record.finished is not None) is (record.state in TERMINAL), kind
@@ -53,10 +53,10 @@ class Reports(JobStoreCase):
     @case
     async def test_a_success_keeps_its_result_and_the_workers_times(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 60_000
 
-        record = await driver.accepted(
+        record = await driver.expect_accepted(
             job,
             "succeeded",
             worker="w ☂",
@@ -75,10 +75,10 @@ class Reports(JobStoreCase):
     @case
     async def test_an_end_without_a_start_is_when_the_store_hears_of_it(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         before = await driver.store.now_ms()
 
-        record = await driver.accepted(job, "expired", error=error("too late", ""))
+        record = await driver.expect_accepted(job, "expired", error=error("too late", ""))
 
         assert record.finished is not None
         assert before <= record.finished <= await driver.store.now_ms()
@@ -90,17 +90,17 @@ class Reports(JobStoreCase):
 
         for kind in _ENDS[1:]:
             for given in (error("größe ☂"), None):
-                record = await driver.accepted(await driver.dispatched(), kind, error=given)
+                record = await driver.expect_accepted(await driver.dispatch_new(), kind, error=given)
                 assert record.error == given, kind
                 assert record.result == b""
 
     @case
     async def test_a_start_is_kept_with_who_runs_it(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
 
-        record = await driver.accepted(job, "started", worker="w7", started=begun)
+        record = await driver.expect_accepted(job, "started", worker="w7", started=begun)
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
@@ -108,38 +108,38 @@ class Reports(JobStoreCase):
     @case
     async def test_a_second_start_counts_and_says_who_runs_it_now(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms()
-        await driver.accepted(job, "started", worker="w1", started=begun - 5_000)
+        await driver.expect_accepted(job, "started", worker="w1", started=begun - 5_000)
 
-        record = await driver.accepted(job, "started", worker="w2", started=begun)
+        record = await driver.expect_accepted(job, "started", worker="w2", started=begun)
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w2", begun)
 
     @case
     async def test_the_store_remembers_that_a_job_runs_without_its_message(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
-        await driver.accepted(job, "started", worker="w7", started=begun)
+        await driver.expect_accepted(job, "started", worker="w7", started=begun)
 
-        record = await driver.accepted(job, "detached", worker="w7", started=begun)
+        record = await driver.expect_accepted(job, "detached", worker="w7", started=begun)
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
         (event,) = await other.store.events(job.id)
         assert (event.kind, event.state, event.by) == ("detached", JobState.RUNNING, "w7")
-        # The scheduler that takes the partition over sees by it that this dispatch is meant, and not an earlier one.
+        # It tells the next holder of the partition which dispatch is meant.
         assert record.dispatched is not None
         assert event.at >= record.dispatched
-        assert (await driver.accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
+        assert (await driver.expect_accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
 
     @case
     async def test_a_run_that_gave_way_waits_again_and_says_why(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
-        running = await driver.accepted(job, "started", worker="w7", started=begun)
+        running = await driver.expect_accepted(job, "started", worker="w7", started=begun)
         asked = JobUpdate(
             id=job.id,
             before=JobState.RUNNING,
@@ -155,7 +155,7 @@ class Reports(JobStoreCase):
         assert await driver.store.update(asked) is None
 
         why = ErrorRecord(type_name=PREEMPTED, message="preempted by pool acme")
-        record = await driver.accepted(job, "interrupted", worker="w7", started=begun, error=why)
+        record = await driver.expect_accepted(job, "interrupted", worker="w7", started=begun, error=why)
 
         assert (record.state, record.attempt, record.error) == (JobState.QUEUED, 1, None)
         events = await other.store.events(job.id)
@@ -168,10 +168,10 @@ class Reports(JobStoreCase):
     @case
     async def test_a_retry_waits_in_the_store_and_counts_the_attempt(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         before = await driver.store.now_ms()
 
-        record = await driver.accepted(job, "retry", delay=HOUR, error=error("no"))
+        record = await driver.expect_accepted(job, "retry", delay=HOUR, error=error("no"))
 
         assert (record.state, record.attempt, record.error) == (JobState.RETRYING, 2, error("no"))
         assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
@@ -183,9 +183,9 @@ class Reports(JobStoreCase):
         driver = self.driver()
 
         for kind in _NOT_COUNTED:
-            job = await driver.dispatched()
+            job = await driver.dispatch_new()
             before = await driver.store.now_ms()
-            record = await driver.accepted(job, kind, delay=HOUR)
+            record = await driver.expect_accepted(job, kind, delay=HOUR)
             assert (record.state, record.attempt) == (JobState.SCHEDULED, 1), kind
             assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
             assert record.due in [timer.due for timer in await driver.timers() if timer.id == job.id]
@@ -194,9 +194,9 @@ class Reports(JobStoreCase):
     @case
     async def test_an_interrupted_job_is_ready_at_once_without_counting_the_attempt(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
-        record = await driver.accepted(job, "interrupted")
+        record = await driver.expect_accepted(job, "interrupted")
 
         assert (record.state, record.attempt) == (JobState.QUEUED, 1)
         assert record.due <= await driver.store.now_ms()
@@ -207,9 +207,9 @@ class Reports(JobStoreCase):
     @case
     async def test_the_store_remembers_why_a_worker_refused_a_job(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
-        await driver.accepted(job, "refused", delay=HOUR, error=error("task mail is not known ☂", ""))
+        await driver.expect_accepted(job, "refused", delay=HOUR, error=error("task mail is not known ☂", ""))
 
         events = await driver.store.events(job.id)
         assert [(event.kind, event.state) for event in events] == [("refused", JobState.SCHEDULED)]
@@ -218,20 +218,20 @@ class Reports(JobStoreCase):
     @case
     async def test_attempts_that_did_not_end_the_job_are_kept(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - HOUR
         expected: list[AttemptRecord] = []
         for number in (1, 2, 3):
             started = begun + number * 1_000
             failure = error(f"no {number} ☂")
-            await driver.accepted(job, "retry", started=started, ran=10, worker=f"w{number}", error=failure)
+            await driver.expect_accepted(job, "retry", started=started, ran=10, worker=f"w{number}", error=failure)
             expected.append(
                 AttemptRecord(attempt=number, started=started, ended=started + 10, worker=f"w{number}", error=failure)
             )
             job = await driver.again(job)
             assert job.attempt == number + 1
 
-        record = await driver.accepted(job, "succeeded")
+        record = await driver.expect_accepted(job, "succeeded")
 
         assert (record.attempt, record.error) == (4, None)
         assert await other.store.attempts(job.id) == expected
@@ -239,8 +239,8 @@ class Reports(JobStoreCase):
     @case
     async def test_a_report_with_another_token_is_superseded(self) -> None:
         driver = self.driver()
-        old = await driver.dispatched()
-        await driver.accepted(old, "interrupted")
+        old = await driver.dispatch_new()
+        await driver.expect_accepted(old, "interrupted")
         job = await driver.again(old)
         record = await driver.read(job)
 
@@ -249,21 +249,21 @@ class Reports(JobStoreCase):
                 applied = await driver.report(job, kind, token=token)
                 assert applied == AppliedReport("superseded", JobState.DISPATCHED, QUEUE), kind
 
-        assert _but_for_events(await driver.read(job)) == _but_for_events(record)
+        assert _without_event_fields(await driver.read(job)) == _without_event_fields(record)
         assert await driver.store.attempts(job.id) == []
-        assert (await driver.accepted(job, "succeeded")).state is JobState.SUCCEEDED
+        assert (await driver.expect_accepted(job, "succeeded")).state is JobState.SUCCEEDED
 
     @case
     async def test_a_report_of_a_job_that_waits_again_is_superseded_though_its_token_is_the_last_one(self) -> None:
         driver = self.driver()
 
         for first in _AGAIN:
-            job = await driver.dispatched(queue=first)
-            record = await driver.accepted(job, first, delay=HOUR)
+            job = await driver.dispatch_new(queue=first)
+            record = await driver.expect_accepted(job, first, delay=HOUR)
             for kind in _KINDS:
                 applied = await driver.report(job, kind)
                 assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
-            assert _but_for_events(await driver.read(job)) == _but_for_events(record)
+            assert _without_event_fields(await driver.read(job)) == _without_event_fields(record)
             assert len(await driver.store.attempts(job.id)) == (first == "retry")
 
     @case
@@ -271,8 +271,8 @@ class Reports(JobStoreCase):
         driver = self.driver()
 
         for first in _ENDS:
-            job = await driver.dispatched(queue=first)
-            record = await driver.accepted(job, first, result=b"first" if first == "succeeded" else b"")
+            job = await driver.dispatch_new(queue=first)
+            record = await driver.expect_accepted(job, first, result=b"first" if first == "succeeded" else b"")
             for kind in _KINDS:
                 applied = await driver.report(job, kind, result=b"second")
                 assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
@@ -281,8 +281,8 @@ class Reports(JobStoreCase):
     @case
     async def test_a_job_that_was_cancelled_while_it_was_under_way_ends_once(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
-        ended = await driver.updated(await driver.read(job), JobState.CANCELLED, kind="cancel")
+        job = await driver.dispatch_new()
+        ended = await driver.expect_update(await driver.read(job), JobState.CANCELLED, kind="cancel")
 
         applied = await driver.report(job, "succeeded", result=b"1")
 
@@ -292,8 +292,8 @@ class Reports(JobStoreCase):
     @case
     async def test_a_superseded_report_is_kept_as_an_event(self) -> None:
         driver = self.driver()
-        old = await driver.dispatched()
-        await driver.accepted(old, "interrupted")
+        old = await driver.dispatch_new()
+        await driver.expect_accepted(old, "interrupted")
         await driver.again(old)
 
         await driver.report(old, "succeeded", worker="w9")
@@ -304,7 +304,7 @@ class Reports(JobStoreCase):
     @case
     async def test_a_report_of_a_job_that_nobody_has_is_unknown(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         unknown = [new_id(await driver.store.now_ms()), "", "no-uuid", "x" * 500, "a\0b", "\ud800", "ö"]
 
         for kind in _KINDS:
@@ -318,9 +318,9 @@ class Reports(JobStoreCase):
         driver = self.driver()
 
         for kind in _KINDS:
-            job = await driver.dispatched(queue=kind)
+            job = await driver.dispatch_new(queue=kind)
             await driver.request_cancel(await driver.read(job), "not needed")
-            record = await driver.accepted(job, kind, delay=HOUR)
+            record = await driver.expect_accepted(job, kind, delay=HOUR)
             assert record.state is after_report(kind, cancel_requested=True), kind
             assert record.cancel_requested == "not needed"
             assert record.attempt == 1
@@ -344,7 +344,7 @@ class Reports(JobStoreCase):
         jobs = (await _batch(driver, len(sequences))).jobs
         reports = [
             report(job, kinds[turn], delay=HOUR, result=b"1" if kinds[turn] == "succeeded" else b"")
-            # Not one job after the other: what belongs together is scattered.
+            # Not job by job: related reports are scattered.
             for turn in range(3)
             for job, (kinds, _, _) in zip(jobs, sequences, strict=True)
             if turn < len(kinds)
@@ -363,7 +363,7 @@ class Reports(JobStoreCase):
     @case
     async def test_each_report_of_one_call_says_which_state_it_led_to(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
         applied = await driver.schedulers.apply([report(job, "started"), report(job, "succeeded")])
 
@@ -426,7 +426,9 @@ class Reports(JobStoreCase):
         assert [each.outcome for each in applied] == [
             "accepted" if goes_on(kind) else "superseded" for kind in _KINDS
         ]
-        assert [_but_for_events(record) for record in after] == [_but_for_events(record) for record in before]
+        assert [_without_event_fields(record) for record in after] == [
+            _without_event_fields(record) for record in before
+        ]
 
     @case
     async def test_texts_that_a_database_cannot_hold_are_kept_escaped(self) -> None:
@@ -434,10 +436,12 @@ class Reports(JobStoreCase):
         odd = ErrorRecord(type_name="A\0\ud800", message="a\0b\udfff☂", traceback="\x00\ud83d\x01")
         kept = ErrorRecord(type_name="A\\x00\\ud800", message="a\\x00b\\udfff☂", traceback="\\x00\\ud83d\x01")
 
-        failed = await driver.accepted(await driver.dispatched(), "failed", error=odd)
-        retried = await driver.accepted(await driver.dispatched(), "retry", error=odd)
-        refused = await driver.accepted(await driver.dispatched(), "refused", error=odd, delay=HOUR)
-        done = await driver.accepted(await driver.dispatched(), "succeeded", content_type="a\0b\udfff☂", result=b"\0")
+        failed = await driver.expect_accepted(await driver.dispatch_new(), "failed", error=odd)
+        retried = await driver.expect_accepted(await driver.dispatch_new(), "retry", error=odd)
+        refused = await driver.expect_accepted(await driver.dispatch_new(), "refused", error=odd, delay=HOUR)
+        done = await driver.expect_accepted(
+            await driver.dispatch_new(), "succeeded", content_type="a\0b\udfff☂", result=b"\0"
+        )
 
         assert (done.content_type, done.result) == ("a\\x00b\\udfff☂", b"\0")
         assert failed.error == retried.error == kept
@@ -450,8 +454,8 @@ class Reports(JobStoreCase):
         result = bytes(range(256)) * 4_096
         long = ErrorRecord(type_name="E", message="m", traceback="☂" * 2**19)
 
-        succeeded = await driver.accepted(await driver.dispatched(), "succeeded", result=result)
-        failed = await driver.accepted(await driver.dispatched(), "failed", error=long)
+        succeeded = await driver.expect_accepted(await driver.dispatch_new(), "succeeded", result=result)
+        failed = await driver.expect_accepted(await driver.dispatch_new(), "failed", error=long)
 
         assert succeeded.result == result
         assert failed.error == long
@@ -464,6 +468,6 @@ async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
     return batch
 
 
-def _but_for_events(job: JobRecord) -> dict[str, Any]:
-    """The record without what a store may touch where it writes an event."""
+def _without_event_fields(job: JobRecord) -> dict[str, Any]:
+    """Return the record without fields that a store may change when it writes an event."""
     return {name: getattr(job, name) for name in job.__struct_fields__ if name != "version"}

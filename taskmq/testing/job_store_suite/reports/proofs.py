@@ -1,4 +1,4 @@
-"""Tokens that the store has forgotten, and tokens that a forger made up."""
+"""Tests of forgotten and forged tokens."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class ReportProofs(JobStoreCase):
             said = [(each.outcome in ("superseded", "invented"), each.state) for each in applied]
             assert said == [(True, state)] * len(forged), state
             assert "invented" in {each.outcome for each in applied}
-            assert _but_for_events(await other.read(job)) == _but_for_events(before), state
+            assert _without_event_fields(await other.read(job)) == _without_event_fields(before), state
             assert await driver.store.attempts(job.id) == attempts, state
             events = [event for event in await driver.store.events(job.id) if event.by == "evil"]
             assert {event.kind for event in events} <= {"superseded", "unknown_attempt"}, state
@@ -58,7 +58,7 @@ class ReportProofs(JobStoreCase):
             if dependent is not None:
                 assert await driver.release() == set()
                 assert await driver.state(dependent) is JobState.WAITING
-        assert await _audited(driver) == []
+        assert await _audit_entries(driver) == []
 
     @case
     async def test_however_many_reports_are_made_up_a_job_keeps_the_events_of_a_few(self) -> None:
@@ -83,7 +83,7 @@ class ReportProofs(JobStoreCase):
     async def test_an_end_that_counts_by_its_proof_is_an_event_however_many_were_made_up(self) -> None:
         driver, other = self.driver(), self.driver()
         (key, *_) = await driver.schedulers.report_keys()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         forged = [Report(id=job.id, token=_LARGEST, kind="started", worker="evil")]
         for _ in range(MOST_UNHEEDED + 1):
             await other.schedulers.apply(forged, came_by=_QUEUE)
@@ -99,12 +99,12 @@ class ReportProofs(JobStoreCase):
     @case
     async def test_a_job_goes_on_as_if_no_token_had_been_made_up(self) -> None:
         driver = self.driver()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
 
         applied = await driver.report(job, "succeeded", token=_LARGEST, result=b"forged", worker="evil")
-        running = await driver.accepted(job, "started", worker="w1")
+        running = await driver.expect_accepted(job, "started", worker="w1")
         again = await driver.report(job, "failed", token=later(job.token), worker="evil")
-        record = await driver.accepted(job, "succeeded", result=b"mine", worker="w1")
+        record = await driver.expect_accepted(job, "succeeded", result=b"mine", worker="w1")
 
         assert (applied.outcome, again.outcome) == ("invented", "invented")
         assert (running.state, running.worker) == (JobState.RUNNING, "w1")
@@ -118,7 +118,7 @@ class ReportProofs(JobStoreCase):
         for state in _LIVE:
             for kind in _ENDS:
                 job = await driver.make(state, queue=f"{state} {kind}", tenant="acme")
-                said = _proven(key, job, kind)
+                said = _proven_report(key, job, kind)
                 (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
                 ended = after_report(kind, cancel_requested=False)
                 assert applied == AppliedReport("accepted", ended, job.queue), f"{state}, {kind}"
@@ -126,15 +126,15 @@ class ReportProofs(JobStoreCase):
                 assert (record.state, record.version, record.worker) == (ended, job.version + 1, "w8")
                 event = (await other.store.events(job.id))[-1]
                 assert (event.kind, event.state, event.by) == ("unknown_attempt", ended, "w8")
-                (entry,) = await _audited(driver, job)
+                (entry,) = await _audit_entries(driver, job)
                 assert (entry.action, entry.tenant, entry.user, entry.via) == ("job.end", "acme", "w8", "report")
                 assert entry.after == {"state": str(ended), "attempt": 1}
-                # It waits nowhere any more.
+                # It no longer waits anywhere.
                 assert await driver.lanes(job.queue) == []
                 assert job.id not in [timer.id for timer in await driver.timers()]
                 (again,) = await driver.schedulers.apply([said], came_by=_QUEUE)
                 assert again.outcome == "superseded"
-                assert len(await _audited(driver, job)) == 1
+                assert len(await _audit_entries(driver, job)) == 1
 
     @case
     async def test_what_was_begun_in_a_forgotten_dispatch_is_noted_and_runs_again(self) -> None:
@@ -143,31 +143,31 @@ class ReportProofs(JobStoreCase):
 
         for kind in _BEGUN:
             job = await driver.submit(queue=kind)
-            (applied,) = await driver.schedulers.apply([_proven(key, job, kind)], came_by=_QUEUE)
+            (applied,) = await driver.schedulers.apply([_proven_report(key, job, kind)], came_by=_QUEUE)
             assert applied == AppliedReport("superseded", JobState.QUEUED, job.queue), kind
             (event,) = await driver.store.events(job.id)
             assert (event.kind, event.state) == ("unknown_attempt", JobState.QUEUED)
             assert [one.id for one in (await driver.dispatch(queue=kind)).jobs] == [job.id]
-        assert await _audited(driver) == []
+        assert await _audit_entries(driver) == []
 
     @case
     async def test_of_two_dispatches_of_one_number_the_one_that_is_written_down_counts(self) -> None:
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
-        job = await driver.dispatched()
+        job = await driver.dispatch_new()
         lost = await driver.read(job)
 
-        said = _proven(key, lost, "succeeded", token=unlike(job.token))
+        said = _proven_report(key, lost, "succeeded", token=unlike(job.token))
         (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
 
         assert applied.outcome == "superseded"
         (event,) = await driver.store.events(job.id)
         assert (event.kind, event.state, event.by) == ("unknown_attempt", JobState.DISPATCHED, "w8")
-        assert (await driver.accepted(job, "failed")).state is JobState.FAILED
-        # Also once it has ended.
+        assert (await driver.expect_accepted(job, "failed")).state is JobState.FAILED
+        # Even once it has ended.
         (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
         assert (applied.outcome, applied.state) == ("superseded", JobState.FAILED)
-        assert await _audited(driver) == []
+        assert await _audit_entries(driver) == []
 
     @case
     async def test_a_proof_is_good_for_the_queue_of_its_invitation_alone(self) -> None:
@@ -175,8 +175,10 @@ class ReportProofs(JobStoreCase):
         (key, *_) = await driver.schedulers.report_keys()
         job = await driver.submit()
 
-        elsewhere = await driver.schedulers.apply([_proven(key, job, "succeeded")], came_by="taskmq.reports.other.0")
-        here = await driver.schedulers.apply([_proven(key, job, "succeeded")], came_by=_QUEUE)
+        elsewhere = await driver.schedulers.apply(
+            [_proven_report(key, job, "succeeded")], came_by="taskmq.reports.other.0"
+        )
+        here = await driver.schedulers.apply([_proven_report(key, job, "succeeded")], came_by=_QUEUE)
 
         assert [each.outcome for each in (*elsewhere, *here)] == ["invented", "accepted"]
 
@@ -188,11 +190,13 @@ class ReportProofs(JobStoreCase):
 
         rotated = await driver.schedulers.rotate_report_key()
         keys = await other.schedulers.report_keys()
-        (by_older,) = await other.schedulers.apply([_proven(first, kept, "succeeded")], came_by=_QUEUE)
+        (by_older,) = await other.schedulers.apply([_proven_report(first, kept, "succeeded")], came_by=_QUEUE)
         again = await other.schedulers.rotate_report_key(forgets=True)
-        (by_forgotten,) = await driver.schedulers.apply([_proven(first, forgotten, "succeeded")], came_by=_QUEUE)
+        (by_forgotten,) = await driver.schedulers.apply(
+            [_proven_report(first, forgotten, "succeeded")], came_by=_QUEUE
+        )
         (key,) = await driver.schedulers.report_keys()
-        (by_newest,) = await driver.schedulers.apply([_proven(key, newest, "succeeded")], came_by=_QUEUE)
+        (by_newest,) = await driver.schedulers.apply([_proven_report(key, newest, "succeeded")], came_by=_QUEUE)
 
         assert [key.id for key in keys] == [rotated, first.id]
         assert key.id == again
@@ -206,7 +210,7 @@ class ReportProofs(JobStoreCase):
 
         await driver.schedulers.rotate_report_key(audit=by.entry("store.rotate_key", kind="store"))
 
-        (entry,) = await _audited(driver)
+        (entry,) = await _audit_entries(driver)
         keys = await driver.schedulers.report_keys()
         assert (entry.action, entry.user) == ("store.rotate_key", "ann")
         assert len(keys) == 2
@@ -228,15 +232,15 @@ class ReportProofs(JobStoreCase):
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
         waits, held = await driver.submit(queue="waits"), await driver.make(JobState.HELD)
-        runs = await driver.dispatched(queue="runs")
+        runs = await driver.dispatch_new(queue="runs")
         made_up = Report(id=held.id, token=_LARGEST, kind="succeeded", worker="evil")
 
         applied = await driver.schedulers.apply(
             [
                 made_up,
-                _proven(key, waits, "failed"),
+                _proven_report(key, waits, "failed"),
                 Report(id=runs.id, token=runs.token, kind="succeeded", worker="w1"),
-                _proven(key, held, "cancelled"),
+                _proven_report(key, held, "cancelled"),
                 made_up,
             ],
             came_by=_QUEUE,
@@ -251,12 +255,12 @@ class ReportProofs(JobStoreCase):
 
 
 def _never_given(token: int) -> Iterator[int]:
-    """Tokens of earlier, the same and later dispatches than the last one, none of which this job had."""
+    """Yield tokens of earlier, the same and later dispatches, none of which this job had."""
     yield from (token ^ 1, token ^ 0xFFFF_FFFF, later(token), 2**32 + 12_345, 2**33 + 1, _LARGEST, _LARGEST - 1)
 
 
 def _no_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
-    """Return wrong proofs for this token and queue, from none to nearly the right one."""
+    """Yield wrong proofs for this token and queue, from none to nearly right."""
     proof = key.prove(job_id, token, _QUEUE)
     yield from ("", "ö\ud800", key.id, key.id + "A" * 22, proof[:-1], proof + "A", proof.swapcase())
     yield new_report_key(bytes(35)).prove(job_id, token, _QUEUE)
@@ -266,19 +270,19 @@ def _no_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
     yield key.prove(job_id[:-1], token, job_id[-1] + _QUEUE)
 
 
-def _proven(key: ReportKey, job: JobRecord, kind: ReportKind, *, token: int | None = None) -> Report:
-    """Said of a dispatch that followed those which the store knows of."""
+def _proven_report(key: ReportKey, job: JobRecord, kind: ReportKind, *, token: int | None = None) -> Report:
+    """Return a report of a dispatch that followed those the store knows."""
     token = later(job.token) if token is None else token
     proof = key.prove(job.id, token, _QUEUE)
     return Report(id=job.id, token=token, proof=proof, kind=kind, worker="w8", delay=HOUR)
 
 
-async def _audited(driver: JobDriver, job: JobRecord | None = None) -> list[AuditEntry]:
+async def _audit_entries(driver: JobDriver, job: JobRecord | None = None) -> list[AuditEntry]:
     which = AuditFilter() if job is None else AuditFilter(subject=job.id)
     page = await driver.store.identity.audit.entries(EVERYTHING_OF_ALL, which, limit=50)
     return [record.entry() for record in page.entries]
 
 
-def _but_for_events(record: JobRecord) -> JobRecord:
-    """The record without what a store may touch where it writes an event."""
+def _without_event_fields(record: JobRecord) -> JobRecord:
+    """Return the record without fields that a store may change when it writes an event."""
     return msgspec.structs.replace(record, version=0)

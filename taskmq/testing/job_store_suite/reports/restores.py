@@ -1,4 +1,4 @@
-"""A store that went back in time, for adapters whose database a test can copy."""
+"""Tests of a store that went back in time, for adapters whose database a test can copy."""
 
 from typing import Final
 
@@ -21,25 +21,25 @@ class RestoredStores(JobStoreCase):
     """
 
     async def back_up(self) -> None:
-        """Keep what the database has now."""
+        """Back up the database."""
         raise NotImplementedError
 
     async def restore(self) -> None:
-        """Have the database be again what it was when it was backed up."""
+        """Restore the backup of the database."""
         raise NotImplementedError
 
     @case
     async def test_dispatches_since_the_backup_end_by_their_proofs_and_made_up_ones_do_not(self) -> None:
         driver = self.driver()
         waits, scheduled = await driver.submit(queue="waits"), await driver.make(JobState.SCHEDULED)
-        held, runs = await driver.make(JobState.HELD), await driver.dispatched(queue="runs")
+        held, runs = await driver.make(JobState.HELD), await driver.dispatch_new(queue="runs")
         (key, *_) = await driver.schedulers.report_keys()
         before = [await driver.read(job) for job in (waits, scheduled, held, runs)]
         await self.opened.aclose()
         await self.back_up()
         driver = self.driver()
         sent = [await driver.again(job) for job in (waits, scheduled)]
-        await driver.accepted(runs, "retry")
+        await driver.expect_accepted(runs, "retry")
         sent.append(await driver.again(runs))
         said = [report(job, "succeeded", proof=key.prove(job.id, job.token, _QUEUE)) for job in sent]
         await self.opened.aclose()
@@ -47,7 +47,9 @@ class RestoredStores(JobStoreCase):
         await self.restore()
 
         driver = self.driver()
-        forged = [_forged(job, token) for job in before for token in (job.token ^ 1, job.token + 2**33, 2**53 - 1)]
+        forged = [
+            _forged_report(job, token) for job in before for token in (job.token ^ 1, job.token + 2**33, 2**53 - 1)
+        ]
         refused = await driver.schedulers.apply(forged, came_by=_QUEUE)
         after = [await driver.read(job) for job in before]
         counted = await driver.schedulers.apply(said, came_by=_QUEUE)
@@ -76,8 +78,8 @@ class RestoredStores(JobStoreCase):
         (refused,) = await driver.schedulers.apply([said], came_by=_QUEUE)
         assert refused.outcome == "invented"
         assert [each.id for each in await driver.schedulers.report_keys()] == [older.id]
-        assert (await driver.accepted(await driver.again(waits), "succeeded")).state is JobState.SUCCEEDED
+        assert (await driver.expect_accepted(await driver.again(waits), "succeeded")).state is JobState.SUCCEEDED
 
 
-def _forged(job: JobRecord | DispatchedJob, token: int) -> Report:
+def _forged_report(job: JobRecord | DispatchedJob, token: int) -> Report:
     return Report(id=job.id, token=token, kind="succeeded", worker="evil", result=b"forged")

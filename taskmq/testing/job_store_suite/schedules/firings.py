@@ -1,4 +1,4 @@
-"""Schedules are found when they are due, and fire: their occurrences become jobs, each once."""
+"""Tests of firing: due schedules create jobs for their occurrences, each once."""
 
 import asyncio
 
@@ -21,11 +21,11 @@ from taskmq.testing.job_store_suite.schedules.steps import (
     APP,
     MINUTE,
     beside,
-    changed,
+    change_schedule,
+    create_schedule,
     due_of,
     fire,
     firing_of,
-    made,
     read,
 )
 from taskmq.testing.runner import case, raises
@@ -39,8 +39,8 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_schedules_are_due_in_the_order_of_their_times_at_the_partition_of_their_shard(self) -> None:
         driver, other = self.driver(), self.driver()
-        rows = [await made(driver.store.schedules, f"s{n}", next=1_000 - n) for n in range(40)]
-        await made(driver.store.schedules, "never")
+        rows = [await create_schedule(driver.store.schedules, f"s{n}", next=1_000 - n) for n in range(40)]
+        await create_schedule(driver.store.schedules, "never")
         partitions = driver.schedulers.partitions
         places = [DueSchedule(row.next or 0, row.id, schedule_shard(APP, row.name)) for row in rows]
         assert all(0 <= place.shard < SCHEDULE_SHARDS for place in places)
@@ -56,7 +56,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_what_fires_is_moved_on_with_its_occurrences_and_their_jobs(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=MINUTE)
+        row = await create_schedule(driver.store.schedules, "a", next=MINUTE)
         job = await driver.new(key="occurrence-1")
         one = OccurrenceJob(instant=MINUTE, run="", kind="due", job=job)
         firing = ScheduleFiring(before=row, record=b"1", next=2 * MINUTE, occurrences=[one])
@@ -76,8 +76,11 @@ class ScheduleFirings(JobStoreCase):
     async def test_a_schedule_that_has_changed_since_it_was_read_does_not_fire(self) -> None:
         driver = self.driver()
         schedules = driver.store.schedules
-        stale, other = await made(schedules, "a", next=5), await made(schedules, beside("a", driver), next=5)
-        present = await changed(schedules, stale, record=b"paused", next=None)
+        stale, other = (
+            await create_schedule(schedules, "a", next=5),
+            await create_schedule(schedules, beside("a", driver), next=5),
+        )
+        present = await change_schedule(schedules, stale, record=b"paused", next=None)
         jobs = [await driver.new(), await driver.new()]
         firings = [firing_of(stale, jobs[0]), firing_of(other, jobs[1])]
 
@@ -91,7 +94,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_nothing_fires_without_the_partitions_lease(self) -> None:
         driver, other = self.driver(), self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         partition = schedule_shard(APP, "a") % driver.schedulers.partitions
         job = await driver.new()
         stale = await driver.next_epoch(partition)
@@ -108,7 +111,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_an_occurrence_gets_one_job_however_often_it_is_fired(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         first, second, backfilled = [await driver.new() for _ in range(3)]
         await fire(driver, [firing_of(row, first)])
         again = firing_of(await read(driver.store.schedules, "a"), second)
@@ -126,7 +129,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_an_occurrence_whose_key_is_taken_gets_no_second_job(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         earlier = await driver.submit(key="the occurrence")
         job = await driver.new(key="the occurrence")
 
@@ -138,8 +141,8 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_an_occurrence_whose_key_another_job_has_stops_the_whole_turn(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
-        other = await made(driver.store.schedules, beside("a", driver), next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
+        other = await create_schedule(driver.store.schedules, beside("a", driver), next=5)
         earlier = await driver.submit(key="the occurrence")
         job = await driver.new(key="the occurrence", fingerprint=b"of another")
         firings = [firing_of(row, job), firing_of(other, await driver.new())]
@@ -157,7 +160,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_an_occurrence_may_start_something_else_than_a_job(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
 
         assert await fire(driver, [firing_of(row, None)]) == {row.id}
 
@@ -167,7 +170,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_of_two_who_fire_one_schedule_at_once_one_has_fired_it(self) -> None:
         driver, other = self.driver(), self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         partition = schedule_shard(APP, "a") % driver.schedulers.partitions
         epoch = await driver.next_epoch(partition)
         jobs = [await driver.new() for _ in range(6)]
@@ -185,7 +188,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_occurrences_are_listed_from_the_latest_on(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         many = [OccurrenceJob(instant=n, run="", kind="catchup", job=None) for n in range(1, 8)]
         await fire(driver, [ScheduleFiring(before=row, record=b"", next=None, occurrences=many)])
         schedules = driver.store.schedules
@@ -199,7 +202,7 @@ class ScheduleFirings(JobStoreCase):
     @case
     async def test_occurrences_of_one_instant_are_listed_in_the_order_of_their_runs(self) -> None:
         driver = self.driver()
-        row = await made(driver.store.schedules, "a", next=5)
+        row = await create_schedule(driver.store.schedules, "a", next=5)
         many = [OccurrenceJob(instant=7, run=run, kind="backfill", job=None) for run in ("b", "", "c", "a")]
         await fire(driver, [ScheduleFiring(before=row, record=b"", next=None, occurrences=many)])
 

@@ -1,4 +1,4 @@
-"""Schedules are kept, found, changed by compare and set, and removed."""
+"""Tests of stored schedules: found, changed by compare-and-set, and removed."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import ScheduleChange
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.schedules.steps import APP, changed, due_of, made, read
+from taskmq.testing.job_store_suite.schedules.steps import APP, change_schedule, create_schedule, due_of, read
 from taskmq.testing.runner import case
 
 __all__ = ["ScheduleRows"]
@@ -19,11 +19,11 @@ class ScheduleRows(JobStoreCase):
     @case
     async def test_a_schedule_is_found_as_it_was_written(self) -> None:
         schedules, others = self.store().schedules, self.store().schedules
-        made = ScheduleChange(
+        created = ScheduleChange(
             app=APP, name="nightly ☂", before=None, is_code=True, definition=b"\0what", record=b"\xffhow", next=7
         )
 
-        assert await schedules.write([made]) == [True]
+        assert await schedules.write([created]) == [True]
 
         missing, found = await others.find(APP, ["no", "nightly ☂"])
         assert missing is None
@@ -38,7 +38,7 @@ class ScheduleRows(JobStoreCase):
         schedules = self.store().schedules
         names = ["b", "a", "B", "ä", "a.b", "c" * 300]
         for name in names:
-            await made(schedules, name)
+            await create_schedule(schedules, name)
         await schedules.write([ScheduleChange(app="other", name="a", before=None)])
 
         first = await schedules.list(APP, limit=4)
@@ -50,9 +50,9 @@ class ScheduleRows(JobStoreCase):
     async def test_those_of_the_code_are_listed_by_themselves(self) -> None:
         schedules = self.store().schedules
         for name in ("a", "c", "e"):
-            await made(schedules, name, is_code=True)
+            await create_schedule(schedules, name, is_code=True)
         for name in ("b", "d", "f"):
-            await made(schedules, name)
+            await create_schedule(schedules, name)
 
         found = await schedules.list(APP, after="a", limit=9, only_code=True)
 
@@ -64,7 +64,7 @@ class ScheduleRows(JobStoreCase):
         tenants = ["acme", "acm", "acme2", "a:b", "100%", "ä"]
         names = [tenant_key(tenant, name) for tenant in tenants for name in ("nightly", "a", "ä")]
         for name in [*names, "nightly", "@", "@acme", "acme:a", "@:a"]:
-            await made(schedules, name)
+            await create_schedule(schedules, name)
 
         for tenant in tenants:
             own = sorted(name for name in names if split_tenant_key(name)[0] == tenant)
@@ -79,7 +79,7 @@ class ScheduleRows(JobStoreCase):
     async def test_those_whose_names_begin_so_are_listed_by_themselves(self) -> None:
         schedules = self.store().schedules
         for name in ("a", "ab", "abc", "abd", "ac", "b", "aB", "ä", "a%", "a_"):
-            await made(schedules, name, is_code=name == "abd")
+            await create_schedule(schedules, name, is_code=name == "abd")
 
         async def names(prefix: str, *, after: str = "", only_code: bool = False) -> list[str]:
             rows = await schedules.list(APP, after=after, limit=9, prefix=prefix, only_code=only_code)
@@ -97,7 +97,7 @@ class ScheduleRows(JobStoreCase):
     @case
     async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:
         schedules = self.store().schedules
-        before = await made(schedules, "a", next=5)
+        before = await create_schedule(schedules, "a", next=5)
         change = ScheduleChange(app=APP, name="a", before=before, definition=b"new", record=b"more", next=None)
 
         assert await schedules.write([change]) == [True]
@@ -111,8 +111,8 @@ class ScheduleRows(JobStoreCase):
     @case
     async def test_changes_of_one_call_count_each_for_itself(self) -> None:
         schedules = self.store().schedules
-        stale = await made(schedules, "a")
-        present = await changed(schedules, stale, record=b"1")
+        stale = await create_schedule(schedules, "a")
+        present = await change_schedule(schedules, stale, record=b"1")
         changes = [
             ScheduleChange(app=APP, name="a", before=stale, record=b"2"),
             ScheduleChange(app=APP, name="b", before=None),
@@ -127,7 +127,7 @@ class ScheduleRows(JobStoreCase):
     @case
     async def test_a_schedule_that_was_removed_is_gone_and_its_name_is_free(self) -> None:
         schedules = self.store().schedules
-        row = await made(schedules, "a", next=5)
+        row = await create_schedule(schedules, "a", next=5)
         removal = ScheduleChange(app=APP, name="a", before=row, is_removed=True)
 
         assert await schedules.write([removal]) == [True]
@@ -136,14 +136,14 @@ class ScheduleRows(JobStoreCase):
         assert await schedules.find(APP, ["a"]) == [None]
         assert await schedules.load([row.id]) == []
         assert await due_of(schedules, "a") == []
-        again = await made(schedules, "a")
+        again = await create_schedule(schedules, "a")
         assert again.id != row.id
         assert await schedules.write([removal]) == [False]
 
     @case
     async def test_one_of_many_who_change_a_schedule_at_once_has_changed_it(self) -> None:
         stores = [self.store().schedules for _ in range(4)]
-        before = await made(stores[0], "a")
+        before = await create_schedule(stores[0], "a")
         changes = [ScheduleChange(app=APP, name="a", before=before, record=bytes([n])) for n in range(12)]
 
         done = await asyncio.gather(*(stores[n % 4].write([change]) for n, change in enumerate(changes)))

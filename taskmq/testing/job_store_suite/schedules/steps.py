@@ -1,4 +1,4 @@
-"""What the tests do with schedules, in few words."""
+"""Short forms of the operations on schedules that tests use."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.testing.job_store_suite.driver import JobDriver
 
-__all__ = ["APP", "MINUTE", "beside", "changed", "due_of", "fire", "firing_of", "made", "read"]
+__all__ = ["APP", "MINUTE", "beside", "change_schedule", "create_schedule", "due_of", "fire", "firing_of", "read"]
 
 APP: Final = "shop"
 MINUTE: Final = 60_000
@@ -27,17 +27,17 @@ def firing_of(row: StoredSchedule, job: NewJob | None) -> ScheduleFiring:
 
 
 async def fire(driver: JobDriver, firings: list[ScheduleFiring]) -> set[int] | None:
-    """Fire under the next epoch of the partition of the first."""
+    """Fire under the next epoch of the partition of the first firing."""
     partition = schedule_shard(APP, firings[0].before.name) % driver.schedulers.partitions
     return await driver.store.schedules.fire(partition, await driver.next_epoch(partition), firings)
 
 
-async def made(schedules: JobScheduleStore, name: str, **fields: Any) -> StoredSchedule:
+async def create_schedule(schedules: JobScheduleStore, name: str, **fields: Any) -> StoredSchedule:
     assert await schedules.write([ScheduleChange(app=APP, name=name, before=None, **fields)]) == [True]
     return await read(schedules, name)
 
 
-async def changed(schedules: JobScheduleStore, row: StoredSchedule, **fields: Any) -> StoredSchedule:
+async def change_schedule(schedules: JobScheduleStore, row: StoredSchedule, **fields: Any) -> StoredSchedule:
     assert await schedules.write([ScheduleChange(app=APP, name=row.name, before=row, **fields)]) == [True]
     return await read(schedules, row.name)
 
@@ -49,7 +49,7 @@ async def read(schedules: JobScheduleStore, name: str) -> StoredSchedule:
 
 
 async def due_of(schedules: JobScheduleStore, name: str) -> list[DueSchedule]:
-    """What is due of the shard of this schedule."""
+    """Return the due schedules in the shard of this one."""
     shard = schedule_shard(APP, name)
     found = [
         each for partition in range(PARTITIONS) for each in await schedules.due(partition, until=2**52, limit=100)
@@ -58,7 +58,7 @@ async def due_of(schedules: JobScheduleStore, name: str) -> list[DueSchedule]:
 
 
 def beside(name: str, driver: JobDriver) -> str:
-    """Another name whose schedule is of the same partition."""
+    """Return another name whose schedule has the same partition."""
     partitions = driver.schedulers.partitions
     wanted = schedule_shard(APP, name) % partitions
     return next(other for n in range(1_000) if schedule_shard(APP, other := f"{name}{n}") % partitions == wanted)

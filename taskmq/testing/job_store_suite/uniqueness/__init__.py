@@ -1,4 +1,4 @@
-"""Jobs that are to be the only ones of their keys."""
+"""Tests of unique keys."""
 
 from taskmq.testing.job_store_suite.uniqueness.races import UniqueRaces
 from taskmq.testing.job_store_suite.uniqueness.submissions import UniqueJobs

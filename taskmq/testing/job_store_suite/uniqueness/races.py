@@ -1,4 +1,4 @@
-"""One unique key, and many who want it at once."""
+"""Races for a unique key."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ _ROUNDS = 4
 
 
 class UniqueRaces(JobStoreCase):
-    """Exactly one has the key."""
+    """Exactly one job gets the key."""
 
     @case
     async def test_of_many_submissions_of_one_key_one_wins_and_the_others_are_told_which(self) -> None:
@@ -26,7 +26,7 @@ class UniqueRaces(JobStoreCase):
             key = unique(name=f"turn {turn}")
             async with asyncio.TaskGroup() as group:
                 calls = [
-                    group.create_task(drivers[number % 2].submitted(unique=key, due=HOUR))
+                    group.create_task(drivers[number % 2].try_submit(unique=key, due=HOUR))
                     for number in range(_WRITERS)
                 ]
             answers = [call.result() for call in calls]
@@ -41,7 +41,7 @@ class UniqueRaces(JobStoreCase):
 
         async with asyncio.TaskGroup() as group:
             calls = [
-                group.create_task(drivers[number % 2].submitted(unique=key, due=HOUR * (number % 3)))
+                group.create_task(drivers[number % 2].try_submit(unique=key, due=HOUR * (number % 3)))
                 for number in range(_WRITERS)
             ]
 
@@ -58,7 +58,7 @@ class UniqueRaces(JobStoreCase):
             first = await driver.submit(unique=key)
             async with asyncio.TaskGroup() as group:
                 dispatching = group.create_task(driver.try_dispatch())
-                replacing = group.create_task(other.submitted(unique=key, due=HOUR))
+                replacing = group.create_task(other.try_submit(unique=key, due=HOUR))
             answer: Submitted = replacing.result()
 
             assert answer.is_new

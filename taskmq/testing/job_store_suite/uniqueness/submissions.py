@@ -1,4 +1,4 @@
-"""Who has a unique key, and for how long."""
+"""Tests of the holder of a unique key, and of how long it holds it."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -28,12 +28,12 @@ def unique(
 
 
 def duplicate_of(job: JobRecord) -> Submitted:
-    """The answer to a submission whose key this job has."""
+    """Return the answer to a submission whose key this job holds."""
     return Submitted(job.id, False, False, job.state, job.version, is_duplicate=True)
 
 
 class UniqueJobs(JobStoreCase):
-    """What `submit` promises of jobs with unique keys."""
+    """Guarantees of `submit` for jobs with unique keys."""
 
     @case
     async def test_a_key_is_taken_while_its_job_waits_and_nothing_is_made_of_another_one(self) -> None:
@@ -43,7 +43,7 @@ class UniqueJobs(JobStoreCase):
             key = unique(name=f"of {state} ☂")
             job = await driver.make(state, unique=key)
 
-            answer = await other.submitted(unique=key, key=f"mine {state}")
+            answer = await other.try_submit(unique=key, key=f"mine {state}")
 
             assert answer == duplicate_of(job), state
             assert await driver.store.count_jobs() == _BEFORE_A_RUN.index(state) + 1
@@ -60,7 +60,7 @@ class UniqueJobs(JobStoreCase):
 
             second = await driver.submit(unique=key)
 
-            assert await driver.submitted(unique=key) == duplicate_of(second), state
+            assert await driver.try_submit(unique=key) == duplicate_of(second), state
             assert await driver.state(job) is state
 
     @case
@@ -69,23 +69,23 @@ class UniqueJobs(JobStoreCase):
 
         for kind in ("interrupted", "snoozed"):
             key = unique(name=f"of {kind}")
-            job = await driver.dispatched(unique=key, queue=kind)
-            begun = await driver.accepted(job, "started", started=await driver.store.now_ms())
-            await driver.accepted(job, kind, started=begun.started, delay=HOUR, error=error("away"))
-            # At its worker once more: what says that it has begun is of the run before.
+            job = await driver.dispatch_new(unique=key, queue=kind)
+            begun = await driver.expect_accepted(job, "started", started=await driver.store.now_ms())
+            await driver.expect_accepted(job, kind, started=begun.started, delay=HOUR, error=error("away"))
+            # Delivered to its worker again: the record of its start is from the run before.
             await driver.again(job)
 
-            assert (await driver.submitted(unique=key)).is_new, kind
+            assert (await driver.try_submit(unique=key)).is_new, kind
             assert await driver.state(job) is JobState.DISPATCHED
 
     @case
     async def test_a_key_is_taken_while_its_job_was_only_turned_back(self) -> None:
         driver = self.driver()
         key = unique()
-        job = await driver.dispatched(unique=key)
-        await driver.accepted(job, "snoozed", delay=HOUR, limited=True)
+        job = await driver.dispatch_new(unique=key)
+        await driver.expect_accepted(job, "snoozed", delay=HOUR, limited=True)
 
-        assert await driver.submitted(unique=key) == duplicate_of(await driver.read(job))
+        assert await driver.try_submit(unique=key) == duplicate_of(await driver.read(job))
 
     @case
     async def test_a_key_of_running_jobs_is_free_once_its_job_has_ended_in_whatever_way(self) -> None:
@@ -93,25 +93,25 @@ class UniqueJobs(JobStoreCase):
         key = unique("running")
 
         for kind in _ENDS:
-            job = await driver.dispatched(unique=key, queue=kind)
-            assert await driver.submitted(unique=key) == duplicate_of(await driver.read(job))
-            await driver.accepted(job, "started")
-            assert await driver.submitted(unique=key) == duplicate_of(await driver.read(job))
-            await driver.accepted(job, kind)
+            job = await driver.dispatch_new(unique=key, queue=kind)
+            assert await driver.try_submit(unique=key) == duplicate_of(await driver.read(job))
+            await driver.expect_accepted(job, "started")
+            assert await driver.try_submit(unique=key) == duplicate_of(await driver.read(job))
+            await driver.expect_accepted(job, kind)
         retrying = await driver.make(JobState.RETRYING, unique=key)
-        assert await driver.submitted(unique=key) == duplicate_of(retrying)
-        ended = await driver.updated(retrying, JobState.CANCELLED, kind="cancel")
+        assert await driver.try_submit(unique=key) == duplicate_of(retrying)
+        ended = await driver.expect_update(retrying, JobState.CANCELLED, kind="cancel")
 
         assert ended.state in TERMINAL
-        assert (await driver.submitted(unique=key)).is_new
+        assert (await driver.try_submit(unique=key)).is_new
 
     @case
     async def test_a_key_may_be_taken_for_a_time_whatever_its_job_does(self) -> None:
         driver = self.driver()
         key = unique("over")
-        job = await driver.accepted(await driver.dispatched(unique=key), "succeeded", result=b"1")
+        job = await driver.expect_accepted(await driver.dispatch_new(unique=key), "succeeded", result=b"1")
 
-        assert await driver.submitted(unique=key) == duplicate_of(job)
+        assert await driver.try_submit(unique=key) == duplicate_of(job)
 
     @case
     async def test_a_key_whose_time_is_over_is_free(self) -> None:
@@ -120,15 +120,15 @@ class UniqueJobs(JobStoreCase):
         for until in ("waiting", "running", "over"):
             key = unique(until, name=until, ttl=-1)
             await driver.submit(unique=key)
-            assert (await driver.submitted(unique=key)).is_new, until
+            assert (await driver.try_submit(unique=key)).is_new, until
 
     @case
     async def test_other_keys_and_jobs_without_one_are_not_asked(self) -> None:
         driver = self.driver()
         await driver.submit(unique=unique())
 
-        assert (await driver.submitted(unique=unique(name="unique:mail:18"))).is_new
-        assert (await driver.submitted()).is_new
+        assert (await driver.try_submit(unique=unique(name="unique:mail:18"))).is_new
+        assert (await driver.try_submit()).is_new
 
     @case
     async def test_what_is_submitted_again_is_no_duplicate_of_itself(self) -> None:
@@ -173,14 +173,14 @@ class UniqueJobs(JobStoreCase):
     async def test_one_that_the_broker_has_is_asked_to_end_and_loses_its_key(self) -> None:
         driver = self.driver()
         key = unique(replaces=True)
-        first = await driver.dispatched(unique=key)
+        first = await driver.dispatch_new(unique=key)
 
         second = await driver.submit(unique=key)
 
         record = await driver.read(first)
         assert (record.state, record.cancel_requested) == (JobState.DISPATCHED, f"replaced by job {second.id}")
-        await driver.accepted(first, "cancelled")
-        assert await driver.submitted(unique=unique()) == duplicate_of(second)
+        await driver.expect_accepted(first, "cancelled")
+        assert await driver.try_submit(unique=unique()) == duplicate_of(second)
 
     @case
     async def test_one_that_runs_is_not_replaced(self) -> None:
@@ -188,7 +188,7 @@ class UniqueJobs(JobStoreCase):
         key = unique("running", replaces=True)
         running = await driver.make(JobState.RUNNING, unique=key)
 
-        assert await driver.submitted(unique=key) == duplicate_of(running)
+        assert await driver.try_submit(unique=key) == duplicate_of(running)
 
     @case
     async def test_of_several_in_one_call_the_first_has_the_key_or_the_last(self) -> None:
@@ -211,7 +211,7 @@ class UniqueJobs(JobStoreCase):
         key = unique(name="a\0b\ud800☂" + "x" * 500)
         job = await driver.submit(unique=key)
 
-        assert await driver.submitted(unique=key) == duplicate_of(job)
+        assert await driver.try_submit(unique=key) == duplicate_of(job)
 
     @case
     async def test_upkeep_leaves_keys_that_are_taken(self) -> None:
@@ -222,5 +222,5 @@ class UniqueJobs(JobStoreCase):
 
         await driver.schedulers.maintain()
 
-        assert await driver.submitted(unique=key) == duplicate_of(job)
-        assert (await driver.submitted(unique=over)).is_new
+        assert await driver.try_submit(unique=key) == duplicate_of(job)
+        assert (await driver.try_submit(unique=over)).is_new

@@ -1,4 +1,4 @@
-"""Workflows: nodes that end one by one, and the list of those that there are."""
+"""Tests of workflows: nodes that end one by one, and lists of workflows."""
 
 from taskmq.testing.state_suite.flows.ends import Flows
 from taskmq.testing.state_suite.flows.lists import FlowLists

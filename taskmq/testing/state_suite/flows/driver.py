@@ -1,4 +1,4 @@
-"""What tests of workflows do again and again: begin and end nodes, and take all that there is to take."""
+"""Helpers for tests of workflows: start and end nodes, and take all that can be taken."""
 
 from taskmq.contracts.stores.flows import BegunNode, FlowNode, FlowStore, NodeState, Taken
 from taskmq.testing.state_suite.case import LONG, new
@@ -31,9 +31,9 @@ def taken_keys(taken: Taken) -> list[str]:
 
 
 async def take_all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> list[str]:
-    """The keys of everything that can be taken; all of it is done."""
+    """Take everything that can be taken, and mark it as done; return the keys."""
     found: list[str] = []
     while taken.nodes or taken.is_more:
         found += taken_keys(taken)
-        taken = await flows.done(flow_id, taken_keys(taken), taker=taker, lease=LONG)
+        taken = await flows.mark_done(flow_id, taken_keys(taken), taker=taker, lease=LONG)
     return found

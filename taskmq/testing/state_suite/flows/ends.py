@@ -1,4 +1,4 @@
-"""Workflows: nodes that end one by one."""
+"""Tests of workflows whose nodes end one by one."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from taskmq.contracts.stores.flows import (
     NodeState,
     Taken,
 )
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.flows.driver import CHAIN, begin_node, end_node, take_all, taken_keys
 
@@ -58,8 +58,8 @@ class Flows(StateCase):
 
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
         assert await _values(flows, flow_id, ["1", "0", "9"]) == [b"1", b"1", None]
-        assert await flows.ended(flow_id, place=0, limit=10) == ["0", "1"]
-        assert await flows.ended(flow_id, place=1, limit=10) == ["1"]
+        assert await flows.ended_keys(flow_id, place=0, limit=10) == ["0", "1"]
+        assert await flows.ended_keys(flow_id, place=1, limit=10) == ["1"]
         record = await flows.look(flow_id)
         assert record is not None
         assert record.unfinished == 0
@@ -77,7 +77,7 @@ class Flows(StateCase):
         await self.advance(self.short * 1.5)
         assert taken_keys(await other.take(flow_id, taker="b", lease=LONG)) == ["0"]
         assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG, again=True)) == []
-        assert taken_keys(await other.done(flow_id, ["0"], taker="b", lease=LONG)) == []
+        assert taken_keys(await other.mark_done(flow_id, ["0"], taker="b", lease=LONG)) == []
         assert taken_keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
 
     @case
@@ -119,17 +119,17 @@ class Flows(StateCase):
         again = await flows.start(flow_id, "0", owner="z", seconds=LONG, takes_over=True)
         assert isinstance(again, BegunNode)
 
-        async def told(token: int, state: NodeState) -> list[str] | None:
+        async def try_end(token: int, state: NodeState) -> list[str] | None:
             taken = await other.end(flow_id, "0", token=token, state=state, value=b"7", taker="0", lease=LONG)
             return None if taken is None else taken_keys(taken)
 
-        assert await told(stale, NodeState.SUCCEEDED) is None
-        assert await told(0, NodeState.FAILED) is None
-        assert await told(again.token, NodeState.SUCCEEDED) == ["1"]
-        assert await told(again.token, NodeState.SUCCEEDED) == ["1"]
-        assert await told(again.token, NodeState.FAILED) is None
-        assert await told(stale, NodeState.SUCCEEDED) is None
-        assert await told(0, NodeState.FAILED) is None
+        assert await try_end(stale, NodeState.SUCCEEDED) is None
+        assert await try_end(0, NodeState.FAILED) is None
+        assert await try_end(again.token, NodeState.SUCCEEDED) == ["1"]
+        assert await try_end(again.token, NodeState.SUCCEEDED) == ["1"]
+        assert await try_end(again.token, NodeState.FAILED) is None
+        assert await try_end(stale, NodeState.SUCCEEDED) is None
+        assert await try_end(0, NodeState.FAILED) is None
         ended = await flows.start(flow_id, "0", owner="y", seconds=LONG, takes_over=True)
         assert ended == EndedNode(NodeState.SUCCEEDED, b"7")
 
@@ -159,14 +159,14 @@ class Flows(StateCase):
             ended = await flows.end(name, key, token=1, state=NodeState.FAILED, value=b"", taker="a", lease=LONG)
             assert ended is None
         assert await flows.take(flow_id, taker="a", lease=LONG) == Taken((), is_more=False)
-        assert await flows.done(flow_id, ["0"], taker="a", lease=LONG) == Taken((), is_more=False)
+        assert await flows.mark_done(flow_id, ["0"], taker="a", lease=LONG) == Taken((), is_more=False)
         await flows.expand(flow_id, "0", [b"x"], first=0, total=1)
         assert await flows.cancel(flow_id, reason="no") is None
         assert await flows.redrive(flow_id) == 0
         assert await flows.states(flow_id) == {}
         assert await flows.outcomes(flow_id, ["0"]) == [None]
         assert await flows.calls(flow_id, ["0"]) == [None]
-        assert await flows.ended(flow_id, place=0, limit=5) == []
+        assert await flows.ended_keys(flow_id, place=0, limit=5) == []
 
     @case
     async def test_a_map_gets_its_children_once_and_waits_for_all(self) -> None:
@@ -183,13 +183,13 @@ class Flows(StateCase):
         assert [(node.key, node.kind) for node in taken.nodes] == [("1", "map")]
 
         await flows.expand(flow_id, "1", [b"a", b"b"], first=0, total=3)
-        early = await flows.done(flow_id, [], taker="0", lease=LONG)
+        early = await flows.mark_done(flow_id, [], taker="0", lease=LONG)
         assert taken_keys(early) == ["1.0", "1.1"]
         await take_all(other, flow_id, await end_node(other, flow_id, "1.0"), taker="1.0")
         for _ in range(2):
             await other.expand(flow_id, "1", [b"b", b"c"], first=1, total=3)
         assert (await flows.calls(flow_id, ["1.0", "1.1", "1.2"])) == [b"a", b"b", b"c"]
-        await flows.done(flow_id, ["1"], taker="0", lease=LONG)
+        await flows.mark_done(flow_id, ["1"], taker="0", lease=LONG)
         assert (await flows.states(flow_id))["1"] is NodeState.READY
         await end_node(flows, flow_id, "1.2", value=b"9")
         taken = await end_node(flows, flow_id, "1.1")
@@ -207,7 +207,7 @@ class Flows(StateCase):
             await flows.create(flow_id, b"", [FlowNode(key="m", kind="map")], ttl=LONG)
             await flows.take(flow_id, taker="a", lease=LONG)
             await flows.expand(flow_id, "m", [b"x"] * children, first=0, total=children)
-            await take_all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+            await take_all(flows, flow_id, await flows.mark_done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
             for number in range(children):
                 state = NodeState.SUCCEEDED if number else NodeState.FAILED
                 await take_all(flows, flow_id, await end_node(flows, flow_id, f"m.{number}", state), taker="b")
@@ -273,7 +273,7 @@ class Flows(StateCase):
         await flows.take(flow_id, taker="a", lease=LONG)
         await flows.expand(flow_id, "m", [b"x"] * 10, first=0, total=10)
 
-        out = await take_all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+        out = await take_all(flows, flow_id, await flows.mark_done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
         seen = len(out)
         while out:
             assert len(out) <= 3
@@ -457,22 +457,22 @@ class Flows(StateCase):
 
         for point in CancelPoint.ALL:
             flow_id = new("flow")
-            await cancelled_at(point, flows.create(flow_id, b"", CHAIN, ttl=LONG), within=self.patience)
+            await cancel_at(point, flows.create(flow_id, b"", CHAIN, ttl=LONG), within=self.patience)
             await flows.create(flow_id, b"", CHAIN, ttl=LONG)
             start = flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
-            await cancelled_at(point, start, within=self.patience)
+            await cancel_at(point, start, within=self.patience)
             begun = await flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
             assert isinstance(begun, BegunNode)
-            await cancelled_at(
+            await cancel_at(
                 point,
                 flows.end(
                     flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
                 ),
                 within=self.patience,
             )
-            told = await flows.end(
+            try_end = await flows.end(
                 flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
             )
-            assert told is not None
-            # The first one was not taken; what the end was answered with is the same taker's.
-            assert "1" in taken_keys(told)
+            assert try_end is not None
+            # The first one was not taken; the answer to the end has the same taker.
+            assert "1" in taken_keys(try_end)

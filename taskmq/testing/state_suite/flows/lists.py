@@ -1,4 +1,4 @@
-"""Workflows: which there are."""
+"""Tests of lists of workflows."""
 
 from taskmq.contracts.stores.flows import FlowEntry, FlowNode, FlowPlace, FlowStore, NodeState
 from taskmq.testing.runner import case
@@ -8,8 +8,8 @@ from taskmq.testing.state_suite.flows.driver import CHAIN, end_node, take_all
 __all__ = ["FlowLists"]
 
 
-async def _listed(flows: FlowStore, *, tenant: str | None, limit: int = 100) -> list[FlowEntry]:
-    """All flows, page by page; the newest first."""
+async def _list_all(flows: FlowStore, *, tenant: str | None, limit: int = 100) -> list[FlowEntry]:
+    """Return all flows, page by page, newest first."""
     found: list[FlowEntry] = []
     after: FlowPlace | None = None
     while True:
@@ -29,22 +29,22 @@ class FlowLists(StateCase):
     async def test_flows_are_listed_page_by_page_and_each_once(self) -> None:
         flows, other = self.state().flows, self.state().flows
         tenant = new("t")
-        # Some of them in one ms: then it is by their ids.
+        # Some of them in one ms, so that they are ordered by id.
         made = [f"@{tenant}:{new('flow')}" for _ in range(7)]
         for flow_id in made:
             assert await flows.create(flow_id, flow_id.encode(), CHAIN, ttl=LONG)
         await flows.create(made[0], b"again", (), ttl=LONG)
 
-        found = await _listed(other, tenant=tenant, limit=3)
+        found = await _list_all(other, tenant=tenant, limit=3)
 
         assert {entry.id for entry in found} == set(made)
         assert [entry.record.head for entry in found] == [entry.id.encode() for entry in found]
         assert {(entry.nodes, entry.record.unfinished) for entry in found} == {(2, 2)}
         assert [entry.record for entry in found] == [await other.look(entry.id) for entry in found]
-        assert await _listed(other, tenant=tenant, limit=7) == found
-        everybodys = await _listed(other, tenant=None)
+        assert await _list_all(other, tenant=tenant, limit=7) == found
+        everybodys = await _list_all(other, tenant=None)
         assert [entry for entry in everybodys if entry.id in made] == found
-        assert await _listed(other, tenant=new("t")) == []
+        assert await _list_all(other, tenant=new("t")) == []
 
     @case
     async def test_flows_of_no_tenant_are_listed_apart_from_those_of_tenants(self) -> None:
@@ -53,7 +53,7 @@ class FlowLists(StateCase):
         await flows.create(own, b"", CHAIN, ttl=LONG)
         await flows.create(foreign, b"", CHAIN, ttl=LONG)
 
-        nobodys = {entry.id for entry in await _listed(flows, tenant="")}
+        nobodys = {entry.id for entry in await _list_all(flows, tenant="")}
 
         assert own in nobodys
         assert foreign not in nobodys
@@ -100,9 +100,9 @@ class FlowLists(StateCase):
         await flows.expand(flow_id, "2", [b"a", b"b"], first=0, total=2)
         await take_all(flows, flow_id, await flows.take(flow_id, taker="x", lease=LONG), taker="x")
         await end_node(flows, flow_id, "2.0")
-        (running,) = await _listed(flows, tenant=tenant)
+        (running,) = await _list_all(flows, tenant=tenant)
         await take_all(flows, flow_id, await end_node(flows, flow_id, "2.1", NodeState.FAILED), taker="2.1")
-        (ended,) = await _listed(flows, tenant=tenant)
+        (ended,) = await _list_all(flows, tenant=tenant)
 
         assert (sorted(running.failed), running.record.unfinished, running.nodes) == ([], 3, 6)
         assert (sorted(ended.failed), ended.record.unfinished, ended.nodes) == (["0", "2"], 0, 6)
@@ -117,7 +117,10 @@ class FlowLists(StateCase):
         await flows.take(f"@{tenant}:kept", taker="a", lease=LONG)
         await self.advance(self.short * 1.7)
 
-        # What makes another one looks after those whose time may be over.
+        # Creating a flow removes expired ones.
         await flows.create(f"@{tenant}:later", b"", CHAIN, ttl=LONG)
 
-        assert {entry.id for entry in await _listed(flows, tenant=tenant)} == {f"@{tenant}:kept", f"@{tenant}:later"}
+        assert {entry.id for entry in await _list_all(flows, tenant=tenant)} == {
+            f"@{tenant}:kept",
+            f"@{tenant}:later",
+        }

@@ -1,4 +1,4 @@
-"""Workflows that are cancelled, and those that are driven anew."""
+"""Tests of cancelled and redriven workflows."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ class FlowRedrives(StateCase):
         await flows.cancel(flow_id, reason="no")
         await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
 
-        # Two jobs, the batch, and what is behind it.
+        # Two jobs, the batch, and the step after it.
         assert await flows.redrive(flow_id) == 4
         again = await take_all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
         assert sorted(again) == ["0.1", "0.2"]

@@ -1,1 +1,1 @@
-"""Reference models that hypothesis compares a state's stores with."""
+"""Reference models with which hypothesis compares a state's stores."""

@@ -1,4 +1,4 @@
-"""Random operations on a `CheckpointStore`, compared with a model of it."""
+"""Random operations on a `CheckpointStore`, compared with a model."""
 
 import random
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _STEPS = 100
 
 
 class CheckpointsByModel(StateCase):
-    """What is true of any sequence of runs."""
+    """Guarantees for any sequence of runs."""
 
     @case
     async def test_random_runs_save_what_the_model_does(self) -> None:
@@ -67,7 +67,7 @@ class _Run:
             self.values.clear()
 
     def _token(self) -> int:
-        # The last one more often than those before it.
+        # The last one more often than earlier ones.
         return self.dice.choice([*self.tokens, *self.tokens[-1:] * 3]) if self.tokens else 1
 
     def _is_last(self, token: int) -> bool:

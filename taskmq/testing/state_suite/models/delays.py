@@ -1,4 +1,4 @@
-"""Random operations on a `DelayStore`, compared with a model of it."""
+"""Random operations on a `DelayStore`, compared with a model."""
 
 import random
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _SPAN = 40
 
 
 class DelaysByModel(StateCase):
-    """What is true of any sequence of operations."""
+    """Guarantees for any sequence of operations."""
 
     @case
     async def test_random_operations_do_what_the_model_does(self) -> None:
@@ -47,7 +47,7 @@ class _Run:
 
     async def step(self, where: str) -> None:
         operation = self.dice.choices(
-            (self._put, self._take, self._done, self._give_back, self._cancel, self._swap),
+            (self._put, self._take, self._complete, self._give_back, self._cancel, self._swap),
             weights=(6, 3, 3, 1, 1, 2),
         )[0]
         where = f"{where}: {operation.__name__}"
@@ -57,7 +57,7 @@ class _Run:
     async def empty(self) -> None:
         for job in list(self.model):
             await self.stores[0].put(waiting(job, due=0))
-        await self.stores[0].done(await self.stores[0].take(now=0, limit=_JOBS, lease=LONG))
+        await self.stores[0].mark_done(await self.stores[0].take(now=0, limit=_JOBS, lease=LONG))
         assert await self.stores[0].count() == 0
 
     async def _put(self, store: DelayStore, _: str) -> None:
@@ -69,7 +69,7 @@ class _Run:
         now, limit = self._due(), self.dice.randrange(1, 5)
         taken = await store.take(now=now, limit=limit, lease=LONG)
         free = [kept for kept in self._free() if kept.message.due <= now]
-        # Which of two that are due at the same instant comes first is the store's choice.
+        # Of two due at the same instant, the store may return either first.
         assert [one.message.due for one in taken] == [kept.message.due for kept in free[:limit]], where
         for one in taken:
             kept = self.model[one.message.job_id]
@@ -78,15 +78,15 @@ class _Run:
             kept.is_taken = True
             self.hands.append((one, kept.version))
 
-    async def _done(self, store: DelayStore, _: str) -> None:
-        for one, version in self._let_go():
-            await store.done([one])
+    async def _complete(self, store: DelayStore, _: str) -> None:
+        for one, version in self._drop_leased():
+            await store.mark_done([one])
             kept = self.model.get(one.message.job_id)
             if kept is not None and kept.version == version:
                 del self.model[one.message.job_id]
 
     async def _give_back(self, store: DelayStore, _: str) -> None:
-        chosen = self._let_go()
+        chosen = self._drop_leased()
         await store.give_back([one for one, _ in chosen])
         for one, version in chosen:
             kept = self.model.get(one.message.job_id)
@@ -128,7 +128,7 @@ class _Run:
         free = [kept for kept in self.model.values() if not kept.is_taken]
         return sorted(free, key=lambda kept: kept.message.due)
 
-    def _let_go(self) -> list[tuple[TakenMessage, int]]:
+    def _drop_leased(self) -> list[tuple[TakenMessage, int]]:
         chosen = self.dice.sample(self.hands, min(len(self.hands), self.dice.randrange(1, 4)))
         self.hands = [entry for entry in self.hands if entry not in chosen]
         return chosen

@@ -1,4 +1,4 @@
-"""Workflows against a model: random graphs, driven in any order, with every call made more than once."""
+"""Random workflows against a model, driven in any order, with every call repeated."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _BAD = ("failed", "upstream_failed")
 
 
 def random_graph(chance: random.Random, size: int) -> list[FlowNode]:
-    """A graph of that many nodes, in an order in which each comes after those before it."""
+    """Return a random graph of this many nodes, each after those it depends on."""
     nodes: list[FlowNode] = []
     for number in range(size):
         most = min(number, chance.choice((0, 1, 1, 2, 3, 6, number)))
@@ -26,7 +26,7 @@ def random_graph(chance: random.Random, size: int) -> list[FlowNode]:
 
 
 def expected_states(nodes: Sequence[FlowNode], ends: Mapping[str, NodeState]) -> dict[str, NodeState]:
-    """How every node ends, by looking at all of those before it at once."""
+    """Return the expected end of every node from the ends of its predecessors."""
     found: dict[str, NodeState] = {}
     for node in nodes:
         before = [str(found[key]) for key in node.after]
@@ -45,7 +45,7 @@ def expected_states(nodes: Sequence[FlowNode], ends: Mapping[str, NodeState]) ->
 
 
 class FlowsByModel(StateCase):
-    """`FlowStore` does what the model does."""
+    """Behavior of `FlowStore`, compared with the model."""
 
     graphs: int = 12
 
@@ -66,7 +66,7 @@ class FlowsByModel(StateCase):
             kinds = {node.key: node.kind for node in nodes}
             ran = {NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED}
             assert runs == {key: 1 for key, state in expected.items() if state in ran and kinds[key] == "call"}
-            assert sorted(await flows.ended(flow_id, place=0, limit=100)) == sorted(expected)
+            assert sorted(await flows.ended_keys(flow_id, place=0, limit=100)) == sorted(expected)
 
     @case
     async def test_what_is_driven_anew_ends_as_the_model_says_and_what_had_succeeded_is_not_run_again(self) -> None:
@@ -90,7 +90,7 @@ class FlowsByModel(StateCase):
             if driven:
                 after = await flows.states(flow_id)
                 assert {key for key in good if after[key] is not NodeState.SUCCEEDED} == set()
-                # What had succeeded stays; all others by their rules, as if they had not run before.
+                # Succeeded nodes stay; all others follow their rules, as if they had not run before.
                 free = [FlowNode(key=node.key, kind="call") if node.key in good else node for node in nodes]
                 assert after == expected_states(free, {**mended, **dict.fromkeys(good, NodeState.SUCCEEDED)})
 
@@ -98,7 +98,7 @@ class FlowsByModel(StateCase):
 async def drive(
     flows: FlowStore, flow_id: str, ends: Mapping[str, NodeState], chance: random.Random
 ) -> dict[str, int]:
-    """Run a flow to its end by several takers, each of which may tell everything twice; how often each node ran."""
+    """Run a flow to its end by several takers, which may repeat every call; return how often each node ran."""
     runs: dict[str, int] = {}
     ready: list[str] = []
     is_finished = False
@@ -111,7 +111,7 @@ async def drive(
             if chance.random() < 0.3:
                 again = await flows.take(flow_id, taker="sender", lease=LONG, again=True)
                 assert {node.key for node in again.nodes} >= set(keys)
-            taken = await flows.done(flow_id, keys, taker="sender", lease=LONG)
+            taken = await flows.mark_done(flow_id, keys, taker="sender", lease=LONG)
             continue
         if not ready:
             assert is_finished

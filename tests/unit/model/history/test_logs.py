@@ -17,7 +17,7 @@ from taskmq.model.history.logs import (
     encode_logs,
     level_name,
     read_level,
-    shortened,
+    shorten_line,
     standard_level,
 )
 from taskmq.model.history.redaction import Redactor
@@ -35,7 +35,7 @@ def _log(*messages: str, **fields: Any) -> RunLog:
 
 @given(st.lists(st.lists(st.text(max_size=20), max_size=3), max_size=4))
 def test_lines_are_read_as_they_were_written(messages: list[list[str]]) -> None:
-    logs = [_log(*(shortened("", text)[1] for text in each), first=place) for place, each in enumerate(messages)]
+    logs = [_log(*(shorten_line("", text)[1] for text in each), first=place) for place, each in enumerate(messages)]
 
     bodies = list(encode_logs(logs))
 
@@ -59,15 +59,15 @@ def test_a_message_without_lines_is_malformed(body: bytes) -> None:
 
 
 def test_a_truncated_line_says_so() -> None:
-    name, text = shortened("l" * 300, "x" * (LONGEST_LINE + 1))
+    name, text = shorten_line("l" * 300, "x" * (LONGEST_LINE + 1))
 
     assert (len(name), len(text)) == (200, LONGEST_LINE)
     assert text.endswith("... [cut]")
-    assert shortened("l", "x" * LONGEST_LINE) == ("l", "x" * LONGEST_LINE)
+    assert shorten_line("l", "x" * LONGEST_LINE) == ("l", "x" * LONGEST_LINE)
 
 
 def test_unencodable_characters_are_escaped() -> None:
-    assert shortened("a\ud800", "b\0ä") == ("a\\ud800", "b\\x00ä")
+    assert shorten_line("a\ud800", "b\0ä") == ("a\\ud800", "b\\x00ä")
 
 
 def test_every_level_maps_to_a_standard_level() -> None:

@@ -22,7 +22,7 @@ from taskmq.model.history.rollups import (
     minute_of,
     rolled_up,
     spans,
-    summed,
+    sum_rollups,
 )
 from taskmq.model.history.samples import WindowFigures, job_samples, queue_samples
 from taskmq.model.telemetry.events import JobEvent
@@ -113,7 +113,7 @@ def test_longer_periods_are_summed_by_their_dimensions() -> None:
         _rollup(1, task="u", dead=1),
     ]
 
-    by_task = summed(rollups, step=2 * MINUTE, by=("task",))
+    by_task = sum_rollups(rollups, step=2 * MINUTE, by=("task",))
 
     assert {(key.minute, key.task, key.queue): one.ended for key, one in by_task.items()} == {
         (0, "t", ""): 2,

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from taskmq.model.identity import GENESIS, AuditEntry, AuditRecord, ChainLink, broken_link, link, recorded, sealed
+from taskmq.model.identity import (
+    GENESIS,
+    AuditEntry,
+    AuditRecord,
+    ChainLink,
+    broken_link,
+    link,
+    seal_records,
+    to_record,
+)
 
 
 def _entry(number: int) -> AuditEntry:
@@ -28,10 +37,10 @@ def _entry(number: int) -> AuditEntry:
 
 def _chain(count: int) -> list[AuditRecord]:
     records = [
-        recorded(_entry(number), number=number, at=1000 + number, who_salt=bytes([number] * 16), what_salt=b"s" * 16)
+        to_record(_entry(number), number=number, at=1000 + number, who_salt=bytes([number] * 16), what_salt=b"s" * 16)
         for number in range(1, count + 1)
     ]
-    links = sealed(ChainLink(), records)
+    links = seal_records(ChainLink(), records)
     return [
         replace(record, position=each.position, hash=each.hash) for record, each in zip(records, links, strict=True)
     ]
@@ -83,7 +92,7 @@ def test_a_swapped_entry_breaks_the_chain() -> None:
         replace(first, position=second.position, hash=second.hash),
     ]
 
-    assert "position 1 (entry 2) is not what was sealed" in broken_link(ChainLink(), chain)
+    assert "position 1 (entry 2) is not what was seal_records" in broken_link(ChainLink(), chain)
 
 
 def test_an_erasure_leaves_the_chain_intact() -> None:
@@ -106,8 +115,8 @@ def test_a_removed_salt_alone_is_reported() -> None:
 
 def test_a_commitment_does_not_reveal_a_guessable_part() -> None:
     entry = _entry(1)
-    first = recorded(entry, number=1, at=1, who_salt=b"a" * 16, what_salt=b"b" * 16)
-    second = recorded(entry, number=1, at=1, who_salt=b"c" * 16, what_salt=b"d" * 16)
+    first = to_record(entry, number=1, at=1, who_salt=b"a" * 16, what_salt=b"b" * 16)
+    second = to_record(entry, number=1, at=1, who_salt=b"c" * 16, what_salt=b"d" * 16)
 
     assert first.who_commitment != second.who_commitment
     assert first.what_commitment != second.what_commitment

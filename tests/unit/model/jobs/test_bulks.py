@@ -13,7 +13,7 @@ from taskmq.model.jobs.bulks import (
     BulkRefused,
     BulkRepeated,
     add_outcomes,
-    wanted,
+    narrow_filter,
 )
 from taskmq.model.jobs.filters import JobFilter, Retried
 
@@ -78,7 +78,7 @@ def test_the_new_ids_of_the_first_repeated_jobs_are_kept() -> None:
 def test_a_bulk_retry_skips_jobs_that_were_retried_before(
     action: BulkAction, said: Retried, again: bool, meant: str
 ) -> None:
-    assert wanted(JobFilter(retried=said), action, again=again) == JobFilter(retried=meant)  # type: ignore[arg-type]
+    assert narrow_filter(JobFilter(retried=said), action, again=again) == JobFilter(retried=meant)  # type: ignore[arg-type]
 
 
 def test_waiting_jobs_are_visited_again_until_no_visit_helps() -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from taskmq.errors import InvalidArguments
 from taskmq.model.codec import Signature
-from taskmq.model.jobs.call_schemas import bound, check_names, flaw_of, registration_of
+from taskmq.model.jobs.call_schemas import bind_arguments, check_names, flaw_of, registration_of
 from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegistration
 
 
@@ -150,15 +150,19 @@ def test_an_overlong_schema_is_reduced_to_the_names(takes_more: bool) -> None:
 def test_arguments_are_bound_to_the_names_of_their_parameters() -> None:
     registration = _register(_report)
 
-    assert bound(registration, ["jan", 2027], {"region": "us", "x": 1.5}) == {
+    assert bind_arguments(registration, ["jan", 2027], {"region": "us", "x": 1.5}) == {
         "month": "jan",
         "year": 2027,
         "region": "us",
         "x": 1.5,
     }
-    assert bound(registration, ["jan", 2027, "1", "2"], {}) == {"month": "jan", "year": 2027, "others": ["1", "2"]}
-    assert bound(registration, ["jan"], {"year": 1}) == {"month": "jan", "year": 1}
-    assert bound(registration, [], {}) == {}
+    assert bind_arguments(registration, ["jan", 2027, "1", "2"], {}) == {
+        "month": "jan",
+        "year": 2027,
+        "others": ["1", "2"],
+    }
+    assert bind_arguments(registration, ["jan"], {"year": 1}) == {"month": "jan", "year": 1}
+    assert bind_arguments(registration, [], {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -173,14 +177,14 @@ def test_arguments_that_match_no_parameter_are_refused_by_name(
     args: list[Any], kwargs: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=reason):
-        bound(_register(_report), args, kwargs)
+        bind_arguments(_register(_report), args, kwargs)
 
 
 def test_too_many_arguments_are_refused() -> None:
     def one(number: int) -> None: ...
 
     with pytest.raises(InvalidArguments, match="too many arguments, it takes 1"):
-        bound(_register(one), [1, 2], {})
+        bind_arguments(_register(one), [1, 2], {})
 
 
 def test_unknown_argument_names_are_refused() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.jobs.definitions import DefinitionContent, decode_content, encode_content, merged
+from taskmq.model.jobs.definitions import DefinitionContent, decode_content, encode_content, merge_call
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=8)
 _values = st.recursive(
@@ -59,5 +59,5 @@ def test_the_text_does_not_depend_on_the_order_of_the_arguments(content: Definit
 def test_given_arguments_override_those_of_the_definition() -> None:
     content = DefinitionContent(task="t", args=[1, 2], kwargs={"a": 1, "b": 2})
 
-    assert merged(content, (), {}) == ((1, 2), {"a": 1, "b": 2})
-    assert merged(content, (3,), {"b": 4, "c": 5}) == ((3,), {"a": 1, "b": 4, "c": 5})
+    assert merge_call(content, (), {}) == ((1, 2), {"a": 1, "b": 2})
+    assert merge_call(content, (3,), {"b": 4, "c": 5}) == ((3,), {"a": 1, "b": 4, "c": 5})

@@ -12,7 +12,7 @@ from taskmq.model.nodes import (
     JobNeeds,
     NodeTold,
     Placement,
-    added,
+    add_amounts,
     best_fit,
     capacity_of,
     check_labels,
@@ -102,8 +102,8 @@ def test_the_requirements_of_a_job_are_checked() -> None:
 
 
 def test_amounts_are_added_and_compared_by_name() -> None:
-    assert added({"cpu": 1.0}, {"gpu": 1.0}) == {"cpu": 1.0, "gpu": 1.0}
-    assert added({"cpu": 1.0}, {"cpu": 3.0}, sign=-1.0) == {"cpu": -2.0}
+    assert add_amounts({"cpu": 1.0}, {"gpu": 1.0}) == {"cpu": 1.0, "gpu": 1.0}
+    assert add_amounts({"cpu": 1.0}, {"cpu": 3.0}, sign=-1.0) == {"cpu": -2.0}
     assert fits({"cpu": 0.3}, {"cpu": 0.1 + 0.2})
     assert not fits({"gpu": 1.0}, {"cpu": 4.0})
     assert left_over({"cpu": 1.0, "odd": 5.0}, {"cpu": 4.0}, {"cpu": 4.0, "gpu": 2.0, "none": 0.0}) == 0.75

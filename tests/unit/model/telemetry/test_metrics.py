@@ -4,9 +4,9 @@ from taskmq.model.telemetry.metrics import BOUNDS, Count, Histogram
 def test_a_successful_run_records_its_duration_and_a_first_run_its_wait() -> None:
     count = Count("t", "q")
 
-    count.succeeded(0.0005, 0.2)
-    count.succeeded(2.0, None)
-    count.succeeded(BOUNDS[-1] + 1, -3.0)
+    count.count_success(0.0005, 0.2)
+    count.count_success(2.0, None)
+    count.count_success(BOUNDS[-1] + 1, -3.0)
 
     assert count.outcomes == {"succeeded": 3}
     assert count.ended == 3

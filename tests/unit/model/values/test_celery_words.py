@@ -31,7 +31,7 @@ _THINGS: dict[str, Any] = {
     "Call": resize,
     "Job": Job[None]("1", task="", jobs=_JOBS, returns=ReturnType(None)),
     "Workflow": group(resize.s(1), resize.s(2)),
-    "Context": Context.detached("resize"),
+    "Context": Context.create_detached("resize"),
 }
 
 

@@ -12,19 +12,16 @@ _NOON = round(datetime(2027, 1, 30, 12, tzinfo=UTC).timestamp() * 1000)
 @pytest.mark.parametrize(
     ("trigger", "said"),
     [
-        (cron("0 2 * * *"), "none: the clocks of UTC are never changed"),
+        (cron("0 2 * * *"), "none: UTC has no clock changes"),
         (every("1h"), "goes by elapsed time"),
         (cron("*/5 * * * *", tz="Europe/Berlin"), "goes by elapsed time"),
         (
             cron("30 2 * * *", tz="Europe/Berlin"),
-            (
-                "a time that does not exist is due right after the gap; "
-                "a time that comes twice is due the first time only"
-            ),
+            "a skipped time is due right after the gap; a repeated time is due the first time only",
         ),
         (
             cron("30 2 * * *", tz="Europe/Berlin", dst_gap="skip", dst_fold="both"),
-            "a time that does not exist is not due; a time that comes twice is due both times",
+            "a skipped time is not due; a repeated time is due both times",
         ),
     ],
 )

@@ -54,7 +54,7 @@ class Yard:
 
     async def close(self) -> None:
         self.pool.close()
-        await self.pool.closed()
+        await self.pool.wait_closed()
 
     def _take(self) -> tuple[str, WorkItem] | None:
         return self.waiting.popleft() if self.waiting else None
@@ -151,7 +151,7 @@ async def test_thread_runs_occupy_slots_and_are_settled() -> None:
     assert not pool.busy
     item.close()
     pool.close()
-    await pool.closed()
+    await pool.wait_closed()
 
 
 @run_by(play)

@@ -202,7 +202,7 @@ class _Worker:
     def set_concurrency(self, concurrency: int) -> None:
         self.said.append(concurrency)
 
-    def revoked(self, job_id: str, reason: str) -> None:
+    def on_revoked(self, job_id: str, reason: str) -> None:
         self.said.append((job_id, reason))
 
     def preempt(self, jobs: Sequence[Preemption]) -> None:
