@@ -177,7 +177,7 @@ class RabbitMQBroker:
 
         def on_connected(is_connected: bool) -> None:  # noqa: FBT001 - called by position
             if is_connected:
-                self._look_for_absent()
+                self._check_absent()
             connected(is_connected)
 
         listener = RabbitMQListener(
@@ -203,7 +203,7 @@ class RabbitMQBroker:
         for consumer in self._consumers:
             consumer.expect(queue)
 
-    def _look_for_absent(self) -> None:
+    def _check_absent(self) -> None:
         for consumer in self._consumers:
             consumer.look()
 

@@ -12,7 +12,7 @@ from taskmq.errors import AccessDenied, InvalidOption, TopologyMismatch
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq.admin.definitions import to_definitions
 from taskmq_rabbitmq.admin.http_api import Management, ManagementUnavailable
-from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, look_at_topology
+from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, fetch_topology
 from taskmq_rabbitmq.admin.isolation import isolate, isolation
 from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
@@ -125,7 +125,7 @@ class TopologyAdmin:
         await lockout.end()
         async with self._open_connection(name, patience=OPEN_SECONDS) as connection:
             wanted = self._wanted_entities()
-            found = await look_at_topology(self._management)
+            found = await fetch_topology(self._management)
             different = [
                 entry.name for entry in compare(wanted, found, queues=self._queues).entries if is_migratable(entry)
             ]
@@ -169,14 +169,14 @@ class TopologyAdmin:
         wanted = self._wanted_entities()
         blind: str | None = None
         try:
-            found = await look_at_topology(self._management)
+            found = await fetch_topology(self._management)
         except (ManagementUnavailable, AccessDenied) as error:
             blind = f"only whether queues and exchanges exist was looked at, by AMQP: {error}"
-            found = await self._look_by_amqp(wanted)
+            found = await self._find_by_amqp(wanted)
         declares = self._endpoint.declare != "off"
         return replace(compare(wanted, found, queues=self._queues, declares=declares), blind=blind), wanted
 
-    async def _look_by_amqp(self, wanted: Iterable[Entity]) -> Found:
+    async def _find_by_amqp(self, wanted: Iterable[Entity]) -> Found:
         exchanges: dict[str, None] = {}
         queues: dict[str, None] = {}
         for entity in wanted:

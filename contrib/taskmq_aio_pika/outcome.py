@@ -15,7 +15,7 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from taskmq.contracts.broker import Outgoing
 from taskmq.errors import BrokerUnavailable, PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable
-from taskmq_rabbitmq.model.access_refused import exceeded_size, refused_exchange, whose_fault
+from taskmq_rabbitmq.model.access_refused import access_error, exceeded_size, refused_exchange
 from taskmq_rabbitmq.model.routes import Route
 
 __all__ = ["error_for", "judge"]
@@ -77,4 +77,4 @@ def _refusal(error: ChannelClosed, message: Outgoing, route: Route, hint: str) -
         return None
     if isinstance(error, ChannelNotFoundEntity):
         return Unroutable(message.queue, hint)
-    return whose_fault(text) if isinstance(error, ChannelAccessRefused) else None
+    return access_error(text) if isinstance(error, ChannelAccessRefused) else None

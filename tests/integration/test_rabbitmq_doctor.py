@@ -19,7 +19,7 @@ from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from taskmq_rabbitmq.admin.diagnosis import Finding
 from taskmq_rabbitmq.admin.http_api import Management
-from taskmq_rabbitmq.admin.inspection import look_at_nodes
+from taskmq_rabbitmq.admin.inspection import fetch_nodes
 from taskmq_rabbitmq.model.url import parse_url
 from tests.servers import RabbitMQ, StartRabbitMQ, eventually
 from tests.servers.cluster import RabbitMQCluster
@@ -423,7 +423,7 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
         return int(broker_counts["total_limit"]), int(broker_counts["total_used"])
 
     def read_handles() -> tuple[int, int]:
-        (node,) = asyncio.run(look_at_nodes(Management(parse_url(f"{ward.url}?{ward.also('')}"))))
+        (node,) = asyncio.run(fetch_nodes(Management(parse_url(f"{ward.url}?{ward.also('')}"))))
         return node.handles, node.handles_used
 
     def agrees() -> bool:

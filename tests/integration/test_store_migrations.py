@@ -338,7 +338,7 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
     for path, statement, remedy in (
         (development, "PRAGMA user_version = 22", "a development version .* move the file away"),
         (later, "PRAGMA user_version = 999", "install the version of taskmq that upgraded it"),
-        (other, "CREATE TABLE t (x)", "no job store: name another path"),
+        (other, "CREATE TABLE t (x)", "not a job store: name another path"),
     ):
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(statement)

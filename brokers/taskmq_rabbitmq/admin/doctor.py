@@ -28,16 +28,16 @@ from taskmq_rabbitmq.admin.diagnosis import (
     version_findings,
 )
 from taskmq_rabbitmq.admin.http_api import Management, ManagementRefused, ManagementUnavailable
-from taskmq_rabbitmq.admin.inspection import QueueFacts, look_at_nodes, look_at_queues
+from taskmq_rabbitmq.admin.inspection import QueueFacts, fetch_nodes, fetch_queues
 from taskmq_rabbitmq.admin.queue_diagnosis import (
     comparison_findings,
+    is_passage,
     letter_findings,
     member_findings,
     orphan_findings,
     policy_findings,
     stuck_findings,
     timeout_findings,
-    waits_there,
 )
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
@@ -101,7 +101,7 @@ async def diagnose(
 
 async def _queues(management: Management) -> tuple[list[QueueFacts], str | None]:
     try:
-        return await look_at_queues(management), None
+        return await fetch_queues(management), None
     except (ManagementUnavailable, AccessDenied, ManagementRefused) as error:
         return [], str(error)
 
@@ -111,7 +111,7 @@ async def _by_api(management: Management, version: tuple[int, ...] | None, clock
     overview: Any = await management.get("overview")
     findings += erlang_findings(overview.get("erlang_version"))
     try:
-        findings += node_findings(await look_at_nodes(management))
+        findings += node_findings(await fetch_nodes(management))
         flags = {str(flag["name"]): str(flag["state"]) for flag in await management.get("feature-flags")}
         findings += flag_findings(flags, version)
     except (AccessDenied, ManagementRefused) as error:
@@ -129,11 +129,11 @@ async def _by_api(management: Management, version: tuple[int, ...] | None, clock
 
 
 async def _stuck(management: Management, queues: list[QueueFacts], watch: float) -> list[Finding]:
-    first = [queue for queue in queues if waits_there(queue.name) or queue.dead_letters]
+    first = [queue for queue in queues if is_passage(queue.name) or queue.dead_letters]
     if not watch:
         return stuck_findings(first, None, seconds=0)
     await asyncio.sleep(watch)
-    return stuck_findings(first, await look_at_queues(management), seconds=watch)
+    return stuck_findings(first, await fetch_queues(management), seconds=watch)
 
 
 async def _has_ladder(connection: Connection) -> bool:

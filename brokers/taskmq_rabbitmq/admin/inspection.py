@@ -20,10 +20,10 @@ __all__ = [
     "NodeFacts",
     "QueueFacts",
     "count_unsettled",
-    "look_at_nodes",
-    "look_at_queue",
-    "look_at_queues",
-    "look_at_topology",
+    "fetch_nodes",
+    "fetch_queue",
+    "fetch_queues",
+    "fetch_topology",
 ]
 
 SETTLE_SECONDS: Final = 11.0
@@ -113,7 +113,7 @@ class NodeFacts:
         return self.reserved + self.sockets_used
 
 
-async def look_at_topology(management: Management) -> Found:
+async def fetch_topology(management: Management) -> Found:
     """Return the exchanges, queues and bindings of the virtual host."""
     vhost = management.vhost
     return found_in(
@@ -123,7 +123,7 @@ async def look_at_topology(management: Management) -> Found:
     )
 
 
-async def look_at_queues(management: Management) -> list[QueueFacts]:
+async def fetch_queues(management: Management) -> list[QueueFacts]:
     """Return all queues of the virtual host."""
     return [_queue(item) for item in await management.get(f"queues/{management.vhost}")]
 
@@ -131,12 +131,12 @@ async def look_at_queues(management: Management) -> list[QueueFacts]:
 async def count_unsettled(management: Management) -> dict[str, int] | None:
     """Return unsettled messages by queue; None if the HTTP API does not report them."""
     try:
-        return {queue.name: queue.unsettled or 0 for queue in await look_at_queues(management)}
+        return {queue.name: queue.unsettled or 0 for queue in await fetch_queues(management)}
     except (ManagementUnavailable, ManagementRefused, AccessDenied):
         return None
 
 
-async def look_at_queue(management: Management, queue: str) -> QueueFacts | None:
+async def fetch_queue(management: Management, queue: str) -> QueueFacts | None:
     """Return one queue; None if no queue has that name."""
     try:
         return _queue(await management.get(f"queues/{management.vhost}/{segment(queue)}"))
@@ -144,7 +144,7 @@ async def look_at_queue(management: Management, queue: str) -> QueueFacts | None
         return None
 
 
-async def look_at_nodes(management: Management) -> list[NodeFacts]:
+async def fetch_nodes(management: Management) -> list[NodeFacts]:
     """Return all nodes of the cluster. The user needs the tag `monitoring`."""
     nodes = await management.get("nodes")
     # Only a node that counts handles limits sockets; then the queues of all virtual hosts matter.

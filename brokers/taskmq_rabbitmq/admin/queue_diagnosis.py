@@ -20,13 +20,13 @@ from taskmq_rabbitmq.model.routes import DEAD_LETTERS, WORK
 
 __all__ = [
     "comparison_findings",
+    "is_passage",
     "letter_findings",
     "member_findings",
     "orphan_findings",
     "policy_findings",
     "stuck_findings",
     "timeout_findings",
-    "waits_there",
 ]
 
 _PASSAGES: Final = ("taskmq.delay.", entrance(""))
@@ -40,7 +40,7 @@ _NAMED: Final = 3
 _OURS: Final = "taskmq."
 
 
-def waits_there(queue: str) -> bool:
+def is_passage(queue: str) -> bool:
     """Return whether messages only wait in the physical `queue` until they continue."""
     return queue.startswith(_PASSAGES)
 
@@ -62,7 +62,7 @@ def policy_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
 
 def _judge(queue: QueueFacts) -> Iterator[tuple[str, str, str]]:
     policy = queue.effective_policy
-    if waits_there(queue.name):
+    if is_passage(queue.name):
         yield from _judge_passage(queue, policy)
     elif keeps_letters(queue.name):
         yield from _judge_letters(policy)
@@ -150,13 +150,13 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
     # On a virtual host without any of them, no app has started yet.
-    has_begun = any(_is_there(entry) and _is_everybodys(entry) for entry in comparison.entries)
-    everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
+    has_begun = any(_is_there(entry) and _is_of_every_app(entry) for entry in comparison.entries)
+    everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_of_every_app(entry)]
     if everybodys:
         finding = f"missing: {_several(everybodys)}: delays, retries and dead letters of all queues go through it"
         remedy_text = "`taskmq topology apply`; a running worker declares it again within a minute, where it may"
         findings.append(Finding("problem", "topology", finding, remedy_text))
-    if others := [f"{entry.kind} {entry.name}" for entry in missing if not (has_begun and _is_everybodys(entry))]:
+    if others := [f"{entry.kind} {entry.name}" for entry in missing if not (has_begun and _is_of_every_app(entry))]:
         finding = f"missing: {_several(others)}"
         findings.append(Finding("warning", "topology", finding, "start a worker, or `taskmq topology apply`"))
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:
@@ -181,7 +181,7 @@ def _is_there(entry: TopologyEntry) -> bool:
     return entry.status not in ("missing", "later") and (entry.status, entry.kind) != ("unseen", "binding")
 
 
-def _is_everybodys(entry: TopologyEntry) -> bool:
+def _is_of_every_app(entry: TopologyEntry) -> bool:
     """Return whether all queues need the object: its name, or the target of a binding, is taskmq's own."""
     name = entry.name.partition(" -> ")[2] or entry.name
     return name == WORK or (name.startswith(_OURS) and not name.startswith(entrance("")))
@@ -324,7 +324,7 @@ def orphan_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) ->
         if queue.arguments.get("x-dead-letter-exchange") == DEAD_LETTERS
         and queue.name not in own
         and not queue.consumers
-        and not waits_there(queue.name)
+        and not is_passage(queue.name)
     }
     if not any(waiting.values()):
         return []

@@ -33,7 +33,7 @@ class AckBatch:
         if tags[0] == self._lowest and last - tags[0] + 1 == len(tags):
             self._go_on(last + 1)
             return ack_frame(self._channel, last, multiple=len(tags) > 1)
-        return self._take_apart(tags)
+        return self._split(tags)
 
     def requeue(self, tag: int) -> bytes:
         """Return the frame that requeues a delivery; earlier acknowledgements must be sent before it."""
@@ -43,7 +43,7 @@ class AckBatch:
             self._ahead.add(tag)
         return nack_frame(self._channel, tag)
 
-    def _take_apart(self, tags: list[int]) -> bytes:
+    def _split(self, tags: list[int]) -> bytes:
         covered = 0
         while covered < len(tags) and tags[covered] == self._lowest:
             covered += 1

@@ -345,12 +345,12 @@ __all__ = [
     "SSLOptions",
     "StreamLostError",
     "decode_table",
-    "hush_pika",
+    "silence_pika",
     "text_of",
 ]
 
 
-def hush_pika() -> None:
+def silence_pika() -> None:
     """Keep pika from logging what taskmq raises as a typed error, unless its log level was set.
 
     If pika does log, errors of the program's handlers do not end the connection.

@@ -27,7 +27,7 @@ from taskmq_rabbitmq.amqp.pika_types import (
     ConnectionParameters,
     PikaConnection,
     SSLOptions,
-    hush_pika,
+    silence_pika,
 )
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.client_properties import client_properties
@@ -242,7 +242,7 @@ class Connection:
             await self._wait_until_closed(1.0)
 
     def _connect(self) -> None:
-        hush_pika()
+        silence_pika()
         self._timer = None
         host = self._hosts[0]
         # The next attempt, after a failure or a loss, uses the next node.

@@ -145,15 +145,15 @@ class Watchdog:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            await self._look_after_topology()
-            self._look_for_absent()
+            await self._check_topology()
+            self._check_absent()
             for consumer, suspicion in self._watched:
                 try:
                     await self._look(consumer, suspicion)
                 except Exception:  # noqa: BLE001 - the next look is not to be lost over this one
                     _log.exception("queue %r could not be looked at", consumer.queue)
 
-    async def _look_after_topology(self) -> None:
+    async def _check_topology(self) -> None:
         try:
             await self._declarations.look_after()
         except BrokerUnavailable as error:
@@ -166,7 +166,7 @@ class Watchdog:
         else:
             self._complaint = ""
 
-    def _look_for_absent(self) -> None:
+    def _check_absent(self) -> None:
         self._intervals += 1
         count = self._intervals
         if not self._is_told() or count in _EARLY_LOOKS or count % _LOOK_EVERY == 0:

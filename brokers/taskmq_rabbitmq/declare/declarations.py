@@ -21,12 +21,12 @@ from taskmq_rabbitmq.declare.requests import (
     APPLY,
     EntityMissing,
     are_new,
+    check_all,
     declare_all,
     declare_in_order,
     exists,
     first_missing,
     flush_metadata,
-    look_for_all,
     queue_depth,
     visible,
 )
@@ -84,8 +84,8 @@ class Declarations:
         self._archive = keeps
         self._passive = passive
         self._made = made
-        self._settle = look_for_all if passive else declare_all
-        self._declare_all = look_for_all if passive else declare_in_order
+        self._settle = check_all if passive else declare_all
+        self._declare_all = check_all if passive else declare_in_order
         # No task needs the exchange of events: without declaring, it is not checked here.
         self._shared = shared_entities() if passive else (*shared_entities(), *events())
         self._lock = asyncio.Lock()
@@ -149,7 +149,7 @@ class Declarations:
         entities = topic_queue(queue, exchange, patterns)
         if self._passive:
             # The queue is this process's own; the exchange belongs to others.
-            await look_for_all(self._connection(), [each for each in entities if isinstance(each, Exchange)])
+            await check_all(self._connection(), [each for each in entities if isinstance(each, Exchange)])
             await declare_all(self._connection(), [each for each in entities if not isinstance(each, Exchange)])
         else:
             await declare_all(self._connection(), entities)
@@ -254,7 +254,7 @@ class Declarations:
         """
         if self._passive:
             names = {dead_letter_queue(queue): None for queue in queues if self.is_declared(queue)}
-            await look_for_all(self._connection(), [Queue(name, {}) for name in names])
+            await check_all(self._connection(), [Queue(name, {}) for name in names])
 
     def lacks_letters(self, queue: str) -> bool:
         """Return whether RabbitMQ may dead-letter messages of the physical `queue` without a known queue for them."""

@@ -9,7 +9,7 @@ from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, Topology
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
-from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, whose_fault
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, access_error
 from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, declared_arguments
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ __all__ = [
     "APPLY",
     "EntityMissing",
     "are_new",
+    "check_all",
     "declare_all",
     "declare_in_order",
     "exists",
     "first_missing",
     "flush_metadata",
-    "look_for_all",
     "queue_depth",
     "refusal",
     "visible",
@@ -82,10 +82,10 @@ async def flush_metadata(connection: Connection) -> None:
         await connection.ask(flush_queue_metadata)
     except ChannelRefused as error:
         # A limit of the vhost, perhaps. The requested objects are declared.
-        _log.debug("what was declared is only written down within a second: %s", error)
+        _log.debug("declarations are not flushed to disk at once: %s", error)
 
 
-async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> None:
+async def check_all(connection: Connection, entities: Iterable[Entity]) -> None:
     """Check that queues and exchanges exist; bindings cannot be checked.
 
     Raises:
@@ -170,7 +170,7 @@ def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
             "another name"
         )
     if error.code == ACCESS_REFUSED:
-        return whose_fault(error.text)
+        return access_error(error.text)
     return BrokerUnavailable(f"the broker refused: {error}")
 
 

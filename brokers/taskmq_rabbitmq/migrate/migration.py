@@ -37,7 +37,7 @@ from typing import Any, Final
 from taskmq.errors import AccessDenied, PublishRejected, QueueMissing, TopologyMismatch
 from taskmq.model.topology import logical_queue
 from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
-from taskmq_rabbitmq.admin.inspection import look_at_nodes, look_at_queue
+from taskmq_rabbitmq.admin.inspection import fetch_nodes, fetch_queue
 from taskmq_rabbitmq.admin.plan import MIGRATION, migrate_command
 from taskmq_rabbitmq.admin.policies import exactly
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
@@ -194,7 +194,7 @@ class Migration:
         return replaced
 
     async def _any_classic(self, queues: Sequence[Queue]) -> bool:
-        facts = [await look_at_queue(self._management, queue.name) for queue in queues]
+        facts = [await fetch_queue(self._management, queue.name) for queue in queues]
         return any(each is not None and each.kind != "quorum" for each in facts)
 
     async def _close_entrance(self, name: str) -> None:
@@ -218,7 +218,7 @@ class Migration:
 
     async def _empty(self, name: str) -> int:
         """Move all messages out; return the number of fillers in the queue afterwards."""
-        facts = await look_at_queue(self._management, name)
+        facts = await fetch_queue(self._management, name)
         if facts is None:
             return 0
         if facts.kind != "quorum":
@@ -244,7 +244,7 @@ class Migration:
 
     async def _is_counted_alone(self, name: str, fillers: int) -> bool:
         """Return whether only fillers are in a queue, unsettled ones included, when it was last counted."""
-        facts = await look_at_queue(self._management, name)
+        facts = await fetch_queue(self._management, name)
         if facts is None or facts.messages == fillers:
             return True
         found = f"{facts.messages or 0} messages, {facts.unsettled or 0} of them in the hands of consumers"
@@ -293,7 +293,7 @@ class Migration:
 
     async def _clear_away_one(self, name: str) -> bool:
         beside = _beside(name)
-        if (facts := await look_at_queue(self._management, beside)) is None:
+        if (facts := await fetch_queue(self._management, beside)) is None:
             return True
         ready, consumers = await queue_depth(self._connection, beside)
         if ready:
@@ -306,7 +306,7 @@ class Migration:
 
     async def _check_nodes(self) -> None:
         try:
-            nodes = await look_at_nodes(self._management)
+            nodes = await fetch_nodes(self._management)
         except AccessDenied:
             self._report("whether all nodes are up cannot be seen by this user: make sure of it (tag `monitoring`)")
             return

@@ -88,7 +88,7 @@ class PublisherLockout:
             for _ in range(_ROUNDS):
                 await asyncio.sleep(self._settle)
                 staying = await self._close_publishers(closed)
-                if await self._gets_in(stack, staying) and await self._came_alone(staying, closed):
+                if await self._gets_in(stack, staying) and await self._is_alone(staying, closed):
                     break
             else:
                 raise TopologyMismatch("there are always new connections although the virtual host's limit is 0")
@@ -160,7 +160,7 @@ class PublisherLockout:
             await self._set_limit(0)
         return True
 
-    async def _came_alone(self, staying: int, closed: set[str]) -> bool:
+    async def _is_alone(self, staying: int, closed: set[str]) -> bool:
         """Return whether no publisher got in with the newest connection, once that is listed; close one that did."""
         before = len(closed)
         for _ in range(_LOOKS):

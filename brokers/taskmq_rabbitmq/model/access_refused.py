@@ -5,7 +5,7 @@ from typing import Final
 
 from taskmq.errors import AccessDenied, BrokerUnavailable
 
-__all__ = ["ACCESS_REFUSED", "NOT_FOUND", "denies_connection", "exceeded_size", "refused_exchange", "whose_fault"]
+__all__ = ["ACCESS_REFUSED", "NOT_FOUND", "access_error", "denies_connection", "exceeded_size", "refused_exchange"]
 
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
@@ -27,7 +27,7 @@ def denies_connection(reply: str) -> bool:
     return _LOGIN.search(reply) is not None
 
 
-def whose_fault(text: str) -> BrokerUnavailable:
+def access_error(text: str) -> BrokerUnavailable:
     """Return the error for a channel that the broker closed with `ACCESS_REFUSED`."""
     if _OCCUPIED in text:
         return BrokerUnavailable(f"the broker refused: {text}")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge
-from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, exceeded_size, refused_exchange, whose_fault
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, access_error, exceeded_size, refused_exchange
 from taskmq_rabbitmq.publish.pending import Pending
 
 __all__ = ["error_for", "find_refused", "maybe_sent"]
@@ -33,7 +33,7 @@ def error_for(refused: Pending, code: int, text: str) -> SendError | None:
     if (exceeded := exceeded_size(text)) is not None:
         return TooLarge(*exceeded, f"the message of job {refused.message.job_id}")
     if code == ACCESS_REFUSED:
-        error: SendError = whose_fault(text)
+        error: SendError = access_error(text)
     elif refused.refusals >= _CHANCES:
         error = PublishRejected(
             f"nothing was sent: the broker closed the channel {refused.refusals} times over it: {code} {text}"

@@ -215,7 +215,7 @@ def test_an_unknown_kind_of_file_store_and_an_invalid_size_are_refused() -> None
 async def test_a_read_only_directory_is_an_unavailable_state(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
-    with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be kept at file://"):
+    with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be stored at file://"):
         await blobs.put("job", b"abc", ttl=1)
 
 

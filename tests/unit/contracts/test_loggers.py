@@ -280,13 +280,13 @@ _EVERY_LOGGER = """
 import importlib, logging, pkgutil, sys
 import taskmq, taskmq_celery, taskmq_local, taskmq_otel, taskmq_prometheus, taskmq_rabbitmq, taskmq_redis, taskmq_s3
 import taskmq_sql
-from taskmq_rabbitmq.amqp.pika_types import hush_pika
+from taskmq_rabbitmq.amqp.pika_types import silence_pika
 roots = [module for name, module in sys.modules.items() if name.startswith("taskmq") and "." not in name]
 for root in roots:
     for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
         if not found.name.endswith(("__main__", "migrations.env")) and ".testing" not in found.name:
             importlib.import_module(found.name)
-hush_pika()
+silence_pika()
 taskmq.TaskMQ("memory://")
 for name, logger in logging.Logger.manager.loggerDict.items():
     is_ours = name.partition(".")[0].partition("_")[0] in ("taskmq", "pika", "asyncio")

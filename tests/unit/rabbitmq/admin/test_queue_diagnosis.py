@@ -9,13 +9,13 @@ from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq.admin.inspection import QueueFacts
 from taskmq_rabbitmq.admin.queue_diagnosis import (
     comparison_findings,
+    is_passage,
     letter_findings,
     member_findings,
     orphan_findings,
     policy_findings,
     stuck_findings,
     timeout_findings,
-    waits_there,
 )
 from taskmq_rabbitmq.model.entities import Queue, work_queue
 from taskmq_rabbitmq.model.entities import ladder as ladder_entities
@@ -64,7 +64,7 @@ def queue(name: str, policy: dict[str, Any] | None = None, **facts: Any) -> Queu
     ],
 )
 def test_waiting_queues_are_recognised_by_name(name: str, does_wait: bool) -> None:
-    assert waits_there(name) is does_wait
+    assert is_passage(name) is does_wait
 
 
 @pytest.mark.parametrize(

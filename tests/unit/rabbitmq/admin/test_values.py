@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_rabbitmq import open_broker
-from taskmq_rabbitmq.amqp.pika_types import hush_pika
+from taskmq_rabbitmq.amqp.pika_types import silence_pika
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 
@@ -52,11 +52,11 @@ def test_pika_does_not_log_unless_its_level_was_set() -> None:
     before = logger.level
     try:
         logger.setLevel(logging.NOTSET)
-        hush_pika()
+        silence_pika()
         assert logger.level == logging.CRITICAL
 
         logger.setLevel(logging.DEBUG)
-        hush_pika()
+        silence_pika()
         assert logger.level == logging.DEBUG
     finally:
         logger.setLevel(before)

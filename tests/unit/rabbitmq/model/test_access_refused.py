@@ -6,7 +6,7 @@ import pytest
 
 from taskmq.errors import AccessDenied, BrokerUnavailable, PublishRejected, PublishUnknown, SendError, TooLarge
 from taskmq.testing.broker_suite import message
-from taskmq_rabbitmq.model.access_refused import denies_connection, exceeded_size, refused_exchange, whose_fault
+from taskmq_rabbitmq.model.access_refused import access_error, denies_connection, exceeded_size, refused_exchange
 from taskmq_rabbitmq.publish.pending import Pending
 from taskmq_rabbitmq.publish.refusals import error_for, find_refused
 
@@ -48,10 +48,10 @@ def test_a_broker_that_is_full_or_down_or_gone_is_not_an_access_error(reply: str
 
 
 def test_an_exclusive_queue_is_not_a_lack_of_permission() -> None:
-    exclusive = whose_fault("ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+    exclusive = access_error("ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
 
     assert type(exclusive) is BrokerUnavailable
-    assert type(whose_fault(NO_WRITE)) is AccessDenied
+    assert type(access_error(NO_WRITE)) is AccessDenied
 
 
 @pytest.mark.parametrize("text", [NO_WRITE, NO_WRITE_310, NO_TOPIC, NO_EXCHANGE])
