@@ -45,7 +45,6 @@ _PURE = (
 _COVERING = (
     "tests/unit",
     "tests/cli",
-    "tests/conformance/test_job_stores.py::TestSqliteInMemory",
     "tests/conformance/test_job_stores.py::TestSqlite",
     "tests/conformance/test_rabbitmq.py::TestRabbitMQ",
     "tests/conformance/test_states.py::TestRedis",

@@ -68,7 +68,7 @@ def test_a_long_error_message_is_one_line_of_a_table_on_a_terminal(home: Path) -
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.parametrize("kind", ["quorum", pytest.param("classic", marks=pytest.mark.matrix)])
 def test_a_killed_replay_of_one_tenant_loses_no_letter(
     home: Path, taskmq: Here, amqp_url: str, kind: QueueKind
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_killed_replay_of_one_tenant_loses_no_letter(
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.parametrize("kind", ["quorum", pytest.param("classic", marks=pytest.mark.matrix)])
 def test_a_purge_of_one_tenant_removes_only_its_letters_from_a_rabbitmq_queue(
     home: Path, taskmq: Here, amqp_url: str, kind: QueueKind
 ) -> None:

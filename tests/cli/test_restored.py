@@ -141,6 +141,7 @@ def test_a_restored_backup_restores_no_revoked_access(instance: _Instance) -> No
     assert {step for step in again if step[0]} == set()
 
 
+@pytest.mark.nightly("tests/cli/test_restored.py::test_a_restored_backup_restores_no_revoked_access")
 def test_all_tokens_are_revoked_without_an_export_of_the_audit(instance: _Instance) -> None:
     token = str(instance.admin("token", "add", "bea", "ci")["token"])
     began = instance.back_up()
@@ -154,6 +155,7 @@ def test_all_tokens_are_revoked_without_an_export_of_the_audit(instance: _Instan
     assert [subject for is_done, _, subject in steps if not is_done] == ["users, roles, tenants"]
 
 
+@pytest.mark.nightly("tests/cli/test_restored.py::test_a_restored_backup_restores_no_revoked_access")
 def test_access_granted_after_the_backup_is_not_restored(instance: _Instance) -> None:
     began = instance.back_up()
     instance.admin("role", "add", "cas", "admin", "--tenant", "acme")

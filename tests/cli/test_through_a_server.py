@@ -397,7 +397,18 @@ def _steady(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "commands", [_JOBS, _INSTALLATION, _ADMINISTRATION], ids=["jobs", "installation", "administration"]
+    "commands",
+    [
+        pytest.param(_JOBS, id="jobs"),
+        pytest.param(_INSTALLATION, id="installation"),
+        pytest.param(
+            _ADMINISTRATION,
+            id="administration",
+            marks=pytest.mark.nightly(
+                "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+            ),
+        ),
+    ],
 )
 def test_commands_print_and_end_the_same_with_an_app_and_through_a_server(
     places: Places, commands: list[tuple[str, ...]]
@@ -462,6 +473,7 @@ def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
     assert "a token cannot create tokens: sign in" in refused.err
 
 
+@pytest.mark.nightly("tests/unit/server/test_sign_in.py")
 def test_a_session_through_a_server_creates_a_token_with_the_password(
     places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +505,7 @@ def test_a_session_through_a_server_creates_a_token_with_the_password(
     assert "2 API tokens revoked, 0 still valid" in again.err
 
 
+@pytest.mark.nightly("tests/unit/server/test_sign_in.py")
 def test_setting_a_password_through_a_server_ends_sessions_and_is_audited(places: Places) -> None:
     first, second = "seven green bicycles", "eight yellow kayaks"
     run = places.run_there
@@ -576,6 +589,9 @@ def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, hom
         assert there_names[: len(here_names)] == here_names
 
 
+@pytest.mark.nightly(
+    "tests/cli/test_through_a_server.py::test_commands_print_and_end_the_same_with_an_app_and_through_a_server"
+)
 def test_task_activity_is_seen_through_a_server(places: Places, home: Path) -> None:
     folder = home / "there"
     variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}

@@ -64,6 +64,8 @@ class TestSqlite(JobTransactions, JobStoreSuite):
             connection.execute("COMMIT")
 
 
+# The tables and the code are those of a file.
+@pytest.mark.nightly("tests/conformance/test_job_stores.py")
 class TestSqliteInMemory(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self) -> Iterator[None]:

@@ -381,6 +381,7 @@ _NOTICED_BY: Final[dict[_Broken, int]] = {
 }
 
 
+@pytest.mark.nightly("tests/conformance/test_the_job_store_suite_itself.py::test_a_broken_promise_is_noticed")
 @pytest.mark.parametrize(
     "broken",
     [

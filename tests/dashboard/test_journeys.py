@@ -82,6 +82,7 @@ def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path
         expect(page.get_by_label("Password")).to_be_visible()
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
 def test_a_viewer_of_a_tenant_sees_only_permitted_buttons(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as served, watching(browser, served) as eyes:
         eyes.forgiven.append("401")
@@ -167,6 +168,7 @@ def test_a_link_followed_as_soon_as_a_page_is_shown_works(eyes: Eyes, site: Serv
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
+@pytest.mark.nightly("tests/unit/server/test_dashboard.py")
 def test_the_dashboard_works_below_any_prefix_and_read_only_mode_changes_nothing(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -215,6 +217,9 @@ def test_a_stream_refused_by_a_proxy_is_opened_again(eyes: Eyes) -> None:
     expect(page.locator(".pill")).to_contain_text("live")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
+)
 def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("meanwhile"))
     page = eyes.page
@@ -245,7 +250,9 @@ def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) 
     expect(page.locator(".head .state")).to_contain_text("held")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_events_during_a_read_of_a_page_are_shown_too")
+@pytest.mark.nightly(
+    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
+)
 def test_data_read_before_an_event_is_read_again(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()

@@ -25,6 +25,7 @@ async def _count(site: Served) -> None:
     await history_of(store).rollups.add(figures)
 
 
+@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
 def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("metrics?range=1h").page

@@ -46,6 +46,7 @@ def _put_in_place_of(server: PostgreSQL, url: str, other: str) -> None:
     server.sql(f'alter database "{new}" rename to "{name}"')
 
 
+@pytest.mark.nightly("tests/conformance/test_job_stores.py")
 def test_jobs_run_since_a_dump_end_once_and_none_runs_again(
     postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
 ) -> None:

@@ -240,7 +240,16 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("host", ["web", "litestar_web", "django_web", "members"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "web",
+        *(
+            pytest.param(each, marks=pytest.mark.nightly("tests/unit/server/test_mount.py"))
+            for each in ("litestar_web", "django_web", "members")
+        ),
+    ],
+)
 def test_the_applications_on_the_page_serve_below_their_prefix(folder: Path, host: str) -> None:
     (folder / "mysite").mkdir()
     (folder / "mysite" / "settings.py").write_text(

@@ -196,6 +196,7 @@ def test_the_test_on_the_page_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
 def test_flask_sends_and_shows_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(_PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -263,6 +264,7 @@ def _django_project(folder: Path) -> None:
         (folder / name).write_text(source)
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
 def test_django_sends_after_the_commit_and_its_task_uses_the_orm(tmp_path: Path) -> None:
     _django_project(tmp_path)
 

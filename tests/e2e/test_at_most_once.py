@@ -57,7 +57,7 @@ def _in_the_gate(*chosen: tuple[str, str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("project", "executor"), cases, indirect=["project"])
 
 
-@_in_the_gate(("rabbitmq", "coroutine"), ("rabbitmq", "thread"), ("rabbitmq", "process"))
+@_in_the_gate(("rabbitmq", "coroutine"), ("rabbitmq", "process"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(project: Project, executor: str) -> None:
@@ -74,7 +74,7 @@ def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(proj
     assert _count_left(project) == 0
 
 
-@_in_the_gate(("rabbitmq", "coroutine"), ("local", "process"))
+@_in_the_gate(("rabbitmq", "coroutine"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_concurrent_jobs_are_started_at_most_once_each(project: Project, executor: str) -> None:

@@ -126,7 +126,7 @@ def test_concurrency_is_changed_while_a_worker_runs(project: Project, operator: 
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_broadcasting.py::test_a_listener_and_an_announcer_return_after_a_restart_of_the_broker"
+    "tests/integration/test_rabbitmq_broadcasting.py::test_a_listener_with_a_deleted_queue_creates_another_one"
 )
 @pytest.mark.rabbitmq
 @pytest.mark.slow

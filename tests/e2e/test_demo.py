@@ -78,7 +78,7 @@ def test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing(folder: P
     assert sorted(path.name for path in folder.parent.iterdir()) == ["sources"]
 
 
-@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_prints_lines_for_programs")
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 def test_the_demo_prints_tables_on_a_terminal(folder: Path) -> None:
     result = run_on_terminal(folder.parent, "demo", str(folder), columns=120)
 
@@ -88,6 +88,7 @@ def test_the_demo_prints_tables_on_a_terminal(folder: Path) -> None:
     assert sum(line.endswith(" right") for line in lines) == 8
 
 
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 def test_the_demo_prints_lines_for_programs(folder: Path) -> None:
     result = run_here(folder.parent, "demo", str(folder))
 
@@ -99,12 +100,13 @@ def test_the_demo_prints_lines_for_programs(folder: Path) -> None:
     assert "stopping" not in result.err
 
 
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 @pytest.mark.rabbitmq
 def test_the_demo_is_correct_on_rabbitmq(folder: Path, amqp_url: str) -> None:
     _expect_right(_demo(folder, "--url", amqp_url), folder)
 
 
-@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_rabbitmq")
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing")
 def test_the_demo_is_correct_if_its_beat_starts_last(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,21 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+_IN_THE_GATE = {"end of main", "interrupt"}
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(
+            each,
+            marks=()
+            if each in _IN_THE_GATE
+            else pytest.mark.nightly("tests/e2e/test_exit.py::test_sent_jobs_exist_however_the_process_ends"),
+        )
+        for each in ENDINGS
+    ],
+)
 def test_sent_jobs_exist_however_the_process_ends(producer: Producer, ending: str) -> None:
     last_words, expected = ENDINGS[ending]
 
@@ -99,7 +113,21 @@ sys.stdin.read()
     assert (process.returncode, err) == (0, "")
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fork",
+        *(
+            pytest.param(
+                each,
+                marks=pytest.mark.nightly(
+                    "tests/e2e/test_exit.py::test_children_of_multiprocessing_send_after_their_parent_did"
+                ),
+            )
+            for each in ("spawn", "forkserver")
+        ),
+    ],
+)
 def test_children_of_multiprocessing_send_after_their_parent_did(producer: Producer, method: str) -> None:
     code, out, err = producer.run(f"""
 import multiprocessing, warnings

@@ -53,7 +53,7 @@ async def step(context: Context, key: str, n: int) -> None:
     ("project", "kind"),
     [
         # It supports no queue kinds.
-        ("local", "quorum"),
+        pytest.param("local", "quorum", marks=pytest.mark.matrix),
         pytest.param("rabbitmq", "quorum", marks=pytest.mark.rabbitmq),
         pytest.param("rabbitmq", "classic", marks=[pytest.mark.rabbitmq, pytest.mark.matrix]),
     ],

@@ -19,6 +19,7 @@ class Upload:
 """
 
 
+@pytest.mark.nightly("tests/e2e/test_exit.py::test_sent_jobs_exist_however_the_process_ends")
 def test_a_finalizer_that_sends_at_exit_gets_an_error_and_the_process_ends(producer: Producer) -> None:
     code, out, err = producer.run("""
 from jobs import count
@@ -70,6 +71,7 @@ print("done")
     producer.expect_waiting(600)
 
 
+@pytest.mark.nightly("tests/e2e/test_reentrant_sends.py::test_finalizers_send_whenever_the_collector_runs_them")
 def test_finalizers_of_several_threads_send_too(producer: Producer) -> None:
     code, out, err = producer.run(f"""
 import gc, threading

@@ -100,6 +100,7 @@ def test_an_old_worker_that_dies_while_the_new_one_starts_does_not_leave_two(pro
     assert run.wait() == 0
 
 
+@pytest.mark.nightly("tests/e2e/test_supervision.py::test_a_stop_in_the_middle_of_a_restart_ends_everything")
 def test_a_stop_while_the_new_worker_starts_ends_both(project: Project) -> None:
     run = project.start(watch=True)
 

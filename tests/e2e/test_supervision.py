@@ -133,6 +133,7 @@ def test_a_worker_with_only_unsettled_slots_is_not_ready_until_they_are_settled(
     assert run.wait() == 0
 
 
+@pytest.mark.nightly("tests/e2e/test_supervision.py::test_a_worker_is_live_and_ready_and_only_live_while_it_drains")
 def test_a_hanging_process_is_not_live(local_project: Project) -> None:
     run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, liveness_timeout=2.5))
     (child,) = run.children
@@ -343,6 +344,9 @@ def test_systemd_is_told_when_the_service_is_ready_reloaded_and_stopping(
         ear.close()
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_supervision.py::test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere"
+)
 def test_a_process_that_hangs_while_it_drains_is_killed_and_delays_nothing(project: Project) -> None:
     run = project.start(supervision=SupervisorConfig(processes=1, drained_after=0.5), grace=0.5)
     (old,) = run.children

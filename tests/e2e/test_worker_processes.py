@@ -270,7 +270,21 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
+_IN_THE_GATE = {"an error", "no adapter"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            each,
+            marks=()
+            if each in _IN_THE_GATE
+            else pytest.mark.nightly("tests/cli/test_services.py::test_a_worker_with_a_broken_app_ends_with_2"),
+        )
+        for each in BROKEN
+    ],
+)
 def test_a_worker_that_cannot_run_at_all_ends_with_two_and_the_reason(local_project: Project, case: str) -> None:
     target, code, words = BROKEN[case]
     local_project.write(code, "broken.py")

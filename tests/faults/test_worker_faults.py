@@ -190,7 +190,9 @@ def _project(folder: Path, url: str) -> Project:
     return it
 
 
-@pytest.fixture(params=["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+@pytest.fixture(
+    params=[pytest.param("local", marks=pytest.mark.matrix), pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)]
+)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     is_local = request.param == "local"
     it = _project(tmp_path, f"local://{tmp_path}/embedded" if is_local else request.getfixturevalue("amqp_url"))

@@ -205,6 +205,7 @@ async def test_a_refusal_by_the_broker_is_a_taskmq_error(amqp_url: str, rabbitmq
         rabbitmq_server.http("DELETE", f"/api/users/{user}")
 
 
+@pytest.mark.nightly("tests/integration/test_aio_pika_sending.py::test_a_refusal_by_the_broker_is_a_taskmq_error")
 async def test_a_message_above_the_server_limit_is_too_large(own_rabbitmq: StartRabbitMQ) -> None:
     server = own_rabbitmq(config={"max_message_size": "10000"})
     async with _app(server.url) as app, _connect(server.url) as connection:
@@ -267,6 +268,7 @@ async def test_two_jobs_of_one_id_over_one_channel_take_turns(amqp_url: str) -> 
     assert [type(each).__name__ for each in outcomes] == ["Job", "Unroutable", "Job"]
 
 
+@pytest.mark.nightly("tests/integration/test_aio_pika_sending.py::test_a_missing_confirm_leaves_the_job_unknown")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["plain", pytest.param("robust", marks=pytest.mark.campaign)])
 async def test_no_confirmed_job_is_lost_through_cuts_freezes_and_restarts(

@@ -40,7 +40,7 @@ with app:
 """
 
 
-@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+@pytest.mark.parametrize("content_type", ["json", pytest.param("msgpack", marks=pytest.mark.matrix)])
 def test_equal_calls_of_several_processes_are_one_job_and_one_key(tmp_path: Path, content_type: str) -> None:
     script = tmp_path / "shop.py"
     script.write_text(_SHOP)

@@ -104,6 +104,7 @@ async def test_a_hanging_component_is_down_and_the_others_are_still_reported(way
         await until(_are(health, state="works"))
 
 
+@pytest.mark.nightly("tests/integration/test_health.py::test_schedulers_are_unknown_while_the_store_is_down")
 async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None:
     async with _serve_app(ways) as health:
         await until(_are(health, broker="works", workers="down"))

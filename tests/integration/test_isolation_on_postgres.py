@@ -24,11 +24,13 @@ def towns(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[tup
         postgres_server.drop_database(url)
 
 
+@pytest.mark.nightly("tests/unit/server/test_isolation.py::test_objects_of_one_tenant_do_not_exist_for_another")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_objects_of_one_tenant_do_not_exist_for_another(towns: tuple[Town, Town], name: str) -> None:
     check_isolation(*towns, *EXAMPLES[name])
 
 
+@pytest.mark.nightly("tests/unit/server/test_isolation.py::test_a_tenant_is_answered_as_if_it_were_alone")
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mine=STEPS, theirs=STEPS)
 def test_a_tenant_is_answered_as_if_it_were_alone(

@@ -191,6 +191,9 @@ async def test_files_left_by_killed_processes_are_cleaned_up(url: str, stage: Ex
     await broker.aclose()
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_local_processes.py::test_every_message_confirmed_to_a_killed_producer_exists"
+)
 def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str, stage: ExitStack) -> None:
     chance = random.Random(20_251_121)
 

@@ -238,6 +238,9 @@ class TestDenied(UsedVhostCase):
 class TestOutages(OwnNodeCase):
     deadline = 120
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_broadcasting.py::test_a_listener_with_a_deleted_queue_creates_another_one"
+    )
     @case
     async def test_a_listener_and_an_announcer_return_after_a_restart_of_the_broker(self) -> None:
         announcer, listener = self.broker(), self.broker()

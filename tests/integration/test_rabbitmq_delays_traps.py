@@ -288,6 +288,9 @@ class TestTheOtherEnd(RabbitMQCase):
 
 
 class TestPolicies(RabbitMQCase):
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_doctor.py::test_a_policy_for_everything_is_reported_with_all_that_it_breaks"
+    )
     @case
     async def test_a_policy_with_a_message_ttl_for_everything_makes_delays_short(self) -> None:
         broker = self.broker()
@@ -304,6 +307,9 @@ class TestPolicies(RabbitMQCase):
         # So a worker checks the time itself: tests/integration/test_rabbitmq_delays.py.
         assert time.time() * 1000 < due
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_doctor.py::test_a_policy_for_everything_is_reported_with_all_that_it_breaks"
+    )
     @case
     async def test_a_policy_with_drop_head_turns_safe_dead_lettering_off(self) -> None:
         broker = self.broker()

@@ -318,6 +318,7 @@ def test_a_policy_for_everything_is_reported_with_all_that_it_breaks(ward: Ward)
         _text(findings, "warning", words)
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin/test_diagnosis.py")
 def test_a_limit_unknown_to_the_app_is_a_problem(ward: Ward) -> None:
     ward.declare()
     ward.policy("^images$", max_length=1_000)
@@ -327,6 +328,9 @@ def test_a_limit_unknown_to_the_app_is_a_problem(ward: Ward) -> None:
     assert [about for about, _ in _problems(findings)] == ["images"]
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_doctor.py::test_a_policy_for_everything_is_reported_with_all_that_it_breaks"
+)
 def test_an_operator_policy_is_found_too(ward: Ward) -> None:
     ward.declare()
     ward.policy(".*", "operator-policies", message_ttl=1_000)
@@ -346,6 +350,7 @@ def test_a_queue_with_other_arguments_is_a_problem_with_its_remedy(ward: Ward) -
     assert found[0][3]
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin/test_queue_diagnosis.py")
 def test_messages_in_an_unknown_queue_are_a_warning(ward: Ward) -> None:
     ward.declare(_WORK, WorkQueue("old"))
 
@@ -382,6 +387,7 @@ def test_a_wrong_clock_is_a_problem(ward: Ward) -> None:
     assert "NTP" in remedy
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin")
 def test_tasks_without_a_time_limit_are_a_warning_if_the_broker_has_one(ward: Ward) -> None:
     ward.declare()
     per_consumer = tuple(map(int, ward.server.version.split(".")[:2])) >= (4, 3)
@@ -412,6 +418,7 @@ def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_r
 # Problems of the whole node
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin")
 def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(ward: Ward) -> None:
     ward.declare()
     if ward.server.version >= "4":
@@ -443,6 +450,7 @@ def test_alarms_are_problems_and_do_not_stop_the_doctor(ward: Ward) -> None:
         assert _text(findings, "problem", words)
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin")
 def test_stuck_delays_are_a_problem_at_the_second_poll(ward: Ward) -> None:
     ward.declare()
     # A limit unknown to the app: messages that leave the ladder for the full queue are refused and kept.

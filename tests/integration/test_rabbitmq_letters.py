@@ -26,7 +26,7 @@ _TIMEOUT = 10.0
 _PATIENCE = timedelta(seconds=40)
 
 
-@pytest.fixture(params=["fast", "plain"])
+@pytest.fixture(params=["fast", pytest.param("plain", marks=pytest.mark.matrix)])
 def url(amqp_url: str, request: pytest.FixtureRequest) -> str:
     return f"{amqp_url}?wire={request.param}"
 

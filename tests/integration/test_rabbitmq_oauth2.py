@@ -269,6 +269,7 @@ def orders(node: RabbitMQ) -> Iterator[Raw]:
         raw.channel.queue_delete("orders")
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_oauth2.py::test_the_same_connections_outlive_their_tokens")
 async def test_a_source_of_another_system_outlives_its_tokens(
     node: RabbitMQ, token: TokenFile, orders: Raw, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -285,6 +286,9 @@ async def test_a_source_of_another_system_outlives_its_tokens(
     assert not any(secret in caplog.text for secret in token.tokens)
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_oauth2.py::test_a_token_server_is_asked_for_one_token_after_the_other"
+)
 async def test_a_source_asks_a_token_server_for_one_token_after_the_other(node: RabbitMQ, orders: Raw) -> None:
     with TokenServer(client_id="shop", secret="S3CRET", make=lambda: signed_token(seconds=SECONDS)) as server:
         listener = _Listener(node, "shop:S3CRET@", f"oauth2_token_url={server.url}")

@@ -204,10 +204,12 @@ def test_a_certificate_without_a_user_is_refused(node: TlsNode) -> None:
     assert "create a user with the name in the certificate" in str(error)
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_tls.py::test_a_client_certificate_identifies_the_user")
 def test_a_server_that_requires_a_certificate_is_understood(strict_node: TlsNode) -> None:
     assert "the server wants a client certificate" in str(_refusal(strict_node.trusted_url()))
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_tls.py::test_a_certificate_without_a_user_is_refused")
 def test_a_foreign_client_certificate_is_refused(strict_node: TlsNode) -> None:
     stranger = strict_node.stranger
 
@@ -216,6 +218,7 @@ def test_a_foreign_client_certificate_is_refused(strict_node: TlsNode) -> None:
     assert "the server refuses the client certificate" in str(error)
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_tls.py::test_a_client_certificate_identifies_the_user")
 def test_a_client_certificate_is_accepted_by_a_server_that_requires_one(strict_node: TlsNode) -> None:
     client = strict_node.client
 

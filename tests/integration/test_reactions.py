@@ -176,6 +176,9 @@ def test_files_messages_and_jobs_are_reacted_to_once_even_if_a_replica_is_killed
     assert {run[1] for run in place.runs("index")} == {"succeeded"}
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_reactions.py::test_files_messages_and_jobs_are_reacted_to_once_even_if_a_replica_is_killed"
+)
 def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) -> None:
     first = place.beat()
     place.publish("amq.topic", "orders.early", b"0", "first")
@@ -201,6 +204,7 @@ def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) 
     assert place.runs("both") == []
 
 
+@pytest.mark.nightly("tests/unit/beat/test_reactions.py")
 def test_a_file_and_a_message_are_one_call_and_a_growing_file_is_waited_for(place: _Place) -> None:
     place.start("worker", "shop:app")
     beats = [place.beat(), place.beat()]

@@ -86,6 +86,9 @@ def test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api(amqp_url:
     assert f"ConnectionError: {said}\n" in shown.out
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_run_history.py::test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api"
+)
 def test_error_messages_stay_in_a_worker_configured_to_keep_them(amqp_url: str, tmp_path: Path) -> None:
     with open_site(tmp_path, store=_store(tmp_path)) as site:
         asyncio.run(_fail(amqp_url, tmp_path, site, report_errors="type"))
