@@ -54,13 +54,13 @@ class Ours:
         """
         self.waiting = other.waiting
         for lane, jobs in self.waiting.items():
-            self.shares.arrived(lane, (jobs[0].submitted, jobs[0].expires))
+            self.shares.add(lane, (jobs[0].submitted, jobs[0].expires))
         self.running = other.running
         self._count = sum(map(len, self.waiting.values()))
         self._taken(self.running)
         for name, job in self.running.items():
             if job.started >= 0 and now - job.started > _TOLD_AFTER:
-                self.shares.began(name, now=now, ran=now - job.started)
+                self.shares.start(name, now=now, ran=now - job.started)
         return self
 
     def arrived(self, job: VirtualJob) -> None:
@@ -68,7 +68,7 @@ class Ours:
         waiting = self.waiting.get(lane)
         if waiting is None:
             waiting = self.waiting[lane] = deque()
-            self.shares.arrived(lane, (job.submitted, job.expires))
+            self.shares.add(lane, (job.submitted, job.expires))
         waiting.append(job)
         self._count += 1
 
@@ -81,9 +81,9 @@ class Ours:
             found += [waiting.popleft() for _ in range(min(pick.count, len(waiting)))]
             if not waiting:
                 del self.waiting[pick.lane]
-                self.shares.exhausted(pick.lane)
+                self.shares.drop(pick.lane)
             elif self.shares.goes_by_heads(_QUEUE):
-                self.shares.arrived(pick.lane, (waiting[0].submitted, waiting[0].expires))
+                self.shares.add(pick.lane, (waiting[0].submitted, waiting[0].expires))
         self._count -= len(found)
         for job in found:
             self.running[str(job.number)] = job
@@ -92,22 +92,22 @@ class Ours:
 
     def _taken(self, jobs: Mapping[str, VirtualJob]) -> None:
         needs = {name: self._needs[job.tenant] for name, job in jobs.items()} if self._needs else {}
-        self.shares.taken([(name, job.tenant, _lane(job)) for name, job in jobs.items()], needs)
+        self.shares.resolve([(name, job.tenant, _lane(job)) for name, job in jobs.items()], needs)
 
     def returned(self, job: VirtualJob) -> None:
         del self.running[str(job.number)]
-        self.shares.ended(str(job.number), 0.0)
+        self.shares.end(str(job.number), 0.0)
         lane = _lane(job)
         self._count += 1
         self.waiting.setdefault(lane, deque()).appendleft(job)
-        self.shares.arrived(lane, (job.submitted, job.expires))
+        self.shares.add(lane, (job.submitted, job.expires))
 
     def began(self, job: VirtualJob, now: float) -> None:
-        self.shares.began(str(job.number), now=now)
+        self.shares.start(str(job.number), now=now)
 
     def ended(self, job: VirtualJob) -> None:
         del self.running[str(job.number)]
-        self.shares.ended(str(job.number), job.seconds)
+        self.shares.end(str(job.number), job.seconds)
 
 
 def _lane(job: VirtualJob) -> Lane:

@@ -163,9 +163,9 @@ def decisions(tenants: int, *, count_of: int = 50_000, batch: int = 500) -> Deci
         began = time.process_time()
         picks = shares.picks(lambda _: batch, limit=batch)
         jobs = [(str(next(numbers)), "t", pick.lane) for pick in picks for _ in range(pick.count)]
-        shares.taken(jobs)
+        shares.resolve(jobs)
         for name, _, _ in jobs:
-            shares.ended(name, 0.1)
+            shares.end(name, 0.1)
         spent.append((time.process_time() - began) / len(jobs) * 1e6)
         served.update(lane.tenant for _, _, lane in jobs)
     # The machine does other things too: what it takes undisturbed is what counts.

@@ -67,10 +67,10 @@ class Folder:
     async def look(self) -> None:
         """Report complete files; one that cannot be reported now is found again by the next look."""
         found = await _in_a_thread(lambda: scan(self._condition))
-        for file, noted in self._arrivals.look(found, now=self._passed()):
+        for file, noted in self._arrivals.update(found, now=self._passed()):
             try:
                 if await self._tell(noted):
-                    self._arrivals.told(file)
+                    self._arrivals.mark_handled(file)
                 self._complaint = ""
             except (SendError, StateUnavailable) as error:
                 self._complain(str(error))

@@ -89,7 +89,7 @@ class Topic:
             await self._consumer.stop()
 
     def _receive(self, delivery: Delivery) -> None:
-        if self._condition.fits(getattr(delivery, "routing_key", None) or ""):
+        if self._condition.matches(getattr(delivery, "routing_key", None) or ""):
             self._inbox.receive(delivery)
         else:
             # Bound by an earlier version of the code.

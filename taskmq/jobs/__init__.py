@@ -1,5 +1,5 @@
-"""Jobs that were sent, as their senders see them.
+"""Handles of jobs for their senders.
 
-`Job` is the handle that `send` returns: it awaits the result, says how far the job is, and cancels it. `as_completed`
-gives the results of many as they end. Both use `app.jobs`, a `taskmq.client.job_service.JobService`.
+`Job` is the handle that `send` returns: it awaits the result, shows the job's state, and cancels it. `as_completed`
+yields the results of many jobs as they end. Both use `app.jobs`, a `taskmq.client.job_service.JobService`.
 """

@@ -1,4 +1,4 @@
-"""The handle of one job, where its result is awaited; and those of many, in the order in which they end."""
+"""Handle of a job, and iteration over many jobs in the order in which they end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -36,12 +36,11 @@ class Job(CeleryHints, Generic[R_co]):
     """A handle for a job: waits for its result, shows its state, cancels and reschedules it.
 
     Attributes:
-        id: its id, the same in every attempt.
-        task: its task's name; empty for a handle made from an id alone.
-        existing: the state in which the job was, where the call that returned the handle made no job since there
-            was this one: a submission, also with `submit_many`, `clone(new_id=)` and `retry(new_id=)`. One that has
-            failed stays so: `app.jobs.retry(job.id)` lets it go on. None where the call has made the job, and of
-            handles made from an id (`app.job`); `app.jobs.get` returns the job with its `state` in their place.
+        id: id of the job, the same in every attempt.
+        task: name of its task; empty for a handle created from an id alone.
+        existing: state of the job if it already existed and the call created none: `submit`, `submit_many`,
+            `clone(new_id=)` and `retry(new_id=)`. A failed job stays failed; `app.jobs.retry(job.id)` resumes it.
+            None if the call created the job, and for handles created from an id (`app.job`).
     """
 
     __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "task")
@@ -69,14 +68,14 @@ class Job(CeleryHints, Generic[R_co]):
         return self._jobs.sent.sessions
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """Return what the task returned, waiting for it as long as need be, or for `timeout`.
+        """Return what the task returned, waiting for it until the job ends or `timeout` is over.
 
         Raises:
-            TaskFailed: the job has failed; carries the task's error as data.
+            TaskFailed: the job failed; carries the task's error as data.
             JobCancelled: the job was cancelled or has expired.
-            ResultTimeout: it has not ended in time; it goes on.
-            ResultExpired: it has ended, and its result is not kept any more.
-            ResultDamaged: a large result is not what was stored.
+            ResultTimeout: the job did not end in time; it continues.
+            ResultExpired: the job has ended, but its result is no longer kept.
+            ResultDamaged: a large result differs from what was stored.
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
@@ -85,9 +84,9 @@ class Job(CeleryHints, Generic[R_co]):
     result = blocking(aresult)
 
     async def aresult_or_none(self) -> R_co | None:
-        """Return what the task returned if the job has ended, without waiting; None where it has not.
+        """Return what the task returned if the job has ended, without waiting; None if it has not.
 
-        A task that returns None looks the same: `state` tells them apart. Raises as `result` does, but for
+        Use `state` to distinguish that from a task that returned None. Raises the errors of `result`, except
         `ResultTimeout`.
         """
         self._check_kept()
@@ -101,14 +100,12 @@ class Job(CeleryHints, Generic[R_co]):
     result_or_none = blocking(aresult_or_none)
 
     def watch(self, *, every: Duration = "1s") -> AsyncGenerator[JobNews[R_co], None]:
-        """Yield what happens to the job until it ends: `async for news in job.watch()`, as a web page wants to have
-        it.
-
-        At first its state, then each new state and each new progress, and at last its end, which is waited for as
-        `result` does and costs the state nothing meanwhile. `taskmq.sse_text` makes a server-sent event of each.
+        """Yield news about the job until it ends: `async for news in job.watch()`.
+        Yields the present state, then each new state and progress, and finally the end, which arrives through a
+        subscription. `taskmq.sse_text` formats each as a server-sent event.
 
         Args:
-            every: how often to look for progress; one small question for each watcher.
+            every: interval for polling the progress; each watcher costs one small request.
 
         Raises:
             StateUnavailable: the state could not be reached when the wait began.
@@ -118,10 +115,10 @@ class Job(CeleryHints, Generic[R_co]):
         return watch(self._jobs, self.id, every=seconds, was_sent=self._was_sent, ends=self.aoutcome)
 
     async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
-        """Return how the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
+        """Return the job's outcome, waiting for it like `result`; a failure is in the outcome, and not raised.
 
         Raises:
-            ResultTimeout: it has not ended in time; it goes on.
+            ResultTimeout: the job did not end in time; it continues.
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
@@ -147,7 +144,7 @@ class Job(CeleryHints, Generic[R_co]):
         return record
 
     async def astate(self) -> JobState:
-        """Return how far the job is, as far as broker, state and store know.
+        """Return the state of the job, as far as broker, state and store know it.
 
         | state | known from |
         |---|---|
@@ -158,7 +155,7 @@ class Job(CeleryHints, Generic[R_co]):
         | `unknown` | nothing: a handle made from an id alone (`app.job`) does not even show that it was sent |
 
         Raises:
-            ResultExpired: it has ended, and how is not kept any more.
+            ResultExpired: the job has ended, but its outcome is no longer kept.
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
@@ -167,10 +164,10 @@ class Job(CeleryHints, Generic[R_co]):
     state = blocking(astate)
 
     async def aprogress(self) -> JobProgress | None:
-        """Return the last progress that the running task reported with `Context.progress`; None before the first.
+        """Return the last progress that the task reported with `Context.progress`; None before the first.
 
-        At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
-        job has ended.
+        It is at most half a second old while the state answers, and stays readable for the app's `result_ttl`, even
+        after the job has ended.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -181,20 +178,20 @@ class Job(CeleryHints, Generic[R_co]):
     progress = blocking(aprogress)
 
     async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
-        """Cancel the job, wherever it is.
+        """Cancel the job in whatever state it is.
 
-        One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
-        at the broker is ended, without a run, by the worker that gets it. One that runs is stopped: a coroutine gets
-        `CancelledError`, a thread or process sees `context.cancelled` and is given up, or killed, after a grace. It
-        may end by itself in the very moment; `state` says how it ended.
+        A job that waits for its time in the state (`TaskMQ(delay="state")`) is removed when this returns. A job that
+        waits at the broker is ended without a run by the worker that receives it. A running job is stopped: a
+        coroutine gets `CancelledError`; a thread or process sees `context.cancelled`, and is abandoned or killed
+        after a grace. The job may still end by itself at that moment; `state` shows how it ended.
 
         Args:
-            reason: what `JobCancelled` says to those who await the result.
-            remember: how long workers end the job when they meet it: at least as long as it may be on its way.
+            reason: message of `JobCancelled` for callers that await the result.
+            remember: how long workers remember the request: at least as long as the job may be delayed.
 
         Returns:
-            Which of these it was; false where the job has `ended` already, and where it is `unknown`: the state has
-            not heard of it. One that waits at the broker, or runs and reports nothing, is ended all the same.
+            What was done. False if the job has already `ended`, or is `unknown` because the state has no record of
+            it. A job that waits at the broker, or runs without reports, is cancelled all the same.
 
         Raises:
             StateUnavailable: the state could not be reached; the job may be cancelled or not.
@@ -205,12 +202,12 @@ class Job(CeleryHints, Generic[R_co]):
     cancel = blocking(acancel)
 
     async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
-        """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.
+        """Reschedule a job that waits in the state: `delay` from now, or at `eta`.
 
-        False: it does not wait there (any more).
+        Returns False if it does not wait there, or no longer.
 
         Raises:
-            InvalidOption: neither of the two is given, or both, or an `eta` without a time zone.
+            InvalidOption: neither or both are given, or `eta` has no time zone.
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
@@ -255,7 +252,7 @@ class Job(CeleryHints, Generic[R_co]):
 
 
 class AsCompleted(Generic[R]):
-    """Yields jobs with their outcomes as they end, to `for` and `async for`; `as_completed` makes it."""
+    """Iterator over jobs and their outcomes as they end, for `for` and `async for`; see `as_completed`."""
 
     def __init__(self, jobs: Iterable[Job[R]], *, timeout: Duration | None) -> None:
         self._jobs = list(jobs)
@@ -270,7 +267,7 @@ class AsCompleted(Generic[R]):
             for job in self._jobs:
                 wait = loop.create_task(job.aoutcome())
                 waits.add(wait)
-                wait.add_done_callback(_telling(ended, job))
+                wait.add_done_callback(_enqueue_when_done(ended, job))
             while waits:
                 try:
                     async with asyncio.timeout_at(deadline):
@@ -284,44 +281,44 @@ class AsCompleted(Generic[R]):
         finally:
             for wait in waits:
                 wait.cancel()
-            # No caller looks at their outcomes.
+            # Their outcomes are not needed.
             await asyncio.gather(*waits, return_exceptions=True)
 
     def __iter__(self) -> Iterator[tuple[Job[R], JobOutcome[R]]]:
         if not self._jobs:
             return
         sessions = self._jobs[0]._sessions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        coming = self.__aiter__()
+        outcomes = self.__aiter__()
         try:
-            while (one := sessions.run_sync(_next(coming), instead="async for")) is not None:
+            while (one := sessions.run_sync(_next(outcomes), instead="async for")) is not None:
                 yield one
         finally:
-            sessions.run_sync(coming.aclose(), instead="async for")
+            sessions.run_sync(outcomes.aclose(), instead="async for")
 
 
 def as_completed(jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> AsCompleted[R]:
-    """Pairs of a job and its outcome, each as soon as the job has ended; for `async for` and for `for`.
+    """Iterate over pairs of a job and its outcome, each as soon as the job has ended.
 
-    All are waited for over one connection, without polling. A failed job does not end the iteration: its outcome says
-    so.
+    Works with `async for` and `for`, over one connection and without polling. A failed job does not end the
+    iteration; its outcome has the error.
 
     Args:
-        jobs: of one app.
-        timeout: for all together.
+        jobs: jobs of one app.
+        timeout: timeout for all jobs together.
 
     Raises:
-        ResultTimeout: some have not ended in time; they go on.
+        ResultTimeout: some jobs did not end in time; they continue.
         StateUnavailable: the state could not be reached when a wait began.
         UnsupportedFeature: the app has no state, or a task keeps no results.
     """
     return AsCompleted(jobs, timeout=timeout)
 
 
-async def _next(coming: AsyncGenerator[T, None]) -> T | None:
-    return await anext(coming, None)
+async def _next(outcomes: AsyncGenerator[T, None]) -> T | None:
+    return await anext(outcomes, None)
 
 
-def _telling(
+def _enqueue_when_done(
     ended: "asyncio.Queue[tuple[Job[R], asyncio.Task[JobOutcome[R]]]]", job: Job[R]
 ) -> Callable[["asyncio.Task[JobOutcome[R]]"], None]:
     return lambda wait: ended.put_nowait((job, wait))

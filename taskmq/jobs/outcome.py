@@ -1,4 +1,4 @@
-"""How a job ended, as its sender sees it."""
+"""Outcomes of jobs."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,14 +15,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome(Generic[R_co]):
-    """How a job ended, and what it came to.
+    """Outcome of a job: its final state, its result or error, and its last run.
 
     Attributes:
-        state: succeeded, failed or cancelled; None where that is not kept any more.
-        attempts: how many runs it took.
-        started, finished: the last run, by its worker's clock; `started` is None for a job that was never run.
-        worker: that ended it; empty where none did.
-        error: what `result` raises; None after a success.
+        state: `succeeded`, `failed` or `cancelled`; None if it is no longer kept.
+        attempts: number of runs.
+        started, finished: times of the last run, by its worker's clock; `started` is None if the job never ran.
+        worker: the worker that ended it; empty if none did.
+        error: the error that `result` raises; None after a success.
     """
 
     job_id: str
@@ -37,18 +37,18 @@ class JobOutcome(Generic[R_co]):
     _returns: ReturnType | None = field(default=None, repr=False)
 
     def result(self) -> R_co:
-        """Return what the task returned; None where its worker has reported no result.
+        """Return what the task returned; None if its worker reported no result.
 
         Raises:
-            TaskFailed: the job has failed; carries the task's error as data.
+            TaskFailed: the job failed; carries the task's error as data.
             JobCancelled: the job was cancelled or has expired.
-            ResultExpired, ResultDamaged: its result is not there any more.
+            ResultExpired, ResultDamaged: the result is no longer available.
             EncodeError: the value does not fit the task's return type.
         """
         if self.error is not None:
             raise self.error
         assert self._returns is not None
         if not self._value:
-            # Its task keeps no results, or its worker reported none: no value is encoded as nothing.
+            # The task keeps no results, or the worker reported none; every real value has an encoding.
             return cast("R_co", None)
         return cast("R_co", self._returns.decode(self._value, self._content_type))

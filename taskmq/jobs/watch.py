@@ -1,7 +1,7 @@
-"""What happens to one job, as it happens: for pages that show it.
+"""Live news about one job, for pages that show it.
 
-The end is waited for where results are, by a subscription. Progress and state are looked at now and then, since they
-come too often to be announced. A look asks the state once, or twice before the task has reported any progress.
+The end arrives through a subscription to the result. Progress and state are polled, because they change too often to
+be announced. A poll asks the state once, or twice before the task has reported any progress.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ __all__ = ["EndNews", "JobNews", "ProgressNews", "StateNews", "sse_text", "watch
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# So that watchers who began together do not look together.
+# Random factor, so that watchers that started together do not poll together.
 _SPREAD: Final = (0.8, 1.2)
 
 
 class StateNews(msgspec.Struct, frozen=True):
-    """The job has another state, see `Job.state`; or this is the first one reported."""
+    """The first known state of a job, or a changed one; see `Job.state`."""
 
     state: JobState
 
 
 class ProgressNews(msgspec.Struct, frozen=True):
-    """The job's task has reported how far it is."""
+    """New progress that the job's task has reported."""
 
     progress: JobProgress
 
 
 class EndNews(msgspec.Struct, Generic[R_co], frozen=True):
-    """The job has ended; nothing comes after it."""
+    """The end of a job, which is the last news."""
 
     outcome: JobOutcome[R_co]
 
@@ -58,36 +58,36 @@ async def watch(
     was_sent: bool,
     ends: Callable[[], Awaitable[JobOutcome[R]]],
 ) -> AsyncGenerator[JobNews[R], None]:
-    """See `Job.watch`.
+    """Yield the news about a job until it ends; see `Job.watch`.
 
     Args:
-        every: seconds between two looks, about.
-        was_sent: the caller knows that the broker has the job, or had it.
-        ends: waits for the end.
+        every: approximate seconds between two polls.
+        was_sent: whether the caller knows that the job was sent to the broker.
+        ends: waits for the end of the job.
     """
     waits = asyncio.ensure_future(ends())
     state: JobState | None = None
     progress: JobProgress | None = None
     try:
         if await _has_ended(jobs, job_id, was_sent=was_sent):
-            # It has no other news.
+            # There is no other news.
             await asyncio.wait((waits,))
         while not waits.done():
-            # Who watches goes on while the state does not answer; that it cannot be reached at all, the wait says.
+            # Watching continues while the state does not answer; the wait for the end raises if it is unreachable.
             with contextlib.suppress(StateUnavailable):
-                now, told = await _look(jobs, job_id, was_sent=was_sent)
+                now, latest = await _poll(jobs, job_id, was_sent=was_sent)
                 if now is not state and not now.is_final:
                     state = now
                     yield StateNews(now)
-                if told is not None and told != progress:
-                    progress = told
-                    yield ProgressNews(told)
+                if latest is not None and latest != progress:
+                    progress = latest
+                    yield ProgressNews(latest)
             await asyncio.wait((waits,), timeout=every * random.uniform(*_SPREAD))
         outcome = waits.result()
         with contextlib.suppress(StateUnavailable):
-            told = await jobs.find_progress(job_id)
-            if told is not None and (progress is None or told.done != progress.done or told.note != progress.note):
-                yield ProgressNews(told)
+            last = await jobs.find_progress(job_id)
+            if last is not None and (progress is None or last.done != progress.done or last.note != progress.note):
+                yield ProgressNews(last)
         yield EndNews(outcome)
     finally:
         waits.cancel()
@@ -103,9 +103,9 @@ async def _has_ended(jobs: JobService, job_id: str, *, was_sent: bool) -> bool:
         return False
 
 
-async def _look(jobs: JobService, job_id: str, *, was_sent: bool) -> tuple[JobState, JobProgress | None]:
-    if (told := await jobs.find_progress(job_id)) is not None:
-        return told.state, told
+async def _poll(jobs: JobService, job_id: str, *, was_sent: bool) -> tuple[JobState, JobProgress | None]:
+    if (found := await jobs.find_progress(job_id)) is not None:
+        return found.state, found
     if jobs.sent.sessions.delay == "state" and (waiting := await jobs.sent.find_waiting(job_id)) is not None:
         attempt = decode_envelope(waiting.body, waiting.content_type).attempt
         return (JobState.RETRYING if attempt > 1 else JobState.SCHEDULED), None
@@ -113,13 +113,13 @@ async def _look(jobs: JobService, job_id: str, *, was_sent: bool) -> tuple[JobSt
 
 
 def sse_text(news: JobNews[Any]) -> str:
-    """The news as one server-sent event: `state`, `progress` or `end`, with JSON as its data.
+    """Format news as a server-sent event: `state`, `progress` or `end`, with JSON data.
 
-    An `end` has `state`, `attempts` and `result`, or `error` with the type and the message; no traceback, which is
-    for operators.
+    An `end` has `state`, `attempts` and `result`, or `error` with type and message. It has no traceback, which is for
+    operators only.
 
     Raises:
-        EncodeError: the result has no form as JSON.
+        EncodeError: the result has no JSON form.
     """
     match news:
         case StateNews(state):

@@ -44,7 +44,7 @@ from taskmq.schedules.kept_records import StateRecords
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import StoredRecords, record_of
 from taskmq.stored_jobs.new_jobs import new_job
-from taskmq.stored_jobs.stored import require_taken
+from taskmq.stored_jobs.stored import require_accepted
 
 __all__ = ["Imported", "import_state"]
 
@@ -222,7 +222,7 @@ class _JobImport:
         refusals: dict[str, str] = {}
         for job, answer in zip(jobs, await self._store.submit(jobs) if jobs else [], strict=True):
             try:
-                require_taken(job, answer)
+                require_accepted(job, answer)
             except (JobConflict, QuotaExceeded) as error:
                 refusals[job.id] = str(error)
         return refusals

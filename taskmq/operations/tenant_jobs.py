@@ -40,7 +40,7 @@ from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.stored_jobs.explain import Explanation, explain_job
-from taskmq.stored_jobs.new_jobs import mode_of
+from taskmq.stored_jobs.new_jobs import default_mode
 from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies
 
@@ -152,14 +152,16 @@ class TenantJobs:
         options: dict[str, Any] = {**order.options, "owner": order.options.get("owner") or self._name}
         if self._tenant:
             options["tenant"] = self._tenant
-        named = await self._jobs.named(order.task, tenant=self._tenant)
+        named = await self._jobs.find_call(order.task, tenant=self._tenant)
         self._check_task(named.task)
         if not self._is_at_app and options.get("queue") not in (None, named.queue):
             raise InvalidOption(f"task {named.task!r} always uses queue {named.queue!r}: leave the queue out")
         if not self._is_at_app and options["owner"] != self._name:
             raise InvalidOption(f"owner {options['owner']!r} is another user: leave it out, or name yourself")
         options["depends_on"] = [((await self.get(name)).id, condition) for name, condition in order.upstream]
-        _, answer = await self._jobs.keep_named(named, order.args, order.kwargs, options, derived_id=order.derived_id)
+        _, answer = await self._jobs.submit_by_name(
+            named, order.args, order.kwargs, options, derived_id=order.derived_id
+        )
         name = order.derived_id or options.get("job_id")
         definition = named.definition
         return SubmitOutcome(
@@ -462,7 +464,7 @@ class TenantJobs:
         key: str | None,
         note: str,
     ) -> JobRecord:
-        mode = mode or mode_of(record)
+        mode = mode or default_mode(record)
         new_id = key if mode == "new" else None
         ran = await self._jobs.aretry(
             record, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note

@@ -270,7 +270,7 @@ class TenantSchedules:
 
     async def _check_name(self, task: str) -> None:
         if isinstance(self._resolve(task), str):
-            task = (await self._app.jobs.named(task, tenant=self._tenant)).task
+            task = (await self._app.jobs.find_call(task, tenant=self._tenant)).task
         self._check_permission(task)
 
     def _own_name(self, name: str) -> str:

@@ -1,28 +1,28 @@
-"""Reactions: tasks that are called when something happens.
+"""Reactions: tasks that are called when an event occurs.
 
-    condition   one thing that may happen: a job ends, a file arrives, a message comes, a time comes
+    condition   a kind of event: a job ends, a file arrives, a message arrives, a schedule is due
     expression  conditions, joined by `all_of` and `any_of`
-    event       it has happened: what the task is given
-    pending     what has come so far of one expression, and what follows from it
+    event       an occurrence of a condition, passed to the task
+    pending     the events of an expression since its last call, and the calls to send
 
-`model` decides, and is pure. `registry` is `app.reactions`; `deliver` turns an event into a job:
+`model` decides, and is pure. `reactions` is `app.reactions`; `deliver` turns an event into a job:
 
     a worker, as a job ends --+
     a beat: files, messages --+--> deliver -- one condition is enough ---------> the job, published
                                                     +-- several, time or debounce --> pending, in the state --> a beat
 
-The process that sees an event keeps hold of its cause (the delivery of the job or message, the claim of the file)
-until `deliver` has returned, so each event is delivered at least once. The job's id is derived from the event, so
-workers run one of several deliveries.
+A process keeps the cause of an event (the delivery of the job or message, the claim on the file) until `deliver` has
+returned, so each event is delivered at least once. The job's id is derived from the event, so workers run a repeated
+event only once.
 
-The names below load on first use: an app without reactions pays for none of them.
+The names below load on first use, so an app without reactions does not pay for them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused
+    from taskmq.reactions.deliver import CallFailed, Cause, ReactionDelivery
     from taskmq.reactions.model.arrivals import Arrivals, Sighting
     from taskmq.reactions.model.conditions import (
         AllOf,
@@ -50,6 +50,7 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Arrivals",
+    "CallFailed",
     "Cause",
     "Condition",
     "Expression",
@@ -66,7 +67,6 @@ __all__ = [
     "ReactionEvent",
     "ReactionStatus",
     "Reactions",
-    "Refused",
     "Sighting",
     "TimeCame",
     "TimeComes",
@@ -80,19 +80,19 @@ __all__ = [
     "read_pending",
 ]
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "model.arrivals": ("Arrivals", "Sighting"),
-    "deliver": ("Cause", "ReactionDelivery", "Refused"),
+    "deliver": ("Cause", "ReactionDelivery", "CallFailed"),
     "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
     "pending_store": ("change_pending", "read_pending"),
     "reactions": ("Reaction", "ReactionStatus", "Reactions"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF.get(name, 'model.conditions')}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF.get(name, 'model.conditions')}"), name)
     globals()[name] = value
     return value

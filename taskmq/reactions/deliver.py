@@ -1,4 +1,4 @@
-"""From what has happened to a job, or to a note of it; durable in either case."""
+"""Delivery of events: each becomes a published job or a record in the state, durable in both cases."""
 
 from typing import Final, NamedTuple
 
@@ -11,63 +11,65 @@ from taskmq.errors import DuplicateJob, JobConflict, SendError, StateUnavailable
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import reaction_job_id, reaction_record_key
 from taskmq.reactions.model.events import MessageArrived, ReactionEvent
-from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
+from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, record_event
 from taskmq.reactions.pending_store import change_pending
 from taskmq.reactions.reactions import Reaction
 from taskmq.run.context import current_context
-from taskmq.stored_jobs.new_jobs import under_derived_id
+from taskmq.stored_jobs.new_jobs import set_derived_id
 
-__all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused"]
+__all__ = ["REACTION_NAME", "CallFailed", "Cause", "ReactionDelivery"]
 
 REACTION_NAME: Final = "taskmq.reactions"
-"""Key of an envelope's `meta`: the reaction that has sent it."""
+"""Key of an envelope's `meta` with the name of the reaction that sent it."""
 
-# A record is read and written as a whole, with each thing that happens.
-_MOST_NOTED: Final = 64 * 1024
+# Each event reads and writes the whole record.
+_MOST_RECORDED: Final = 64 * 1024
 
 
-class Refused(SendError):
-    """The app's own code has failed while the call was made."""
+class CallFailed(SendError):
+    """Raised when the app's own code fails while the call is built."""
 
 
 class Cause(NamedTuple):
-    """The job whose end it is, and the one that it descends from."""
+    """The job whose end caused the event, and the root job that it descends from."""
 
     job_id: str
     root: str
 
 
 class ReactionDelivery:
-    """Notes what happens and sends the tasks of an app that are called for it."""
+    """Delivery of events to the reactions of an app."""
 
     def __init__(self, app_name: str, producer: Producer) -> None:
         self._app_name = app_name
         self._producer = producer
 
     async def deliver(
-        self, reaction: Reaction, number: int, noted: RecordedEvent, *, cause: Cause | None = None
+        self, reaction: Reaction, number: int, recorded: RecordedEvent, *, cause: Cause | None = None
     ) -> None:
-        """Return once what has happened is a confirmed job, or counts in the state; may be called again.
+        """Deliver an event. Returns when its job is confirmed, or when the state has recorded the event.
+
+        Delivering the same event again has no further effect.
 
         Args:
-            number: of the condition.
-            cause: the job whose end it is, if it is one.
+            number: number of the condition within the expression.
+            cause: the job whose end caused the event, if any.
 
         Raises:
-            SendError: the broker has not confirmed it. `TooLarge`: it never will.
-            StateUnavailable: the state could not be reached, or holds too many calls that wait for the broker.
+            SendError: the broker has not confirmed the job. `TooLarge`: it never will.
+            StateUnavailable: the state could not be reached, or too many calls already wait for the broker.
         """
         if reaction.is_direct:
-            await self.publish(reaction, noted.id, [noted.event], cause=cause)
+            await self.publish(reaction, recorded.id, [recorded.event], cause=cause)
             return
-        event = noted.event
-        if isinstance(event, MessageArrived) and len(event.body) > _MOST_NOTED:
-            raise TooLarge(len(event.body), _MOST_NOTED, f"a message that reaction {reaction.name} has to remember")
+        event = recorded.event
+        if isinstance(event, MessageArrived) and len(event.body) > _MOST_RECORDED:
+            raise TooLarge(len(event.body), _MOST_RECORDED, f"a message that reaction {reaction.name} has to record")
         now = self._producer.sessions.clock.now_ms()
         has_room, _ = await change_pending(
             self._store(),
             reaction_record_key(self._app_name, reaction.name),
-            lambda pending: note(pending, reaction.plan, number=number, noted=noted, now=now),
+            lambda pending: record_event(pending, reaction.plan, number=number, recorded=recorded, now=now),
         )
         if not has_room:
             raise StateUnavailable(
@@ -77,26 +79,26 @@ class ReactionDelivery:
     async def publish(
         self, reaction: Reaction, event: str, events: list[ReactionEvent], *, cause: Cause | None = None
     ) -> None:
-        """Return once the job is confirmed.
+        """Publish the job of a call. Returns when it is confirmed.
 
-        A call of a task with `lane="store"` is a job of the store then. There is nothing to do if another job has the
-        call's unique key, or if the store has the job from an earlier try.
+        A task with `lane="store"` is submitted to the store. If another job has the call's unique key, or the store
+        already has the job, nothing is sent.
 
         Raises:
-            SendError: it is not. `TooLarge`: it never will be.
+            SendError: the job is not confirmed. `TooLarge`: it never will be.
         """
         try:
             await self._producer.send_async(self._sending(reaction, event, events, cause))
         except (DuplicateJob, JobConflict):
-            # The job that ended may have ended once more, at another instant: the same event with other arguments.
+            # The job may have ended a second time, at another instant: the same event with other arguments.
             return
         except (SendError, StateUnavailable):
             raise
         except BaseException as error:
-            # Middleware and arguments are the app's own code, which may raise anything.
+            # Middleware and argument types are the app's own code, which may raise anything.
             if is_interruption(error):
                 raise
-            raise Refused(f"reaction {reaction.name}: the call is not made: {_words(error)}") from error
+            raise CallFailed(f"reaction {reaction.name}: building its call failed: {_safe_repr(error)}") from error
 
     def _sending(self, reaction: Reaction, event: str, events: list[ReactionEvent], cause: Cause | None) -> Sending:
         token = current_context.set(None)
@@ -112,9 +114,9 @@ class ReactionDelivery:
             meta={**(sending.envelope.meta or {}), REACTION_NAME: reaction.name},
         )
         if sending.submission is not None:
-            under_derived_id(sending, job_id)
+            set_derived_id(sending, job_id)
             return sending
-        # Without a state no worker could tell that it is done.
+        # A key needs a state, in which workers record that the job ran.
         key = sending.envelope.key or (None if self._producer.sessions.state_url is None else job_id)
         sending.envelope = replace(sending.envelope, id=job_id, key=key)
         return sending
@@ -123,13 +125,13 @@ class ReactionDelivery:
         schedules = self._producer.sessions.current().stores.schedules
         if schedules is None:
             raise StateUnavailable(
-                "reactions that wait for several things need a state: TaskMQ(..., state='redis://...'), "
+                "reactions that wait for several events need a state: TaskMQ(..., state='redis://...'), "
                 "$TASKMQ_STATE, or local://PATH on one host"
             )
         return schedules
 
 
-def _words(error: BaseException) -> str:
+def _safe_repr(error: BaseException) -> str:
     try:
         return repr(error)
     except BaseException:  # noqa: BLE001 - a class of the app's own

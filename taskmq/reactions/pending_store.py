@@ -1,4 +1,4 @@
-"""The records of reactions in the state."""
+"""Reads and compare-and-set changes of the records of reactions in the state."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ _decoder = msgspec.msgpack.Decoder(PendingReaction)
 
 
 async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[PendingReaction]:
-    """The records of these names; empty ones where there are none.
+    """Return the records of these names; missing ones are returned empty.
 
     Raises:
         StateUnavailable: the state could not be reached.
@@ -35,12 +35,12 @@ async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[Pendi
 async def change_pending(
     store: ScheduleStore, name: str, change: Callable[[PendingReaction], T]
 ) -> tuple[T, PendingReaction]:
-    """What `change` returns, called with the record, in which it changes something; and the record.
+    """Apply `change` to a record and store it. Returns the result of `change` and the record.
 
-    Called again where another writer was faster.
+    `change` modifies the record in place. It is called again if another writer was faster.
 
     Raises:
-        StateUnavailable: the state could not be reached; then it may have been changed all the same.
+        StateUnavailable: the state could not be reached; the record may or may not have changed.
     """
     (kept,) = await store.read([name])
     while True:
@@ -64,5 +64,5 @@ def _decode(kept: KeptRecord | None, name: str) -> PendingReaction:
         return _decoder.decode(kept.value)
     except msgspec.MsgspecError as error:
         raise StateUnavailable(
-            f"the record of reaction {name!r} cannot be read: {error}; was it written by a newer taskmq?"
+            f"cannot decode the record of reaction {name!r}, perhaps written by a newer taskmq: {error}"
         ) from error

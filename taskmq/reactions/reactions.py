@@ -1,4 +1,4 @@
-"""`app.reactions`: which tasks are called when something happens."""
+"""`app.reactions`: the tasks of an app that are called on events."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """A call of one task when something has happened."""
+    """A task and the events on which it is called."""
 
     name: str
     task: Task[..., Any]
@@ -51,37 +51,37 @@ class Reaction(msgspec.Struct, frozen=True):
 
     @property
     def is_direct(self) -> bool:
-        """Whether each event is one call, so that nothing has to be remembered."""
+        """Whether each event is one call, so that no state is needed."""
         return not self.plan.debounce and _each_is_enough(self.plan.expression)
 
     @property
     def needs_beat(self) -> bool:
-        """Whether something has to be looked at that no worker sees."""
+        """Whether the reaction needs a beat, because workers do not see all of its events."""
         return not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
 
     def arguments(self, events: list[ReactionEvent]) -> tuple[Any, ...]:
-        """What the task is called with."""
+        """Return the arguments of the call."""
         return (events,) if self.takes_list else (events[0],)
 
     def describe(self) -> str:
-        """The rule in plain English."""
-        said = f"when {self.plan.expression.describe()}"
-        return f"{said}, and nothing more for {self.plan.debounce / 1000:g} s" if self.plan.debounce else said
+        """Describe the rule in plain English."""
+        rule = f"when {self.plan.expression.describe()}"
+        return f"{rule}, and nothing more for {self.plan.debounce / 1000:g} s" if self.plan.debounce else rule
 
 
 class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A reaction at this moment; for those that have to remember something.
+    """Snapshot of a reaction that keeps state.
 
     Attributes:
-        come: what has come since the last call, by the condition's words.
-        waiting: how many calls wait for the broker.
-        fired: how many it has confirmed.
-        failed: how many could not be sent, as their messages were too large.
-        last: when it has confirmed the last one.
+        received: events since the last call, by the condition's description.
+        waiting: number of calls that wait for the broker.
+        fired: number of calls that the broker has confirmed.
+        failed: number of calls that could not be sent because their messages were too large.
+        last: when the last call was confirmed.
     """
 
     name: str
-    come: dict[str, ReactionEvent]
+    received: dict[str, ReactionEvent]
     waiting: int
     fired: int
     failed: int
@@ -95,7 +95,7 @@ class Reactions(Mapping[str, Reaction]):
         self._app_name = app_name
         self._tasks = tasks
         self._producer = producer
-        self._own: dict[str, Reaction] = {}
+        self._by_name: dict[str, Reaction] = {}
 
     def __getitem__(self, name: str) -> Reaction:
         return self._loaded[name]
@@ -108,9 +108,9 @@ class Reactions(Mapping[str, Reaction]):
 
     @property
     def _loaded(self) -> dict[str, Reaction]:
-        # So that included modules have defined theirs.
+        # Loads the included modules, which may define reactions.
         len(self._tasks)
-        return self._own
+        return self._by_name
 
     @property
     def _sessions(self) -> Sessions:
@@ -124,30 +124,30 @@ class Reactions(Mapping[str, Reaction]):
         name: str | None = None,
         debounce: Duration = 0,
     ) -> None:
-        """Have the task be called.
+        """Register a reaction of a task to an expression.
 
         Raises:
-            InvalidOption: the name is taken, the task cannot be called so, it would call itself for ever, or the
-                expression is something else.
+            InvalidOption: the name is taken, the task does not accept the events, the reactions would call each other
+                forever, or the expression is invalid.
         """
         label = name or task.name
         if not isinstance(expression, Condition | AllOf | AnyOf):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
-                f"reaction {label!r}: {expression!r} is no condition: use job(), file(), message(), amqp(), "
+                f"reaction {label!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
                 "all_of() or any_of() of taskmq.reactions; for a time alone, @app.every or @app.cron"
             )
         if not label.isprintable():
-            raise InvalidOption(f"reaction {label!r}: a name is a text that can be printed")
-        if label in self._own:
-            raise InvalidOption(f"reaction {label!r} is defined twice; give one of them a name=")
-        plan = ReactionPlan(_hashed(expression, label), to_ms(parse_duration(debounce, what="debounce")))
+            raise InvalidOption(f"reaction {label!r}: a name must be printable text")
+        if label in self._by_name:
+            raise InvalidOption(f"reaction {label!r} is defined twice; give one of them another name=")
+        plan = ReactionPlan(_resolve_hashes(expression, label), to_ms(parse_duration(debounce, what="debounce")))
         reaction = Reaction(label, task, plan)
         self._check_arguments(reaction)
         self._check_circle(reaction)
-        self._own[label] = reaction
+        self._by_name[label] = reaction
 
-    def of_job(self, task: str) -> list[tuple[Reaction, int, JobEnds]]:
-        """The reactions that wait for jobs of this task, each with the number of its condition."""
+    def waiting_for(self, task: str) -> list[tuple[Reaction, int, JobEnds]]:
+        """Return the reactions to jobs of this task, each with the number of its condition."""
         return [
             (reaction, number, condition)
             for reaction in self._loaded.values()
@@ -156,15 +156,15 @@ class Reactions(Mapping[str, Reaction]):
         ]
 
     @property
-    def awaited(self) -> set[str]:
-        """The tasks whose jobs something waits for.
+    def awaited_tasks(self) -> set[str]:
+        """Tasks whose jobs some reaction waits for.
 
         Raises:
             InvalidOption: the app does not have one of them.
         """
         known = self._tasks
         found: set[str] = set()
-        for reaction in self._own.values():
+        for reaction in self._by_name.values():
             for condition in reaction.plan.conditions:
                 if isinstance(condition, JobEnds):
                     found.update(condition.tasks)
@@ -176,13 +176,13 @@ class Reactions(Mapping[str, Reaction]):
         return found
 
     def check_lanes(self, *, at_beat: bool) -> None:
-        """Return if a process without a job store can make the calls of its reactions.
+        """Check that a process without a job store can make the calls of its reactions.
 
         Args:
-            at_beat: those for which a beat looks; else those that workers make when jobs end.
+            at_beat: check the calls made by a beat; otherwise those that workers make when jobs end.
 
         Raises:
-            UnsupportedFeature: some go to the store.
+            UnsupportedFeature: some of the calls go to the store.
         """
         called = [each.task for each in self.values() if each.needs_beat == at_beat]
         if stored := sorted({task.name for task in called if task.call_plan.lane == "store"}):
@@ -191,25 +191,25 @@ class Reactions(Mapping[str, Reaction]):
             )
 
     async def astatus(self, name: str) -> ReactionStatus:
-        """What a reaction has so far, for one that has to remember something.
+        """Return the status of a reaction that keeps state.
 
         Raises:
-            InvalidOption: there is none of that name.
+            InvalidOption: there is no reaction of that name.
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        if name not in self._own:
-            raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
+        if name not in self._by_name:
+            raise InvalidOption(f"there is no reaction {name!r}; `taskmq schedule list` shows them")
         schedules = self._producer.sessions.current().stores.schedules
-        store = require_store(schedules, "reactions to several things need")
+        store = require_store(schedules, "reactions to several events need")
         (pending,) = await read_pending(store, [reaction_record_key(self._app_name, name)])
-        conditions = self._own[name].plan.conditions
+        conditions = self._by_name[name].plan.conditions
         return ReactionStatus(
             name=name,
-            # It may have been noted for an earlier version of the code.
-            come={
-                conditions[number].describe(): noted.event
-                for number, noted in sorted(pending.came.items())
+            # The event may have been recorded for an earlier version of the code.
+            received={
+                conditions[number].describe(): recorded.event
+                for number, recorded in sorted(pending.came.items())
                 if number < len(conditions)
             },
             waiting=len(pending.firings),
@@ -228,13 +228,13 @@ class Reactions(Mapping[str, Reaction]):
             except InvalidArguments as error:
                 wanted = f"a list of {type(sample).__name__}" if reaction.takes_list else f"a {type(sample).__name__}"
                 raise InvalidOption(
-                    f"reaction {reaction.name!r}: the task must run with {wanted} as its one argument: {error}"
+                    f"reaction {reaction.name!r}: the task must accept {wanted} as its only argument: {error}"
                 ) from error
 
     def _check_circle(self, reaction: Reaction) -> None:
         followers: dict[str, set[str]] = {}
-        for each in (*self._own.values(), reaction):
-            # What else has to come as well holds a circle up.
+        for each in (*self._by_name.values(), reaction):
+            # An expression that also needs other events breaks the circle.
             if _each_is_enough(each.plan.expression):
                 for condition in each.plan.conditions:
                     for task in condition.tasks if isinstance(condition, JobEnds) else ():
@@ -245,8 +245,7 @@ class Reactions(Mapping[str, Reaction]):
             for follower in followers.get(waiting.pop(), ()):
                 if follower == reaction.task.name:
                     raise InvalidOption(
-                        f"reaction {reaction.name!r}: the end of a job of {follower} would start the next one of it, "
-                        "for ever"
+                        f"reaction {reaction.name!r}: the end of a job of {follower} would start the next one forever"
                     )
                 if follower not in reached:
                     reached.add(follower)
@@ -260,19 +259,19 @@ def _each_is_enough(expression: Expression) -> bool:
         case AnyOf(parts):
             return all(_each_is_enough(part) for part in parts)
         case TimeComes():
-            # It has to be remembered up to where it was.
+            # The last instant has to be recorded.
             return False
         case _:
             return True
 
 
-def _hashed(expression: Expression, name: str) -> Expression:
-    """`H` in a cron expression follows from the reaction's name."""
+def _resolve_hashes(expression: Expression, name: str) -> Expression:
+    """Derive `H` in cron expressions from the reaction's name."""
     match expression:
         case AllOf(parts):
-            return AllOf(tuple(_hashed(part, name) for part in parts))
+            return AllOf(tuple(_resolve_hashes(part, name) for part in parts))
         case AnyOf(parts):
-            return AnyOf(tuple(_hashed(part, name) for part in parts))
+            return AnyOf(tuple(_resolve_hashes(part, name) for part in parts))
         case TimeComes(trigger):
             return replace(expression, trigger=for_schedule(trigger, name))
         case _:

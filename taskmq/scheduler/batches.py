@@ -1,4 +1,4 @@
-"""The store's knowledge of batches: which ones the broker has confirmed, and which ones have ended."""
+"""Records in the store which batches the broker has confirmed and which have ended."""
 
 import asyncio
 import logging
@@ -14,15 +14,15 @@ __all__ = ["BatchRecorder"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-# What comes within this time is written together: a batch that is not confirmed in the store is published twice after
-# a crash, and a statement for each batch costs more than that.
+# Batches within this time are written together. After a crash an unrecorded batch is published twice, which costs
+# less than a statement for each batch.
 _TOGETHER: Final = 0.02
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
 class BatchRecorder:
-    """Writes to the store which batches of a ledger are confirmed, and forgets those that have ended: a `Service`."""
+    """A service that records confirmed batches of a ledger in the store, and deletes ended ones."""
 
     def __init__(self, store: DispatchStore, ledger: Ledger) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class BatchRecorder:
         self._ledger.has_news.set()
 
     async def run(self) -> None:
-        """Write until `stop`; it ends with what is known by then."""
+        """Write until `stop`, including everything known by then."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             await self._ledger.has_news.wait()
@@ -45,9 +45,9 @@ class BatchRecorder:
                 await self._write()
                 backoff.reset()
             except StoreUnavailable as error:
-                _log.debug("writing confirmed batches to the store failed, trying again: %s", error)
+                _log.debug("recording confirmed batches failed, will retry: %s", error)
                 if await pause(self._is_stopping, backoff.next()):
-                    # Its next holder publishes again what is not confirmed there.
+                    # The partition's next holder republishes unrecorded batches.
                     return
                 self._ledger.has_news.set()
             if self._is_stopping.is_set():

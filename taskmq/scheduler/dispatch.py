@@ -1,11 +1,11 @@
-"""Handing jobs of one partition to the broker: as many as their queues have room for, in the order of their shares.
+"""Dispatch of one partition's jobs to the broker, as far as their queues have room, in the order of their shares.
 
     arrived (a submit, a timer), wake or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
                                                             gates of limits: what has to wait leaves its lane
 
-At once when nothing was dispatched in the last 4 ms, else when they are over: then there is more in a batch, and
-small batches are what costs. Who makes jobs ready says in which lanes. Where that is not known, which lanes there are
-is read, at most for a tenth of the time, however many there are.
+It dispatches at once if the last batch was at least 4 ms ago, else when these are over: larger batches are cheaper.
+Submitters and timers announce the lanes with ready jobs. If lanes are unknown, they are read from the store, for at
+most a tenth of the time.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ _SHARING: Final = 1.0
 _BATCH: Final = 500
 # Reading the lanes takes at most a tenth of the time.
 _READING: Final = 10
-# One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired: the
-# lanes are read again soon.
+# A pick that returns fewer than this has emptied its lane. A larger one may have met expired jobs, so the lanes are
+# read again soon.
 _FEW: Final = 50
 _SOON: Final = 0.1
 _PAUSE: Final = 0.5
@@ -50,7 +50,7 @@ _GRACE: Final = 5.0
 
 
 class JobDispatcher:
-    """Dispatches the jobs of one partition, and has them published: a `Service`.
+    """A service that dispatches the jobs of one partition and has them published.
 
     Args:
         placer: chooses nodes for the jobs of queues that are placed.
@@ -98,7 +98,7 @@ class JobDispatcher:
         return self._state.window(queue, self._workers.slots_of(queue), now=self._now())
 
     def publish_again(self, batch: DispatchBatch) -> None:
-        """Publish, beside everything else, a batch that an earlier holder of the partition may have published."""
+        """Publish, in the background, a batch that an earlier holder of the partition may have published."""
         self._publishing.start(self._publisher.publish_again(batch))
 
     async def aclose(self) -> None:
@@ -106,21 +106,19 @@ class JobDispatcher:
         await self._publishing.aclose()
 
     def stop(self) -> None:
-        """Dispatch nothing more; see `Service`."""
+        """Stop dispatching, and let `run` return."""
         self._is_stopping.set()
         self._state.has_work.set()
 
     def abandon(self) -> None:
-        """Stop at once: the partition's next holder publishes again what the broker has not confirmed."""
+        """Stop at once; the partition's next holder republishes what the broker has not confirmed."""
         self._grace = 0.0
         self._publisher.stop_trying()
         self.stop()
 
     async def run(self) -> None:
-        """Dispatch until `stop`; what was dispatched is with the broker then, if that answers.
-
-        Where it has raised, the next call gives the partition back: what was being published then is its next
-        holder's.
+        """Dispatch until `stop`, and wait until the broker has confirmed everything dispatched, if it answers.
+        After an error, the next call releases the partition; its next holder takes over unconfirmed batches.
         """
         if self._has_failed:
             self._state.give_up()
@@ -135,24 +133,24 @@ class JobDispatcher:
                 except StoreUnavailable as error:
                     if not error.is_certain:
                         _log.warning(
-                            "partition %d is given back and taken anew: unknown jobs may have been dispatched: %s",
+                            "releasing partition %d to acquire it anew: unknown jobs may have been dispatched: %s",
                             self._lease.partition,
                             error,
                         )
                         self._state.give_up()
                         break
-                    _log.debug("partition %d: nothing is dispatched for now: %s", self._lease.partition, error)
+                    _log.debug("partition %d: dispatch paused, store unavailable: %s", self._lease.partition, error)
                     await pause(self._is_stopping, self._backoff.next())
                     continue
                 if has_dispatched:
                     await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
                 else:
                     await pause(self._state.has_work, self._wait())
-            # What is with the publisher has as long as it takes to report it.
+            # Wait for batches that are being published.
             await self._publishing.aclose(grace=self._grace)
         except StoreUnavailable as error:
             _log.debug(
-                "partition %d: its next holder lets jobs go that wait behind gates: %s", self._lease.partition, error
+                "partition %d: jobs behind gates are left to its next holder: %s", self._lease.partition, error
             )
         except Exception:
             self._has_failed = True
@@ -164,26 +162,26 @@ class JobDispatcher:
     async def _dispatch(self) -> bool:
         """Dispatch once; return whether anything was dispatched."""
         if self._state.is_troubled:
-            # Jobs that wait in the store can be changed, and those that wait here cannot.
+            # Jobs that wait in the store can still be changed; dispatched ones cannot.
             return False
         if not self._has_taken_over:
-            # How far the limits of those that wait are used up is known as jobs are looked at.
+            # The usage of their limits becomes known as jobs are examined.
             self._has_taken_over = await self._passage.open_all(unless=self._is_stopping.is_set)
             self._state.is_stale = True
             if not self._has_taken_over:
                 return False
         await self._refresh()
         state, now = self._state, self._now()
-        # After the reading, which may have begun before these came.
+        # After reading the lanes, because these may have arrived meanwhile.
         state.admit_arrived()
         for lane in await self._passage.open_due(lambda queue: self._room(queue) > 0, now=now):
-            state.shares.arrived(lane)
+            state.shares.add(lane)
         if state.has_node_news:
             state.has_node_news = False
             self._next_placing = 0.0
             self._full.reset()
         others = state.shares.picks(self._room, limit=_BATCH, now=now)
-        # Beside the others, not out of their number: what fits nowhere takes no other job's turn.
+        # With a limit of their own, so that jobs without a fitting node take no other job's turn.
         placed = state.shares.picks(self._room_of_nodes, limit=_BATCH, now=now) if now >= self._next_placing else []
         picks = others + placed
         if not picks:
@@ -192,34 +190,33 @@ class JobDispatcher:
         try:
             await self._take(others, placed, batches)
         finally:
-            # What became of the picks, also where the rest is unknown: another dispatch counts what is in flight
-            # anew, and no other scheduler publishes what the store has.
+            # Also after an error: the batches that are known are in flight, and no other scheduler publishes them.
             state.add(batches, now=now)
             for batch in batches:
                 self._counts.dispatched += len(batch.jobs)
                 self._publishing.start(self._publisher.publish(batch))
         if placed:
-            self._see_nodes(batches)
+            self._update_placing(batches)
         if not batches:
-            # They had expired, a caller has changed them, no node has room, or the partition is another scheduler's.
+            # The jobs expired or changed, no node has room, or another scheduler holds the partition.
             state.exhaust(picks)
             if others:
                 state.is_stale = True
                 self._earliest_read = max(self._earliest_read, self._now() + self._fruitless.next())
             return False
         self._fruitless.reset()
-        self._see_ends(picks, batches)
+        self._mark_exhausted(picks, batches)
         return True
 
     async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
-        """Dispatch what was picked, and add the batches."""
+        """Dispatch the picks, and append the batches."""
         if placed:
             batch = await self._placer.place(placed)
             for queue in {pick.lane.queue for pick in placed}:
                 self._state.shares.resize(queue, self._placer.capacity)
             if batch is not None:
                 batches.append(batch)
-        others, has_put, has_more = await self._passage.passed(others, now=self._now())
+        others, has_put, has_more = await self._passage.divide(others, now=self._now())
         if has_put:
             self._fruitless.reset()
         self._state.is_stale |= has_more
@@ -234,8 +231,8 @@ class JobDispatcher:
             if batch is not None:
                 batches.append(batch)
 
-    def _see_nodes(self, batches: list[DispatchBatch]) -> None:
-        """Where no node has had room, look again later, or once a job has left one; other queues go on meanwhile."""
+    def _update_placing(self, batches: list[DispatchBatch]) -> None:
+        """If no node had room, try placing later, or once a job has left a node; other queues continue."""
         if any(self._state.rules.is_placed(job.queue) for batch in batches for job in batch.jobs):
             self._full.reset()
             return
@@ -243,7 +240,7 @@ class JobDispatcher:
         self._next_poll = min(self._next_poll, self._next_placing)
 
     async def _refresh(self) -> None:
-        """Read the lanes, if there may be new ones and it was not done just now."""
+        """Read the lanes, if there may be new ones and they were not just read."""
         began = self._now()
         if began < self._earliest_read or (not self._state.is_stale and began < self._next_poll):
             return
@@ -251,13 +248,13 @@ class JobDispatcher:
         self._next_poll = began + _POLL
         try:
             lanes = await self._store.lanes(self._lease.partition)
-            # Runs may have to give way to jobs that wait at the broker, also when none waits in the store.
+            # Runs may have to give way to jobs at the broker even if none waits in the store.
             if (lanes or self._state.ledger.giving_way) and began >= self._next_sharing:
                 sharing = await self._jobs.sharing()
                 if self._state.follow(sharing, await self._jobs.quotas()):
                     version = sharing.version
                     _log.info(
-                        "partition %d: follows version %d of policies and pools", self._lease.partition, version
+                        "partition %d: applying version %d of policies and pools", self._lease.partition, version
                     )
                 self._next_sharing = began + _SHARING
             self._state.shares.refresh(lanes, await self._heads(lanes))
@@ -265,28 +262,28 @@ class JobDispatcher:
             self._state.is_stale = True
             raise
         ended = self._now()
-        # Of two readings the shorter one: the first of a connection, or one behind a stall, says little of the next.
+        # The shorter of two readings: the first one of a connection, or one after a stall, is not representative.
         before, self._reading = self._reading, ended - began
         self._earliest_read = ended + max(_PACE, _READING * min(before, self._reading))
 
     async def _heads(self, lanes: Sequence[Lane]) -> dict[Lane, Head]:
-        """Read the ages of jobs, in queues that go by age."""
+        """Read the head of each lane, in queues that order by age."""
         queues = sorted({lane.queue for lane in lanes if self._state.shares.goes_by_heads(lane.queue)})
         if not queues:
             return {}
-        # Who has been served has another first job now.
+        # A lane that was served has a different first job now.
         self._state.is_stale = True
         return {
             lane: (head.due / 1000, inf if head.expires is None else head.expires / 1000)
             for lane, head in (await self._store.heads(queues)).items()
         }
 
-    def _see_ends(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
+    def _mark_exhausted(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
         found = Counter(Lane(job.queue, job.priority, job.tenant) for batch in batches for job in batch.jobs)
         for pick in picks:
             if found[pick.lane] < pick.count:
-                self._state.shares.exhausted(pick.lane)
-                # Those that fit on no node are looked at again when something leaves, or at the next poll.
+                self._state.shares.drop(pick.lane)
+                # Jobs that fit on no node are tried again when a job leaves, or at the next poll.
                 is_held = self._state.rules.is_placed(pick.lane.queue) or pick.lane.tenant in self._state.held_back
                 if pick.count >= _FEW and not is_held:
                     self._next_poll = min(self._next_poll, self._now() + _SOON)
@@ -298,13 +295,13 @@ class JobDispatcher:
         return self._state.room(queue, self._workers.slots_of(queue), now=self._now())
 
     def _room_of_nodes(self, queue: str) -> int:
-        """Return how many jobs of a placed queue may be looked at: any number, since the nodes say what fits."""
+        """Return how many jobs of a placed queue may be examined: a full batch, because the nodes limit it."""
         if self._paused.is_paused(queue) or self._state.pauses.is_paused(queue, now=self._now()):
             return 0
         return _BATCH if self._state.rules.is_placed(queue) else 0
 
     def _wait(self) -> float:
-        """Seconds until there is something to be looked for without a wake."""
+        """Return the seconds until the next poll, if nothing wakes the dispatcher."""
         if self._state.is_troubled:
             return _POLL
         look = 0.0 if self._state.is_stale else self._next_poll

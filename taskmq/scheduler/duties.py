@@ -1,8 +1,8 @@
-"""What one scheduler does for all.
+"""Maintenance that one scheduler does for all.
 
-Once an hour the store makes room for the days to come, and drops what is old, once it is in an archive where there is
-to be one; each second new entries of the audit are sealed into its chain. The lease of either lasts for its turn and
-is not renewed: the scheduler that takes it has the turn.
+Once an hour the store prepares tables for the coming days, and drops old jobs, after archiving them if configured.
+Each second new entries of the audit log are sealed into its chain. Each task has a lease that lasts for one turn and
+is not renewed; the scheduler that acquires it does the work.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _DUTIES: Final = "duties"
 _HOUR: Final = 3600.0
-_LOOK: Final = 60.0
+_PERIOD: Final = 60.0
 _AUDIT: Final = "audit"
 _TURN: Final = 30.0
 _SECOND: Final = 1.0
 _BATCH: Final = 500
-# A day gets no more jobs when the commits that were on their way at its end have come.
+# A day is complete once transactions that were open at its end have committed.
 _OVER_FOR: Final = 1
 _ARCHIVED_AFTER: Final = 3
 _DAY: Final = 86_400_000
 
 
 class Duties:
-    """Does this hour's duties, if no other scheduler has: a `Service`.
+    """A service that does the hourly maintenance, unless another scheduler has.
 
     Args:
-        archive: the folder into which each day goes once it is over, before it is forgotten; None: none.
-        keep: for how long ended jobs are kept; the store's own time where no rule is about all of them.
+        archive: folder into which each past day is written before it is forgotten; None: no archive.
+        keep: rules for how long ended jobs are kept; without a rule for all jobs, the store's default applies.
 
     Raises:
-        UnsupportedFeature: there are rules, and the store cannot forget what they say.
-        InvalidOption: all jobs are to be forgotten before their day is in the archive.
+        UnsupportedFeature: the store cannot forget the jobs that the rules name.
+        InvalidOption: jobs would be forgotten before they are archived.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Duties:
         if self._rules:
             require_retaining(store)
         if self._days is not None:
-            _prunable(store)
+            _require_prunable(store)
             if archive is not None and self._days < _ARCHIVED_AFTER:
                 raise InvalidOption(
-                    f"--keep {self._days}d with --archive: a day is in its file {_ARCHIVED_AFTER} days later; keep "
-                    "jobs for that long at least"
+                    f"--keep {self._days}d with --archive: a day is archived {_ARCHIVED_AFTER} days later; keep jobs "
+                    "at least that long"
                 )
         self._store = store
         self._me = me
@@ -73,36 +73,36 @@ class Duties:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Look once a minute whether the next turn is due, until `stop`."""
+        """Check once a minute whether maintenance is due, until `stop`."""
         while not self._is_stopping.is_set():
-            await pause(self._is_stopping, await self._look())
+            await pause(self._is_stopping, await self._work())
 
-    async def _look(self) -> float:
-        """Seconds until the next look."""
+    async def _work(self) -> float:
+        """Do what is due. Returns the seconds until the next call."""
         leases = self._store.dispatching.leases
         try:
             token = await acquire_in_term(leases, _DUTIES, owner=self._me, seconds=_HOUR)
             if isinstance(token, Lease):
-                return min(max(token.left, 1.0), _LOOK)
+                return min(max(token.left, 1.0), _PERIOD)
             try:
-                is_archived = await self._archived()
+                is_archived = await self._archive_days()
                 await self._store.dispatching.maintain(forgets=is_archived and self._days is None)
                 await self._store.identity.credentials.sweep()
                 await forget_old(self._store)
                 if is_archived:
                     await self._forget()
             except StoreUnavailable:
-                # Another scheduler may have more luck; the lease may not be given back either.
+                # Let another scheduler try; releasing the lease may fail as well.
                 await leases.release(_DUTIES, token=token)
                 raise
         except (StateUnavailable, StoreUnavailable) as error:
-            _log.warning("the store's upkeep waits: %s", error)
-        return _LOOK
+            _log.warning("maintenance of the store failed, will retry: %s", error)
+        return _PERIOD
 
     async def _forget(self) -> None:
-        """Forget what the rules do not keep."""
+        """Forget the jobs that the rules do not keep."""
         if self._days is not None:
-            await _prunable(self._store).prune(keep_days=self._days)
+            await _require_prunable(self._store).prune(keep_days=self._days)
         for rule in self._rules:
             gone = await thin_out(
                 self._store,
@@ -111,36 +111,35 @@ class Duties:
                 keep_last=rule.keep_last,
             )
             if gone:
-                _log.info("forgot %d ended jobs that a rule of --keep does not keep", gone)
+                _log.info("forgot %d ended jobs by a rule of --keep", gone)
 
-    async def _archived(self) -> bool:
-        """Whether ended jobs may be forgotten: they are in files, or are not to be."""
+    async def _archive_days(self) -> bool:
+        """Archive past days. Returns whether ended jobs may be forgotten."""
         if self._archive is None:
             return True
         try:
             days = await archive_days(self._store, self._archive, keep_days=_OVER_FOR, only_new=True)
         except (OSError, MalformedMessage) as error:
             _log.error(
-                "jobs that have ended are not archived, and stay in the store until they are; looked at again in an "
-                "hour: %s",
+                "archiving ended jobs failed; they stay in the store, next try in an hour: %s",
                 error,
             )
             return False
         for day in days:
-            _log.info("%d jobs that ended on %s are in %s", day.jobs, day.day, day.file)
+            _log.info("archived %d jobs that ended on %s in %s", day.jobs, day.day, day.file)
         return True
 
 
-def _prunable(store: JobStore) -> Prunable:
+def _require_prunable(store: JobStore) -> Prunable:
     if not isinstance(store, Prunable):
-        raise UnsupportedFeature(f"{store.address} keeps ended jobs for a time of its own only")
+        raise UnsupportedFeature(f"{store.address} cannot prune ended jobs: its retention is fixed")
     return store
 
 
 class AuditSeal:
-    """Seals new entries of the audit each second, in turns of half a minute: a `Service`.
+    """A service that seals new audit entries each second, taking turns of half a minute with other schedulers.
 
-    The lease only spares the database the questions of the other schedulers; two at a time would do no harm.
+    The lease only saves queries; two schedulers at a time would do no harm.
     """
 
     def __init__(self, store: JobStore, *, me: str) -> None:
@@ -154,12 +153,12 @@ class AuditSeal:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Seal in turns with others, until `stop`."""
+        """Seal entries in turns with other schedulers, until `stop`."""
         while not self._is_stopping.is_set():
-            await pause(self._is_stopping, await self._look())
+            await pause(self._is_stopping, await self._work())
 
-    async def _look(self) -> float:
-        """Seconds until the next look."""
+    async def _work(self) -> float:
+        """Do what is due. Returns the seconds until the next call."""
         try:
             if not self._turns_left:
                 leases = self._store.dispatching.leases
@@ -172,5 +171,5 @@ class AuditSeal:
                 return 0.0
         except (StateUnavailable, StoreUnavailable) as error:
             self._turns_left = 0
-            _log.warning("the audit is not sealed: %s", error)
+            _log.warning("sealing the audit log failed, will retry: %s", error)
         return _SECOND

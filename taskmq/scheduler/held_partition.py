@@ -1,16 +1,16 @@
-"""The work of one partition, for as long as this scheduler holds it.
+"""The work for one partition, while this scheduler holds it.
 
-    take over what an earlier holder has left, then all at once, around one `PartitionState`:
-      batches      the store learns which batches are confirmed and which are gone
+    take over from an earlier holder, then all of these concurrently, around one `PartitionState`:
+      batches      records confirmed and ended batches in the store
       reports      -> applied -> room for more
       dispatcher   lanes -> batches -> published
       timers       due -> ready
       schedules    due -> jobs
-      watch        cancels that are repeated, jobs that are lost
-      preemption   runs that give way, where a pool is owed its share
+      watch        repeated cancel requests, lost jobs
+      preemption   stops runs if a pool has less than its guarantee
 
-A partition that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed,
-reports in hand are applied, and the store knows of it. One that is lost just stops.
+A partition that is released ends in order: dispatching stops, published batches are confirmed, received reports are
+applied, and the store records all of it. The work for a lost partition just stops.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ __all__ = ["HeldPartition"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_UNKNOWN_RUN: Final = "it is unknown whether it was run: its scheduler died, and ack='early' never runs a job twice"
+_UNKNOWN_RUN: Final = "its scheduler died, so it is unknown whether it ran; ack='early' never runs a job twice"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
 
 
 class HeldPartition:
-    """The work of one partition.
+    """The work for one partition.
 
     Args:
         clock, pace, proofs: of all partitions of this process.
@@ -97,14 +97,14 @@ class HeldPartition:
             paused=paused,
             counts=counts,
         )
-        self.timers = Timers(store, lease, clock, pace=pace, fired=wakeups.wake_lanes, counts=counts)
-        self._schedules = ScheduleTurns(app, store, lease, clock, fired=wakeups.wake_lanes, counts=counts)
+        self.timers = Timers(store, lease, clock, pace=pace, on_ready=wakeups.wake_lanes, counts=counts)
+        self._schedules = ScheduleTurns(app, store, lease, clock, on_ready=wakeups.wake_lanes, counts=counts)
         self._batches = BatchRecorder(store.dispatching, self.state.ledger)
         returned = ReturnedJobs(
             store.dispatching,
             self.state,
             lease=lease,
-            locate=self._placer.located,
+            locate=self._placer.locate,
             publish=self.dispatcher.publish_again,
         )
         self._reports = ReportConsumer(
@@ -140,17 +140,17 @@ class HeldPartition:
         return f"<HeldPartition {self.lease.partition} epoch={self.lease.epoch}>"
 
     def stop(self) -> None:
-        """Have `run` return once what is under way has ended, also where it drains."""
+        """Have `run` return once current work has ended, even if it drains."""
         self.state.give_up()
 
     def drain(self) -> None:
-        """Dispatch nothing more, and have `run` return once everything in flight was reported."""
+        """Stop dispatching, and have `run` return once all jobs in flight are reported."""
         self._drains = True
         self.dispatcher.stop()
         self.state.is_ending.set()
 
     def lose(self) -> None:
-        """Another scheduler may hold the partition: have `run` return at once."""
+        """Have `run` return at once, because another scheduler may hold the partition."""
         self._is_lost = True
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self._batches):
@@ -178,7 +178,7 @@ class HeldPartition:
                     _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(ledger))
                     await unless_set(self.state.is_given_up, ledger.is_drained.wait())
                 if self._is_lost:
-                    # A store that does not answer would hold up each of them, and the reports in hand.
+                    # Otherwise a store that does not answer would delay each service.
                     group.hurry()
         finally:
             # Reports that came while the dispatcher ended may have had jobs published again.
@@ -193,19 +193,19 @@ class HeldPartition:
                 left = await self._store.take_over(self.lease.partition, self.lease.epoch)
             except StoreUnavailable as error:
                 if not backoff.failures:
-                    _log.warning("partition %d is not taken over for now: %s", self.lease.partition, error)
+                    _log.warning("partition %d: take-over failed, will retry: %s", self.lease.partition, error)
                 if not error.is_certain:
-                    # What was answered is not given a second time: the partition is given back, and taken anew.
+                    # The answer may be lost and is not repeated, so the partition is released and acquired anew.
                     return None
                 await pause(self.state.is_ending, backoff.next())
                 continue
-            batches = [await self._located(batch) for batch in left]
+            batches = [await self._locate(batch) for batch in left]
             now = asyncio.get_running_loop().time()
             for batch in batches:
                 self.state.add([batch], now=now)
             for job_id, (seconds, worker) in running.items():
                 self.state.begin(job_id, now=now, ran=seconds, worker=worker)
-            await self._go_on_with(batches)
+            await self._republish(batches)
             return batches
         return None
 
@@ -219,22 +219,20 @@ class HeldPartition:
             if record.state is JobState.RUNNING and record.started is not None
         }
 
-    async def _located(self, batch: DispatchBatch) -> DispatchBatch:
-        """The batch, whose jobs know the nodes that they were placed on."""
+    async def _locate(self, batch: DispatchBatch) -> DispatchBatch:
+        """Add to the jobs of a batch the nodes that they were placed on."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while any(self.state.rules.is_placed(job.queue) for job in batch.jobs):
             try:
-                return await self._placer.located(batch)
+                return await self._placer.locate(batch)
             except StoreUnavailable:
                 if await pause(self.state.is_ending, backoff.next()):
                     break
         return batch
 
-    async def _go_on_with(self, batches: Sequence[DispatchBatch]) -> None:
-        """Publish again what was not confirmed and is not known to run.
-
-        That is the last step: where an earlier one fails, nothing is being published for a partition that is given
-        back.
+    async def _republish(self, batches: Sequence[DispatchBatch]) -> None:
+        """Publish again the jobs that were not confirmed and are not known to run.
+        This is the last step of the take-over, so nothing is being published if an earlier step fails.
         """
         for batch in batches:
             if batch.confirmed:

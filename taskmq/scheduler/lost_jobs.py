@@ -1,13 +1,13 @@
-"""Jobs in flight that need attention: those to be cancelled, and those that are lost.
+"""Watch over jobs in flight: repeats cancel requests, and recovers lost jobs.
 
-A cancel of a job that a worker has is a request. It stays in the job's row, and goes to the workers again every
-5 s until the job's report comes: a worker that was not there, or did not hear it, hears it then.
+Cancelling a job that a worker has is a request. It is kept in the job's row and sent to the workers every 5 s until
+the job is reported, so a worker that missed it once receives it later.
 
-A job is lost only where no worker can have it, seen twice in a row:
+A job is lost only if no worker can have it, in two checks in a row:
 
-    dispatched, not started  for 5 minutes, nothing is left in the partition's reports and in the queue's invitations,
-                             and no worker says that it has any of them in hand, and it
-                             is not being published                                  -> dispatched again
+    dispatched, not started  for 5 minutes, the partition's reports and the queue's invitations are empty, no worker
+                             reports that it holds any of them, and the job is not
+                             being published                                         -> dispatched again
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
                              neither ready nor unacknowledged                         -> published again
     running, detached        its worker has not said for a minute that it is alive, and nothing is left in the
@@ -57,16 +57,16 @@ LOST_AFTER: Final = 300.0
 _ABSENT: Final = 60.0
 # Workers beat every ten seconds: two beats are missing.
 _DEAD: Final = 25.0
-_LOOK: Final = 5.0
-# Numbers of the broker may be some seconds old: what is seen twice so far apart is so.
-_LOOKS_BETWEEN: Final = 3
+_PERIOD: Final = 5.0
+# The broker's counts may be some seconds old, so two checks have to be this far apart.
+_CHECKS_BETWEEN: Final = 3
 _DEATHS: Final = 3
 _EVER: Final = 2**63 - 1
 _CANCELLED: Final = "cancelled"
 
 
 class InFlightWatch:
-    """Looks after the jobs of one partition that are in flight: a `Service`.
+    """A service that watches the jobs of one partition in flight.
 
     Args:
         lease: of the partition.
@@ -103,9 +103,9 @@ class InFlightWatch:
         self._counts = counts
         self._seconds = seconds
         self._suspects: dict[str, int] = {}
-        # Those that the store did not have in flight at the last look, with their tokens.
+        # Jobs that the store did not have in flight at the last check, with their tokens.
         self._gone: set[tuple[str, int]] = set()
-        self._has_recognised = False
+        self._has_checked_detached = False
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -113,58 +113,60 @@ class InFlightWatch:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Look every 5 s until `stop`."""
-        looks = 0
-        while not await pause(self._is_stopping, _LOOK):
-            # What an earlier holder has dispatched is in the ledger as well.
+        """Check every 5 s until `stop`."""
+        checks = 0
+        while not await pause(self._is_stopping, _PERIOD):
+            # The ledger includes jobs dispatched by an earlier holder.
             if not len(self._ledger):
                 self._suspects.clear()
                 self._gone.clear()
                 continue
-            looks += 1
+            checks += 1
             try:
                 known = self._ledger.tokens()
                 now = await self._store.now_ms()
-                # Whatever its clock says: what was in flight here before is there, or has left.
+                # Regardless of the clock: every job of the ledger is among them, or has left.
                 records = await self._store.dispatching.in_flight(self._partition, dispatched_before=_EVER)
-                self._let_go(known, records)
-                self._tell_cancelled(records)
-                await self._recognise_detached(records)
+                self._remove_departed(known, records)
+                self._repeat_cancels(records)
+                await self._find_detached(records)
                 await self._give_up_lost_nodes(records)
                 await self._give_up_dead_workers(records)
-                if looks % _LOOKS_BETWEEN == 0:
-                    await self._look_for_lost(records, now)
+                if checks % _CHECKS_BETWEEN == 0:
+                    await self._find_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
-                _log.debug("partition %d: jobs in flight are looked after later: %s", self._partition, error)
+                _log.debug("partition %d: checking the jobs in flight failed, will retry: %s", self._partition, error)
 
-    def _let_go(self, known: Mapping[str, int], records: Sequence[JobRecord]) -> None:
-        """Of the jobs that are known to be in flight, those have left that the store had not at the last look either.
+    def _remove_departed(self, known: Mapping[str, int], records: Sequence[JobRecord]) -> None:
+        """Remove jobs from the ledger that the store did not have in flight in two checks in a row.
 
-        Those that it has not just now may be among the reports in hand.
+        The reports of jobs missing only in this check may still be in progress.
         """
         before, self._gone = self._gone, known.items() - {(record.id, record.token) for record in records}
         left = [job_id for job_id, token in before & self._gone if self._state.leave(job_id, token) is not None]
         if left:
             _log.info(
-                "partition %d: %d jobs have left of which an earlier holder has heard", self._partition, len(left)
+                "partition %d: %d jobs were reported to an earlier holder, no longer in flight",
+                self._partition,
+                len(left),
             )
             self._state.wake()
 
-    def _tell_cancelled(self, records: Sequence[JobRecord]) -> None:
+    def _repeat_cancels(self, records: Sequence[JobRecord]) -> None:
         broker = self._session.broker
         if not isinstance(broker, Broadcasting):
             return
         for record in records:
             if (reason := record.cancel_requested) is not None:
-                # With the reason: a worker without a state has nowhere to look.
+                # With the reason, which a worker without a state cannot look up.
                 command = Command(
                     id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record), reason=reason or _CANCELLED
                 )
                 broker.announce(command_topic(REVOKE), encode_command(command))
 
-    async def _recognise_detached(self, records: Sequence[JobRecord]) -> None:
-        """Of what an earlier holder has dispatched: which run without a message. Later ones are reported here."""
-        if self._has_recognised:
+    async def _find_detached(self, records: Sequence[JobRecord]) -> None:
+        """Find which jobs of an earlier holder run without a message; those of this holder are reported."""
+        if self._has_checked_detached:
             return
         for record in records:
             if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is not None:
@@ -172,10 +174,10 @@ class InFlightWatch:
             if any(_is_detached(record, event) for event in await self._store.events(record.id)):
                 now = asyncio.get_running_loop().time()
                 self._ledger.hear(record.id, record.token, now=now, worker=record.worker)
-        self._has_recognised = True
+        self._has_checked_detached = True
 
     async def _give_up_lost_nodes(self, records: Sequence[JobRecord]) -> None:
-        lost = await self._placer.lost()
+        lost = await self._placer.find_lost()
         for record in records:
             if record.id in lost and record.id in self._ledger:
                 await self._give_up(record, is_elsewhere=True)
@@ -197,23 +199,23 @@ class InFlightWatch:
     def _is_absent(self, record: JobRecord) -> bool:
         return self._workers.is_absent(record.worker, seconds=_DEAD, since=record.started)
 
-    async def _look_for_lost(self, records: Sequence[JobRecord], now: int) -> None:
+    async def _find_lost(self, records: Sequence[JobRecord], now: int) -> None:
         suspects = {
             record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
         }
-        nobody_has = (
-            await self._queues_nobody_has({self._state.placements.queue_of(record) for record in suspects.values()})
+        empty = (
+            await self._find_empty_queues({self._state.placements.queue_of(record) for record in suspects.values()})
             if suspects
             else None
         )
         lost: list[JobRecord] = []
         seen: dict[str, int] = {}
         for record in suspects.values():
-            # One without a message is in no queue.
-            if nobody_has is None:
+            # A job without a message is in no queue.
+            if empty is None:
                 break
-            if self._ledger.last_heard(record.id) is None and not _has_nobody(
-                record, nobody_has.get(self._state.placements.queue_of(record))
+            if self._ledger.last_heard(record.id) is None and not _has_no_holder(
+                record, empty.get(self._state.placements.queue_of(record))
             ):
                 continue
             seen[record.id] = record.token
@@ -232,10 +234,10 @@ class InFlightWatch:
             return False
         return now - (record.dispatched or now) >= self._seconds * 1000
 
-    async def _queues_nobody_has(self, queues: set[str]) -> dict[str, bool] | None:
-        """Those of which no message is anywhere; whether the broker itself says that none is in a worker's hands.
+    async def _find_empty_queues(self, queues: set[str]) -> dict[str, bool] | None:
+        """Return the queues without any message, and whether the broker itself counts no unsettled ones.
 
-        None where there may be reports that have not come here yet.
+        None if reports may still be on their way.
         """
         broker = self._session.broker
         names = [jobs_queue(queue) for queue in queues]
@@ -248,7 +250,7 @@ class InFlightWatch:
         for queue, name in zip(queues, names, strict=True):
             each = stats.get(name)
             if each is None or each.ready or self._workers.have_in_hand(name):
-                # A queue that is not there may be about to come back; no other part publishes its jobs again.
+                # The queue may be declared again soon, but nothing else would publish its jobs again.
                 if each is None:
                     found[queue] = True
                 continue
@@ -265,8 +267,8 @@ class InFlightWatch:
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
         if self._state.rules.runs_once(record.task):
-            reason = "it is unknown whether it was run: its worker is gone, and ack='early' never runs a job twice"
-            _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
+            reason = "its worker died, so it is unknown whether it ran; ack='early' never runs a job twice"
+            _log.error("job %s (task %s) failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING
             withdrawn = await dispatching.fail(partition, epoch, jobs, reason=reason, also_running=is_running)
         elif record.state is JobState.RUNNING and not is_elsewhere:
@@ -277,12 +279,12 @@ class InFlightWatch:
             await dispatching.apply([Report(id=record.id, token=record.token, kind="interrupted")])
         elif record.state is JobState.RUNNING:
             _log.warning("job %s (task %s): its worker died; running it again", name, record.task)
-            await dispatching.apply([await self._report_of_death(record)])
+            await dispatching.apply([await self._build_death_report(record)])
         else:
             _log.warning("job %s (task %s): its message is lost; dispatching it again", name, record.task)
             withdrawn = await dispatching.undispatch(partition, epoch, jobs, reason="its message was lost")
         if record.id in withdrawn.running:
-            _log.warning("job %s (task %s): a worker has started it just now; it goes on", name, record.task)
+            _log.warning("job %s (task %s): a worker has just started it; it continues", name, record.task)
             return
         self._counts.lost += 1
         self._state.leave(record.id, record.token)
@@ -305,8 +307,8 @@ class InFlightWatch:
         self._ledger.settle_return(record.id)
         return int(self._workers.has_missed(record.queue, since=at))
 
-    async def _report_of_death(self, record: JobRecord) -> Report:
-        """What its worker would say: the attempt has failed, and the third one that ends so is the last."""
+    async def _build_death_report(self, record: JobRecord) -> Report:
+        """Build the report that the dead worker cannot send: a failed attempt, the last one if it is the third."""
         errors = [each.error for each in await self._store.attempts(record.id)]
         deaths = sum(error is not None and error.type_name == WORKER_LOST for error in errors)
         return Report(
@@ -316,18 +318,18 @@ class InFlightWatch:
             kind="retry" if deaths + 1 < _DEATHS else "failed",
             worker=record.worker,
             started=record.started,
-            error=worker_lost(f"worker {record.worker} is gone"),
+            error=worker_lost(f"worker {record.worker} died"),
         )
 
 
-def _has_nobody(record: JobRecord, is_unsettled_known: bool | None) -> bool:  # noqa: FBT001 - one of three answers
+def _has_no_holder(record: JobRecord, is_unsettled_known: bool | None) -> bool:  # noqa: FBT001 - one of three answers
     if is_unsettled_known is None:
         return False
     return record.state is not JobState.RUNNING or is_unsettled_known
 
 
 def _is_detached(record: JobRecord, event: HistoryEntry) -> bool:
-    # One by another worker has its message: it was taken from the first one before that could say so.
+    # A detached report from another worker is outdated: the message was redelivered to this one.
     return event.kind == "detached" and event.by == record.worker and event.at >= (record.dispatched or 0)
 
 

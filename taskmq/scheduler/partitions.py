@@ -1,13 +1,13 @@
 """The partitions that this scheduler holds, under leases of five seconds.
 
-    look once a second -> divide (pure): take free ones, give back what others are short of
-    LeaseKeeper        -> renew all that are held, three times a lease
+    poll once a second -> divide (pure): acquire free ones, release some if others have too few
+    LeaseKeeper        -> renew all held leases, three times per lease
                           lost, or not renewed in time: its work stops at once, and the store's epochs fence the rest
 
-A store that went back is refused: people have to look at it first (`Watermark`).
+If the store lost confirmed writes, the scheduler stops, and people have to examine it first (`Watermark`).
 
-While one scheduler lives, no partition is without a holder for longer than a lease. A partition that is given back
-is free at once, and the other schedulers are informed.
+While one scheduler lives, no partition is without a holder for longer than a lease. A released partition is free at
+once, and the other schedulers are notified.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ __all__ = ["LEASE", "HeldLease", "PartitionLeases"]
 _log = logging.getLogger("taskmq.scheduler")
 
 LEASE: Final = 5.0
-_LOOK: Final = 1.0
-_SHORTEST_LOOK: Final = 0.05
+_PERIOD: Final = 1.0
+_SHORTEST_PERIOD: Final = 0.05
 _WANTED: Final = "partitions:wanted"
 
 
@@ -40,7 +40,7 @@ class HeldLease:
 
     Attributes:
         epoch: its token.
-        until: to when it can be trusted, by the loop's clock.
+        until: when it expires, by the loop's clock.
     """
 
     def __init__(self, partition: int, epoch: int, until: float) -> None:
@@ -53,16 +53,15 @@ class HeldLease:
 
 
 class PartitionLeases:
-    """Holds this scheduler's share of the partitions: a `Service`.
+    """A service that holds this scheduler's share of the partitions.
 
     Args:
-        me: names this scheduler among the others.
-        taken: called with each partition that is held from now on.
-        given: called with each that another scheduler is to have, before it is released: stops its work, and calls
-            `release`.
-        lost: called with each that another scheduler may hold already.
-        freed: called when partitions were released, to announce them to others.
-        refused: called when the store went back: nothing is taken there any more.
+        me: unique name of this scheduler.
+        on_acquire: called with each acquired partition.
+        on_give: called with each partition to give to another scheduler; has to stop its work and call `release`.
+        on_lose: called with each partition that another scheduler may already hold.
+        on_free: called when partitions were released, to announce them.
+        on_refuse: called when the store lost confirmed writes; nothing is acquired any more.
     """
 
     def __init__(
@@ -71,23 +70,23 @@ class PartitionLeases:
         *,
         address: str,
         me: str,
-        taken: Callable[[HeldLease], None],
-        given: Callable[[HeldLease], None],
-        lost: Callable[[HeldLease], None],
-        freed: Callable[[], None],
-        refused: Callable[[StoreWentBack], None],
+        on_acquire: Callable[[HeldLease], None],
+        on_give: Callable[[HeldLease], None],
+        on_lose: Callable[[HeldLease], None],
+        on_free: Callable[[], None],
+        on_refuse: Callable[[StoreWentBack], None],
     ) -> None:
         self._store = store
         self._me = me
-        self._taken = taken
-        self._given = given
-        self._lost = lost
-        self._freed = freed
-        self._refused = refused
+        self._on_acquire = on_acquire
+        self._on_give = on_give
+        self._on_lose = on_lose
+        self._on_free = on_free
+        self._on_refuse = on_refuse
         self._mark = Watermark(store.leases, address=address, me=me)
         self._held: dict[int, HeldLease] = {}
-        # Those that are being given back: held still, until their work has stopped.
-        self._going: set[int] = set()
+        # Partitions being released: still held until their work has stopped.
+        self._releasing: set[int] = set()
         self._wanting: int | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._keeper = LeaseKeeper("partitions", seconds=LEASE, renew=self._renew)
@@ -98,7 +97,7 @@ class PartitionLeases:
 
     @property
     def held(self) -> list[int]:
-        """The partitions that are held."""
+        """Partitions that are held."""
         return sorted(self._held)
 
     @property
@@ -106,55 +105,55 @@ class PartitionLeases:
         """Seconds since the store last answered; None: it never has."""
         return None if self._answered is None else asyncio.get_running_loop().time() - self._answered
 
-    def look(self) -> None:
-        """Look at once: something has changed."""
+    def poll(self) -> None:
+        """Poll at once, because something has changed."""
         self._waking.set()
 
     def stop(self) -> None:
-        """Take no more. What is held is held until it is released."""
+        """Stop acquiring. Held partitions are kept until they are released."""
         self._is_stopping = True
         self._waking.set()
 
     async def run(self) -> None:
-        """Hold the share until `stop`."""
+        """Hold this scheduler's share until `stop`."""
         while not self._is_stopping:
             self._waking.clear()
-            wait = _LOOK
+            wait = _PERIOD
             try:
-                wait = await self._look()
-                self._well()
+                wait = await self._poll()
+                self._report_recovery()
             except (StateUnavailable, StoreUnavailable) as error:
-                self._trouble(error)
+                self._report_outage(error)
             except StoreWentBack as error:
                 self._is_stopping = True
-                self._refused(error)
+                self._on_refuse(error)
             self._drop_expired()
             await pause(self._waking, wait)
 
     async def release(self, lease: HeldLease) -> None:
-        """Give a partition back, so that another scheduler has it at once. Nothing where it was lost."""
-        # It may have been taken anew since: that hold is another one's to end.
+        """Release a partition, so that another scheduler can acquire it at once. Does nothing if it was lost."""
+        # It may have been acquired anew since, with another lease.
         if self._held.get(lease.partition) is not lease:
             return
         del self._held[lease.partition]
-        self._going.discard(lease.partition)
+        self._releasing.discard(lease.partition)
         try:
             await self._store.leases.release(partition_key(lease.partition), token=lease.epoch)
         except (StateUnavailable, StoreUnavailable) as error:
-            _log.warning("partition %d is free when its lease ends: %s", lease.partition, error)
-        self._freed()
+            _log.warning("partition %d: releasing its lease failed, it expires by itself: %s", lease.partition, error)
+        self._on_free()
 
     async def aclose(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing leases, and delete the watermark."""
         await self._keeper.aclose()
         if self._ending is not None:
             self._ending.cancel()
         with contextlib.suppress(StateUnavailable, StoreUnavailable):
-            await self._want_no_more()
+            await self._withdraw_want()
             await self._mark.end()
 
-    async def _look(self) -> float:
-        """One look; seconds until the next one."""
+    async def _poll(self) -> float:
+        """Acquire and release partitions once. Returns the seconds until the next poll."""
         await self._mark.keep()
         leases: dict[int, Lease | None] = {}
         for partition in range(self._store.partitions):
@@ -166,7 +165,7 @@ class PartitionLeases:
             wanted = None
         if self._is_stopping:
             return 0.0
-        # Of a holder with this name nothing is known here: its lease has to end first.
+        # An unknown lease with this name belongs to an earlier holder, and has to expire first.
         holders: dict[int, str | None] = {
             partition: None
             if lease is None
@@ -177,22 +176,22 @@ class PartitionLeases:
         }
         holders.update(dict.fromkeys(self._held, self._me))
         division = divide(holders, me=self._me, wanting=None if wanted is None else wanted.owner)
-        await self._take(division.take)
-        # Those that are on their way already are among them.
-        going = [partition for partition in division.give if partition in self._held and partition not in self._going]
+        await self._acquire(division.take)
+        # The division repeats those that are already being released.
+        going = [
+            partition for partition in division.give if partition in self._held and partition not in self._releasing
+        ]
         if going:
-            _log.info(
-                "given back, since other schedulers have less than their share: partitions %s", str(going)[1:-1]
-            )
+            _log.info("releasing partitions %s, as other schedulers have less than their share", str(going)[1:-1])
         for partition in going:
-            self._going.add(partition)
-            self._given(self._held[partition])
-        await (self._want() if division.wants else self._want_no_more())
+            self._releasing.add(partition)
+            self._on_give(self._held[partition])
+        await (self._announce_want() if division.wants else self._withdraw_want())
         left = [lease.left for lease in leases.values() if lease is not None]
-        return max(min([_LOOK, *left]), _SHORTEST_LOOK)
+        return max(min([_PERIOD, *left]), _SHORTEST_PERIOD)
 
-    async def _take(self, partitions: Sequence[int]) -> None:
-        taken: list[str] = []
+    async def _acquire(self, partitions: Sequence[int]) -> None:
+        acquired: list[str] = []
         try:
             for partition in partitions:
                 until = asyncio.get_running_loop().time() + LEASE
@@ -201,26 +200,26 @@ class PartitionLeases:
                 )
                 if not isinstance(epoch, Lease):
                     lease = self._held[partition] = HeldLease(partition, epoch, until)
-                    taken.append(f"{partition} (epoch {epoch})")
+                    acquired.append(f"{partition} (epoch {epoch})")
                     self._keeper.watch()
                     self._watch_ends()
-                    self._taken(lease)
+                    self._on_acquire(lease)
         finally:
-            if taken:
-                _log.info("held from now on: partitions %s", ", ".join(taken))
+            if acquired:
+                _log.info("acquired partitions %s", ", ".join(acquired))
 
-    async def _want(self) -> None:
-        """Say that there is less than a share here. One scheduler at a time can."""
+    async def _announce_want(self) -> None:
+        """Announce that this scheduler has less than its share. Only one scheduler at a time can."""
         leases = self._store.leases
         if self._wanting is not None and await leases.renew(_WANTED, token=self._wanting, seconds=LEASE):
             return
         found = await acquire_in_term(leases, _WANTED, owner=self._me, seconds=LEASE)
         self._wanting = None if isinstance(found, Lease) else found
         if self._wanting is not None:
-            # So that those who have more look.
-            self._freed()
+            # So that schedulers with more partitions poll.
+            self._on_free()
 
-    async def _want_no_more(self) -> None:
+    async def _withdraw_want(self) -> None:
         if self._wanting is not None:
             token, self._wanting = self._wanting, None
             await self._store.leases.release(_WANTED, token=token)
@@ -243,14 +242,14 @@ class PartitionLeases:
         return bool(self._held)
 
     def _drop_expired(self) -> None:
-        """A scheduler that could not renew a lease for as long as it lasts does not hold it any more."""
+        """Give up the partitions whose leases have expired without a renewal."""
         now = asyncio.get_running_loop().time()
         for lease in [lease for lease in self._held.values() if lease.until <= now]:
             self._lose(lease)
         self._watch_ends()
 
     def _watch_ends(self) -> None:
-        """Drop what expires next as it does, also where the store is asked and does not answer."""
+        """Set a timer for the next expiry, which also works while a call to the store hangs."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -261,20 +260,20 @@ class PartitionLeases:
     def _lose(self, lease: HeldLease) -> None:
         if self._held.get(lease.partition) is lease:
             del self._held[lease.partition]
-            self._going.discard(lease.partition)
+            self._releasing.discard(lease.partition)
             _log.warning(
-                "partition %d is lost: its lease was not renewed in time; its work stops here", lease.partition
+                "partition %d is lost: its lease was not renewed in time; stopping its work", lease.partition
             )
-            self._lost(lease)
+            self._on_lose(lease)
             self._waking.set()
 
-    def _trouble(self, error: Exception) -> None:
+    def _report_outage(self, error: Exception) -> None:
         if not self._has_trouble:
-            _log.warning("the store does not answer: nothing is dispatched, and reports wait: %s", error)
+            _log.warning("store unavailable: nothing is dispatched, and reports wait: %s", error)
         self._has_trouble = True
 
-    def _well(self) -> None:
+    def _report_recovery(self) -> None:
         self._answered = asyncio.get_running_loop().time()
         if self._has_trouble:
-            _log.warning("the store answers again")
+            _log.warning("store available again")
         self._has_trouble = False

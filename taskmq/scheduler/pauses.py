@@ -21,7 +21,7 @@ __all__ = ["PausedQueues"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 5.0
+_PERIOD: Final = 5.0
 
 
 class PausedQueues:
@@ -89,5 +89,5 @@ class PausedQueues:
         """Follow the pauses until `stop`."""
         while not self._is_stopping:
             await self.load()
-            await pause(self._waking, _LOOK)
+            await pause(self._waking, _PERIOD)
             self._waking.clear()

@@ -1,7 +1,7 @@
-"""Proofs that tokens were given out by this store, for invitations on their way.
+"""Proofs for invitations that their tokens were issued by this store.
 
-The keys are the store's (`taskmq.model.jobs.proofs`). They are read before the first partition is taken, and again
-each half a minute: by then every scheduler uses a new key. What an older one has proven meanwhile is as good.
+The keys belong to the store (`taskmq.model.jobs.proofs`). They are read before the first partition is acquired, and
+then every half a minute, so every scheduler soon uses a new key. Proofs made with older keys stay valid.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ __all__ = ["InvitationProofs"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 30.0
+_PERIOD: Final = 30.0
 
 
 class InvitationProofs:
-    """Proves invitations by the newest key of the store: a `Service`."""
+    """A service that proves invitations with the store's newest key."""
 
     def __init__(self, store: DispatchStore) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class InvitationProofs:
         self._is_stopping = asyncio.Event()
 
     def prove(self, job_id: str, token: int, reports: str) -> str:
-        """The proof for one dispatch; `read` has to have been called."""
+        """Return the proof for one dispatch. `read` must have been called before."""
         assert self._key is not None, "the keys were not read"
         return self._key.prove(job_id, token, reports)
 
@@ -41,16 +41,16 @@ class InvitationProofs:
         """
         before, self._key = self._key, (await self._store.report_keys())[0]
         if before is not None and before.id != self._key.id:
-            _log.info("invitations are proven by key %s from now on", self._key.id)
+            _log.info("using key %s to prove invitations", self._key.id)
 
     def stop(self) -> None:
         """See `Service`."""
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Look each half a minute whether there is a new key, until `stop`."""
-        while not await pause(self._is_stopping, _LOOK):
+        """Read the keys every half a minute, until `stop`."""
+        while not await pause(self._is_stopping, _PERIOD):
             try:
                 await self.read()
             except StoreUnavailable as error:
-                _log.debug("the keys of reports are looked at later: %s", error)
+                _log.debug("reading the report keys failed, will retry: %s", error)

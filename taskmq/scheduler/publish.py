@@ -1,16 +1,16 @@
-"""Invitations on their way to the broker: published with confirms, and what becomes of each.
+"""Publication of invitations with confirms, and the handling of each result.
 
-    confirmed                          -> the batch is confirmed in the store
-    Unroutable, PublishRejected        -> back to the store, the attempt is not counted, and the queue pauses
+    confirmed                          -> the batch is recorded as confirmed in the store
+    Unroutable, PublishRejected        -> returned to the store without counting an attempt, and the queue pauses
     the same after a PublishUnknown    -> published again after the pause: a worker may have it
     TooLarge, EncodeError              -> failed: no worker can ever run it
     PublishUnknown, BrokerUnavailable,
     BrokerBlocked                      -> published again, with the same token, until the broker has it
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
 
-A batch that a holder of a partition did not get confirmed is published again by the next one. A job may so be
-published twice under one token: the first report counts. One that a worker has started, as a report or the store
-says, is not published again, taken back or failed here: it goes on, and its report will come.
+An unconfirmed batch is published again by the partition's next holder. A job may thus be published twice with one
+token; the first report counts. A job that a worker has started, by a report or the store, is not published again,
+withdrawn or failed here: it continues, and its report will arrive.
 """
 
 import asyncio
@@ -53,22 +53,22 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 _NEVER: Final = (TooLarge, EncodeError)
-_UNKNOWN_RUN: Final = "it is unknown whether it was run: its confirm is lost, and ack='early' never runs a job twice"
+_UNKNOWN_RUN: Final = "its confirm was lost, so it is unknown whether it ran; ack='early' never runs a job twice"
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _QUEUE_PAUSE: Final = 1.0
 _LONGEST_QUEUE_PAUSE: Final = 30.0
-# After that whether a worker has a job which the broker refuses is found out by who looks for lost jobs.
+# After this time the watch for lost jobs decides whether a worker has a job that the broker refuses.
 _IN_DOUBT: Final = 300.0
 
 
 class InvitationPublisher:
-    """Publishes the invitations of one partition.
+    """Publisher of one partition's invitations.
 
     Args:
-        lease: of the partition.
-        reports: the queue that the reports of its jobs come to.
-        proofs: make the proof for a job's dispatch.
+        lease: lease of the partition.
+        reports: queue for the reports of its jobs.
+        proofs: makes the proofs of its dispatches.
     """
 
     def __init__(
@@ -92,24 +92,24 @@ class InvitationPublisher:
         self._is_stopping = asyncio.Event()
 
     def stop_trying(self) -> None:
-        """From now on leave to the partition's next holder what the broker does not take at once."""
+        """Stop retrying: leave jobs that the broker does not accept at once to the partition's next holder."""
         self._is_stopping.set()
 
     async def publish(self, batch: DispatchBatch) -> None:
-        """Return once each of the batch's jobs is with the broker or a worker or in the store again.
+        """Publish a batch. Returns when every job is confirmed, running, or back in the store.
 
-        Or once trying was stopped; then the batch is not confirmed, and its next holder publishes it again.
+        If retrying was stopped before, the batch stays unconfirmed, and the next holder publishes it again.
         """
         await self._publish_all(batch, in_doubt=set())
 
     async def publish_again(self, batch: DispatchBatch) -> None:
-        """`publish` what an earlier holder may have published: where the broker refuses it, workers may have it."""
+        """Publish a batch that an earlier holder may have published; refused jobs may then be at workers."""
         await self._publish_all(batch, in_doubt={job.id for job in batch.jobs})
 
     async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> bool:
-        """End these instead of publishing them; False: trying was stopped before the store had that.
+        """Fail these jobs instead of publishing them. Returns False if retrying was stopped before the store had it.
 
-        Those that a worker has started go on.
+        Jobs that a worker has started continue.
         """
         partition, epoch = self._lease.partition, self._lease.epoch
         return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
@@ -151,16 +151,16 @@ class InvitationPublisher:
         self._state.ledger.confirm(batch.id)
 
     def _waiting(self, jobs: Sequence[DispatchedJob]) -> list[DispatchedJob]:
-        """Those that still are to be published: not reported, given up or started meanwhile."""
+        """Return the jobs still to publish: those that were not reported, given up or started meanwhile."""
         return [job for job in jobs if self._state.ledger.waits(job.id, job.token)]
 
     async def _publish(
         self, jobs: Sequence[DispatchedJob], in_doubt: set[str]
     ) -> tuple[list[DispatchedJob], SendError | None]:
-        """Try once; what has to be published again, and the outage that is a reason for it.
+        """Publish once. Returns the jobs to publish again, and the outage that is the reason, if any.
 
         Args:
-            in_doubt: those that the broker may have, although it has not confirmed them; gets more of them.
+            in_doubt: jobs that the broker may have without a confirm; more may be added.
         """
         errors = await self._send(jobs)
         again: list[DispatchedJob] = []
@@ -169,7 +169,7 @@ class InvitationPublisher:
         outage: SendError | None = None
         for job, error in zip(jobs, errors, strict=True):
             if error is None:
-                # Not there any more where its report was faster than the confirm.
+                # Its report may have been faster than the confirm.
                 continue
             if isinstance(error, PublishUnknown):
                 in_doubt.add(job.id)
@@ -181,9 +181,9 @@ class InvitationPublisher:
             elif isinstance(error, _NEVER):
                 again += [] if await self.fail([job], reason=str(error)) else [job]
             else:
-                refused.setdefault(_way(job), []).append(job)
-                reasons[_way(job)] = error
-        taken = {_way(job) for job, error in zip(jobs, errors, strict=True) if error is None}
+                refused.setdefault(_target_queue(job), []).append(job)
+                reasons[_target_queue(job)] = error
+        taken = {_target_queue(job) for job, error in zip(jobs, errors, strict=True) if error is None}
         self._counts.published += errors.count(None)
         for queue in taken - refused.keys():
             self._state.pauses.accept(queue)
@@ -195,17 +195,17 @@ class InvitationPublisher:
         return again, outage
 
     async def _send(self, jobs: Sequence[DispatchedJob]) -> list[SendError | None]:
-        failures = await self._declare({_way(job) for job in jobs})
-        errors: list[SendError | None] = [failures.get(_way(job)) for job in jobs]
-        places = [place for place, error in enumerate(errors) if error is None]
-        if places:
-            outcomes = await self._session.publish_now([self._outgoing(jobs[place]) for place in places])
-            for place, outcome in zip(places, outcomes, strict=True):
-                errors[place] = outcome
+        failures = await self._declare({_target_queue(job) for job in jobs})
+        errors: list[SendError | None] = [failures.get(_target_queue(job)) for job in jobs]
+        indexes = [index for index, error in enumerate(errors) if error is None]
+        if indexes:
+            outcomes = await self._session.publish_now([self._outgoing(jobs[index]) for index in indexes])
+            for index, outcome in zip(indexes, outcomes, strict=True):
+                errors[index] = outcome
         return errors
 
     async def _declare(self, names: set[str]) -> dict[str, SendError]:
-        """Declare what was not yet; why that could not be, by queue."""
+        """Declare missing queues. Returns the failures by queue."""
         failures: dict[str, SendError] = {}
         for name in names:
             try:
@@ -234,7 +234,7 @@ class InvitationPublisher:
             due=job.due,
         )
         return Outgoing(
-            queue=jobs_queue(_way(job)),
+            queue=jobs_queue(_target_queue(job)),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),
             content_type=JSON,
             job_id=public_name(job),
@@ -247,7 +247,7 @@ class InvitationPublisher:
         loop = asyncio.get_running_loop()
         seconds = self._state.refuse(queue, str(reason), now=loop.time())
         if seconds is not None:
-            _log.warning("queue %s takes no jobs, next try in %g s: %s", queue, seconds, reason)
+            _log.warning("broker refuses messages for queue %s, next try in %g s: %s", queue, seconds, reason)
             loop.call_later(seconds, self._state.has_work.set)
 
     async def _undispatch(self, jobs: Sequence[DispatchedJob], reason: str) -> bool:
@@ -255,10 +255,8 @@ class InvitationPublisher:
         return await self._withdraw(jobs, lambda: self._store.undispatch(partition, epoch, jobs, reason=reason))
 
     async def _withdraw(self, jobs: Sequence[DispatchedJob], withdraw: Callable[[], Awaitable[Withdrawn]]) -> bool:
-        """Write to the store what has become of jobs, however long that takes; they are in flight until then.
-
-        False: trying was stopped before, and the partition's next holder is to have their batch as one without a
-        confirm.
+        """Withdraw jobs in the store, retrying as long as needed; they stay in flight until then.
+        Returns False if retrying was stopped before. Their batch is then left unconfirmed to the next holder.
         """
         if not jobs:
             return True
@@ -279,6 +277,6 @@ class InvitationPublisher:
         return True
 
 
-def _way(job: DispatchedJob) -> str:
-    """The queue that the job goes by: its own, or that of the node which it was placed on."""
+def _target_queue(job: DispatchedJob) -> str:
+    """Return the queue of the job's message: its own, or that of its node."""
     return node_queue(job.node) if job.node else job.queue

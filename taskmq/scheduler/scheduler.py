@@ -1,4 +1,4 @@
-"""One scheduler among any number of them."""
+"""A scheduler of an app's store, one of any number."""
 
 import asyncio
 import logging
@@ -51,20 +51,20 @@ _DAYS: Final = 86_400.0
 
 
 class Scheduler:
-    """Dispatches the jobs of an app's store until it is stopped: a `Service`.
+    """A service that dispatches the jobs of an app's store.
 
     Args:
-        drains: `stop` waits until everything in flight was reported; a second `stop` does not.
-        counts_runs: what workers report of their runs is counted, and failures of plain jobs are kept.
-        alerts: how alerts reach people; None: rules are not looked at.
-        archive: the folder into which jobs that have ended go, day by day, before the store forgets them.
-        keep: for how long ended jobs are kept; else as long as the store does, 30 days.
+        drains: whether `stop` waits until all jobs in flight are reported; a second `stop` does not wait.
+        counts_runs: whether to count the runs that workers report, and to keep failures of plain jobs.
+        alerts: settings for alerts; None: alert rules are not evaluated.
+        archive: folder into which ended jobs are written, day by day, before the store forgets them.
+        keep: rules for how long ended jobs are kept; default: the store's 30 days.
 
     Raises:
-        UnsupportedFeature: the app has no store, or one that cannot do what `keep` says; raised by `run`.
-        InvalidOption: `keep` forgets jobs before `archive` has them; raised by `run`.
-        StoreMismatch: the store's tables are of another version; raised by `run`.
-        StoreWentBack: the store has forgotten what it had confirmed; raised by `run`, once its work has ended.
+        UnsupportedFeature: the app has no store, or the store does not support `keep`; raised by `run`.
+        InvalidOption: `keep` would forget jobs before they are archived; raised by `run`.
+        StoreMismatch: the store's tables have another version; raised by `run`.
+        StoreWentBack: the store lost confirmed writes; raised by `run`, once its work has ended.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Scheduler:
         self._clock = StoreClock(lambda: app.sessions.store().now_ms())
         self._pace = FiringPace(_FIRING)
         self._held: dict[int, HeldPartition] = {}
-        self._work = TaskSet("works for a partition", failure="a partition's work has failed, and is taken up anew")
+        self._work = TaskSet("works for a partition", failure="the work for a partition failed, restarting it")
         self._store: JobStore | None = None
         self._leases: PartitionLeases | None = None
         self._wakeups: Wakeups | None = None
@@ -105,14 +105,14 @@ class Scheduler:
         return f"<Scheduler {self._me} partitions={sorted(self._held)}>"
 
     def stop(self) -> None:
-        """Have `run` return once what is under way has ended, or with `drains` everything in flight was reported."""
+        """Have `run` return once current work has ended; with `drains`, once all jobs in flight are reported."""
         if self._is_stopping.is_set() or not self._drains:
             for held in self._held.values():
                 held.stop()
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Dispatch until `stop`. A store or broker that is not there is waited for."""
+        """Dispatch until `stop`. Waits while the store or the broker is unavailable."""
         try:
             session = self._app.sessions.current()
             store = self._store = self._app.sessions.store()
@@ -139,33 +139,33 @@ class Scheduler:
                 self._workers,
                 wakeups,
                 pauses,
-                freed=self._freed,
-                told=_nobody if tasks is None else tasks.hear,
-                nodes=nodes.hear,
+                on_free=self._on_free,
+                on_tasks=_ignore if tasks is None else tasks.receive,
+                on_node=nodes.receive,
             )
             leases = self._leases = PartitionLeases(
                 store.dispatching,
                 address=store.address,
                 me=self._me,
-                taken=self._taken,
-                given=self._given,
-                lost=self._lost,
-                freed=wakeups.announce_freed,
-                refused=self._refused,
+                on_acquire=self._on_acquire,
+                on_give=self._on_give,
+                on_lose=self._on_lose,
+                on_free=wakeups.announce_freed,
+                on_refuse=self._on_refuse,
             )
             releases = self._releases = DependentReleases(store, wakeups)
             duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
             async with ServiceGroup() as group:
-                await group.start(signals, "listens for jobs and workers")
-                await group.start(duties, "does the store's upkeep")
-                await group.start(releases, "lets jobs go that waited for others")
-                await group.start(AuditSeal(store, me=self._me), "seals the audit")
-                await group.start(BulkRunner(self._app, me=self._me), "carries out what is done to many jobs")
-                await group.start(proofs, "looks whether there is a new key of reports")
-                await group.start(nodes, "writes down which nodes there are")
+                await group.start(signals, "listens to signals")
+                await group.start(duties, "maintains the store")
+                await group.start(releases, "releases dependent jobs")
+                await group.start(AuditSeal(store, me=self._me), "seals the audit log")
+                await group.start(BulkRunner(self._app, me=self._me), "executes bulk operations")
+                await group.start(proofs, "reads report keys")
+                await group.start(nodes, "registers nodes")
                 if tasks is not None:
-                    await group.start(tasks, "writes down which tasks there are")
+                    await group.start(tasks, "registers tasks")
                 if isinstance(store, Remembering):
                     for service, name in self._observers(store, store.history):
                         await group.start(service, name)
@@ -181,18 +181,18 @@ class Scheduler:
             await self._app.aclose()
 
     def _observers(self, store: JobStore, history: HistoryStore) -> Iterator[tuple[Service, str]]:
-        """What looks at how things go, and notifies people."""
+        """Yield the services that observe runs and notify people."""
         if self._counts_runs:
             broker = self._app.sessions.current().broker
             counting = RunHistory(broker, store, history.rollups, me=self._me)
-            yield counting, "counts what workers report"
+            yield counting, "counts runs"
         if self._alerts is not None:
             watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)
-            yield watch, "looks at rules of alerts"
+            yield watch, "evaluates alert rules"
             yield NoticeSender(history.alerts, self._alerts), "notifies people of alerts"
 
     def not_ready(self) -> str | None:
-        """Why nothing is dispatched; None while it is, or others hold all partitions."""
+        """Return why nothing is dispatched; None if dispatching works or other schedulers hold all partitions."""
         if self._is_stopping.is_set():
             return "stopping"
         silence = self._silence()
@@ -202,7 +202,7 @@ class Scheduler:
             return f"the store has not answered for {silence:.0f} s"
         troubled = sorted(partition for partition, held in self._held.items() if held.state.is_troubled)
         if troubled:
-            return f"the broker takes no jobs of partitions {', '.join(map(str, troubled))}"
+            return f"the broker accepts no jobs of partitions {', '.join(map(str, troubled))}"
         return None
 
     def status(self) -> SchedulerStatus:
@@ -236,7 +236,7 @@ class Scheduler:
         )
 
     def snapshot(self) -> SchedulerSnapshot:
-        """The numbers, for monitoring."""
+        """Return the metrics for monitoring."""
         return self._counts.snapshot(
             partitions=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
         )
@@ -251,7 +251,7 @@ class Scheduler:
         return None if self._leases is None else self._leases.silence
 
     async def _until_reached(self, ask: Callable[[], Awaitable[None]]) -> bool:
-        """Ask the store until it answers; False where the scheduler is to end before that."""
+        """Repeat a call to the store until it answers. Returns False if the scheduler is stopped before."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
@@ -265,18 +265,18 @@ class Scheduler:
         return False
 
     async def _end(self, leases: PartitionLeases) -> None:
-        """Take no more partitions, end the work of those that are held, and give them back."""
+        """Stop acquiring partitions, end the work for the held ones, and release them."""
         leases.stop()
         for held in self._held.values():
             if self._drains:
                 held.drain()
             else:
                 held.stop()
-        # Each ends by itself, after what it waits for; a second `stop` hurries those that drain.
+        # Each ends by itself; a second `stop` hurries those that drain.
         await self._work.aclose(grace=_DAYS)
         await leases.aclose()
 
-    def _taken(self, lease: HeldLease) -> None:
+    def _on_acquire(self, lease: HeldLease) -> None:
         assert self._store is not None
         assert self._proofs is not None
         assert self._wakeups is not None
@@ -299,11 +299,11 @@ class Scheduler:
         self._wakeups.hold(lease.partition, held.state, held.timers)
         self._work.start(self._work_for(held))
 
-    def _given(self, lease: HeldLease) -> None:
+    def _on_give(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
             held.stop()
 
-    def _lost(self, lease: HeldLease) -> None:
+    def _on_lose(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
             self._forget(held)
             held.lose()
@@ -313,7 +313,7 @@ class Scheduler:
         try:
             await held.run()
         except Exception:
-            # Not taken up again in the same moment, wherever that is.
+            # Wait before any scheduler acquires it again.
             await pause(self._is_stopping, _PAUSE)
             raise
         finally:
@@ -326,17 +326,17 @@ class Scheduler:
         if self._wakeups is not None:
             self._wakeups.release(held.lease.partition, held.state)
 
-    def _refused(self, error: StoreWentBack) -> None:
-        """End at once, and leave what is in flight as it is: other schedulers, and people, decide about it."""
+    def _on_refuse(self, error: StoreWentBack) -> None:
+        """Stop at once, and leave jobs in flight to other schedulers and people."""
         _log.critical("stopping: %s", error)
         self._refusal = error
         self._drains = False
         self.stop()
 
-    def _freed(self) -> None:
+    def _on_free(self) -> None:
         if self._leases is not None:
-            self._leases.look()
+            self._leases.poll()
 
 
-def _nobody(_: bytes) -> None:
-    """The store keeps no list of tasks."""
+def _ignore(_: bytes) -> None:
+    """Ignore reports of tasks, for stores that keep no list of tasks."""

@@ -1,10 +1,10 @@
 """Signals of schedulers over the broker: ready jobs, free partitions, live workers and known tasks.
 
-All of it is a hint that may get lost: nothing waits for one for longer than half a second, and where no worker is
-heard of, a window of a fixed size is used.
-
-Who is silent counts as gone only for who hears. A listener does not tell that it is cut off, nor a broker that it
-takes nothing, so a scheduler tells itself something every 4 s, and is deaf where that does not come back.
+Signals are hints that may get lost: nothing waits for one longer than half a second, and without reports of workers a
+window of a fixed size is used.
+Silence of a worker means that it is gone only if the scheduler can hear it. A listener does not report that it is cut
+off, nor a broker that it drops messages. The scheduler therefore sends itself a message every 4 s, and counts as deaf
+if that does not arrive.
 """
 
 import asyncio
@@ -42,18 +42,18 @@ _TOPICS: Final = (
     PAUSES_ASKED,
     _PAUSES_CHANGED,
 )
-# They report every ten seconds.
+# Workers report every ten seconds.
 _SILENT: Final = 35.0
-# A worker that was killed says nothing at its end, and the next one has another name.
+# A killed worker does not report its end, and its successor has another name.
 _FORGOTTEN: Final = 600.0
 _MOST_LEFT: Final = 1_000
 _ECHO_EVERY: Final = 4.0
-# So long that one may be lost; of what workers report at most one each is missed meanwhile.
+# Long enough to lose one echo; at most one report of each worker is missed in this time.
 _DEAF: Final = 10.0
 
 
 class LiveWorkers:
-    """The workers that were heard of lately, and what they have."""
+    """The workers that reported lately, and their capacities."""
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[float, WorkerStatus]] = {}
@@ -65,24 +65,24 @@ class LiveWorkers:
         self._proven = 0.0
 
     def __len__(self) -> int:
-        """How many workers it remembers to have heard."""
+        """Return the number of remembered workers."""
         return len(self._heard)
 
-    def hears(self) -> None:
-        """What workers tell is heard now."""
-        if self._listens_for() is None:
+    def start_hearing(self) -> None:
+        """Record that workers can be heard now."""
+        if self._listening_seconds() is None:
             self._since = _now()
         self._proven = _now()
 
-    def is_deaf(self) -> None:
-        """Nothing is heard any more."""
+    def stop_hearing(self) -> None:
+        """Record that workers can no longer be heard."""
         self._since = None
 
     def hear(self, event: WorkerEvent) -> None:
-        """A worker has sent an event."""
-        # Two may have been given one name.
+        """Record an event of a worker."""
+        # Two workers may have the same name.
         name = f"{event.worker} {event.status.host}:{event.status.pid}"
-        # The one that was heard last is the last.
+        # Keeps the dictionary ordered by the last report.
         self._heard.pop(name, None)
         if event.event != "offline":
             self._heard[name] = (_now(), event.status)
@@ -96,33 +96,33 @@ class LiveWorkers:
         self._counted = 0.0
 
     def slots_of(self, queue: str) -> int | None:
-        """The slots of the workers that take messages of a queue; None where none is known."""
+        """Return the slots of the workers that consume a queue; None if no such worker is known."""
         now = _now()
         if now - self._counted > 1.0 or not self._counted:
             self._slots = {}
-            for status in self._taking():
+            for status in self._list_consuming():
                 for name in status.queues:
                     self._slots[name] = self._slots.get(name, 0) + status.slots
             self._counted = now
         return self._slots.get(queue)
 
     def queues(self) -> set[str]:
-        """The queues that workers take messages of."""
-        return {name for status in self._taking() for name in status.queues}
+        """Return the queues that workers consume."""
+        return {name for status in self._list_consuming() for name in status.queues}
 
     def count_of(self, queue: str) -> int:
-        """Count the workers that take messages of a queue: one that drains takes none, and ends soon."""
-        return sum(queue in status.queues for status in self._taking())
+        """Return the number of workers that consume a queue, without draining ones."""
+        return sum(queue in status.queues for status in self._list_consuming())
 
     @property
     def knows_all(self) -> bool:
-        """Whether it has been heard of workers for so long that each of them would have been heard."""
-        listens = self._listens_for()
+        """Whether it has listened long enough to have heard every live worker."""
+        listens = self._listening_seconds()
         return listens is not None and listens >= _SILENT
 
     def have_in_hand(self, physical: str) -> bool:
-        """Whether a live worker says that it has deliveries of a physical queue."""
-        return any(status.in_hand.get(physical, 0) for status in self._live())
+        """Whether a live worker reports that it holds deliveries of a physical queue."""
+        return any(status.in_hand.get(physical, 0) for status in self._list_live())
 
     def is_absent(self, worker: str, *, seconds: float, since: int | None = None) -> bool:
         """Whether nothing was heard of a worker for so long, though it would have been heard.
@@ -130,7 +130,7 @@ class LiveWorkers:
         Args:
             since: a later process of the same name is another worker: when the run began, ms since the epoch.
         """
-        listens = self._listens_for()
+        listens = self._listening_seconds()
         if listens is None or listens < seconds:
             return False
         return all(_now() - at >= seconds for at in self._heard_of(worker, since))
@@ -158,27 +158,27 @@ class LiveWorkers:
             if status.name == worker and (since is None or status.started <= since)
         ]
 
-    def _listens_for(self) -> float | None:
-        """Seconds; None where it is deaf, also where that is not noticed yet."""
+    def _listening_seconds(self) -> float | None:
+        """Return the seconds of listening; None if it is deaf, even if that was not noticed yet."""
         if self._since is None or _now() - self._proven >= _DEAF:
             return None
         return _now() - self._since
 
-    def _taking(self) -> list[WorkerStatus]:
-        return [status for status in self._live() if status.state != "draining"]
+    def _list_consuming(self) -> list[WorkerStatus]:
+        return [status for status in self._list_live() if status.state != "draining"]
 
-    def _live(self) -> list[WorkerStatus]:
+    def _list_live(self) -> list[WorkerStatus]:
         oldest = _now() - _SILENT
         return [status for at, status in self._heard.values() if at >= oldest]
 
 
 class Signals:
-    """Listens for one scheduler: a `Service`.
+    """A service that receives the signals for one scheduler.
 
     Args:
-        freed: called when partitions may be free.
-        told: called with a worker's description of its tasks; workers are asked for it at the beginning.
-        nodes: called with the node of a worker that has announced itself.
+        on_free: called when partitions may be free.
+        on_tasks: called with a worker's report of its tasks; workers are asked for it at the start.
+        on_node: called with the node of a worker that has reported.
     """
 
     def __init__(
@@ -188,17 +188,17 @@ class Signals:
         wakeups: Wakeups,
         pauses: PausedQueues,
         *,
-        freed: Callable[[], None],
-        told: Callable[[bytes], None],
-        nodes: Callable[[NodeTold], None],
+        on_free: Callable[[], None],
+        on_tasks: Callable[[bytes], None],
+        on_node: Callable[[NodeTold], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
         self._wakeups = wakeups
         self._pauses = pauses
-        self._freed = freed
-        self._told = told
-        self._nodes = nodes
+        self._on_free = on_free
+        self._on_tasks = on_tasks
+        self._on_node = on_node
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
 
@@ -207,7 +207,7 @@ class Signals:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Listen for signals of the broker until `stop`."""
+        """Receive signals until `stop`."""
         if not isinstance(self._broker, Broadcasting):
             return
         listening = await listen(
@@ -215,13 +215,13 @@ class Signals:
         )
         if listening is None:
             return
-        self._workers.hears()
+        self._workers.start_hearing()
         self._announce(command_topic(TASKS), encode_command(Command(id=uuid.uuid4().hex, name=TASKS)))
         try:
             while not await pause(self._is_stopping, _ECHO_EVERY):
                 self._announce(self._echo)
         finally:
-            self._workers.is_deaf()
+            self._workers.stop_hearing()
             await listening.stop()
 
     def _receive(self, topic: str, body: bytes) -> None:
@@ -233,11 +233,11 @@ class Signals:
             if partition.isdecimal() and body.isdigit():
                 self._wakeups.expect_here(int(partition), int(body) / 1000)
         elif topic == FREED_TOPIC:
-            self._freed()
+            self._on_free()
         elif topic == self._echo:
-            self._workers.hears()
+            self._workers.start_hearing()
         elif topic == TASKS_TOLD:
-            self._told(body)
+            self._on_tasks(body)
         elif topic == PAUSES_ASKED:
             self._pauses.wake()
         elif topic == _PAUSES_CHANGED:
@@ -255,7 +255,7 @@ class Signals:
             if isinstance(event, WorkerEvent):
                 self._workers.hear(event)
                 if event.status.node is not None and event.event != "offline":
-                    self._nodes(event.status.node)
+                    self._on_node(event.status.node)
 
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):
@@ -263,7 +263,7 @@ class Signals:
 
 
 def _complain(error: Exception) -> None:
-    _log.warning("no signals of new jobs are received for now, the scheduler polls for them: %s", error)
+    _log.warning("no signals of new jobs are received, polling for them: %s", error)
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""What a scheduler tells about itself: counts for monitoring, and a status for people."""
+"""Metrics of a scheduler for monitoring, and its status for people."""
 
 from collections import Counter
 
@@ -12,11 +12,11 @@ __all__ = ["SchedulerCounts", "SchedulerStatus"]
 
 
 class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler at one moment. Travels as JSON; fields may be added.
+    """Snapshot of a scheduler. Sent as JSON; fields may be added.
 
     Attributes:
         started: ms since the epoch.
-        partitions: those that it holds, of so many as `of`.
+        partitions: partitions that it holds, out of `of`.
         store_silence: seconds since the store last answered; None: it never has.
         in_flight: jobs at the broker and with workers, by queue.
         windows: how many they may be, by queue.
@@ -27,9 +27,9 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
             `redelivered`, `malformed`.
         lost: jobs that were given up, and dispatched again or ended.
         preempted: runs that were asked to give way to others.
-        occurrences: of schedules, that were submitted since the start.
-        occurrences_failed: those that can never be.
-        refused: firings that came to nothing, as the partition had passed on.
+        occurrences: occurrences of schedules submitted since the start.
+        occurrences_failed: occurrences that can never be submitted.
+        refused: firings that had no effect because another scheduler held the partition.
     """
 
     version: str
@@ -53,18 +53,18 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerCounts:
-    """What one scheduler has done since it started.
+    """Counts of one scheduler since its start.
 
     Attributes:
         dispatched: jobs taken out of the store.
         published: invitations that the broker has confirmed.
-        fired: jobs whose time has come.
-        lost: jobs that were given up.
+        fired: jobs that became due.
+        lost: lost jobs that were given up.
         preempted: runs that were asked to give way to others.
-        refused: firings of schedules that came to nothing, as the partition had passed on.
-        lines: of logs that were kept.
+        refused: firings of schedules that had no effect because another scheduler held the partition.
+        lines: log lines that were stored.
         schedules: occurrences of schedules that became jobs.
-        reports: by what they came to.
+        reports: reports of workers by outcome.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class SchedulerCounts:
     def snapshot(
         self, *, partitions: int, in_flight: dict[str, int], store_silence: float | None
     ) -> SchedulerSnapshot:
-        """The numbers of now."""
+        """Return the current metrics."""
         return SchedulerSnapshot(
             version=VERSION,
             partitions=partitions,

@@ -1,8 +1,8 @@
-"""Wake-ups of the schedulers that hold partitions with jobs that are ready, or soon will be.
+"""Wake-ups of the schedulers whose partitions have ready jobs, or soon will.
 
-    jobs are ready  ->  the partition is held here: its state is woken; elsewhere: its holder gets a signal
+    jobs are ready  ->  if the partition is held here: its state is woken; otherwise: its holder gets a signal
 
-All of it is a hint: a holder looks by itself twice a second.
+Wake-ups are hints: a holder polls twice a second.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ __all__ = ["DUE_TOPIC", "FREED_TOPIC", "Wakeups"]
 
 DUE_TOPIC: Final = "store.due."
 FREED_TOPIC: Final = "store.partitions"
-# Timers are divided into so many shards, by the last byte of the ids of jobs, and shards over partitions.
+# Timers are divided into shards by the last byte of the job ids, and shards over partitions.
 _SHARDS: Final = 64
 
 
@@ -29,10 +29,10 @@ class _Wakeable(NamedTuple):
 
 
 class Wakeups:
-    """Wakes the holders of partitions.
+    """Sender of wake-ups to the holders of partitions.
 
     Args:
-        broker: through which other schedulers hear; None: there are none.
+        broker: broker that reaches other schedulers; None: there are none.
     """
 
     def __init__(self, store: DispatchStore, broker: Broker | None) -> None:
@@ -45,45 +45,45 @@ class Wakeups:
         self._held[partition] = _Wakeable(state, timers)
 
     def release(self, partition: int, state: PartitionState) -> None:
-        """Leave the partition to another scheduler; does nothing where another state of it is held."""
+        """Stop waking this state; does nothing if another state of the partition is held."""
         if (held := self._held.get(partition)) is not None and held.state is state:
             del self._held[partition]
 
     def wake_all(self) -> None:
-        """Have every partition that is held here look for jobs."""
+        """Have every partition held here look for jobs."""
         for held in self._held.values():
             held.state.wake()
 
     def wake_here(self, partition: int, lanes: Collection[Lane] = ()) -> None:
-        """Have a partition look at these lanes, or for all jobs where none is named, if it is held here."""
+        """Wake a partition for these lanes, or for all if none are given, if it is held here."""
         if (held := self._held.get(partition)) is None:
             return
-        # What is heard may be of any version of this program: no partition's holder dispatches what is another one's.
+        # A signal may come from another version of taskmq; lanes of other partitions are ignored.
         if known := [lane for lane in lanes if self._store.partition_of(lane.queue) == partition]:
             held.state.arrive(known)
         else:
             held.state.wake()
 
     def expect_here(self, partition: int, seconds: float) -> None:
-        """Have a partition look for timers that are due in so many seconds, if it is held here."""
+        """Have a partition check for timers due in this many seconds, if it is held here."""
         if (held := self._held.get(partition)) is not None:
             held.timers.expect(seconds)
 
     def wake_lanes(self, lanes: Collection[Lane]) -> None:
-        """Announce that these lanes have got jobs that are ready, whichever scheduler holds their partitions."""
+        """Announce lanes with ready jobs to the holders of their partitions."""
         by_partition: dict[int, set[Lane]] = {}
         for lane in lanes:
             by_partition.setdefault(self._store.partition_of(lane.queue), set()).add(lane)
-        for partition, its in by_partition.items():
-            self._wake(partition, its)
+        for partition, group in by_partition.items():
+            self._wake(partition, group)
 
     def wake_queues(self, queues: Collection[str]) -> None:
-        """Announce that these queues have got jobs that are ready, whichever scheduler holds their partitions."""
+        """Announce queues with ready jobs to the holders of their partitions."""
         for partition in {self._store.partition_of(queue) for queue in queues}:
             self._wake(partition)
 
     def wake_later(self, job_id: str, queue: str, seconds: float) -> None:
-        """Announce that a job is to run again after so many seconds; 0: it is ready."""
+        """Announce that a job runs again after this many seconds; 0: it is ready."""
         if seconds <= 0:
             self.wake_queues({queue})
             return
@@ -94,7 +94,7 @@ class Wakeups:
             self._announce(f"{DUE_TOPIC}{partition}", str(round(seconds * 1000)).encode())
 
     def announce_freed(self) -> None:
-        """Have all schedulers look at who holds which partition."""
+        """Announce that partitions were released, so that all schedulers poll the leases."""
         self._announce(FREED_TOPIC)
 
     def _wake(self, partition: int, lanes: Collection[Lane] = ()) -> None:

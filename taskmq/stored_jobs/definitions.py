@@ -1,4 +1,4 @@
-"""`app.definitions`: named, versioned templates that jobs are made from."""
+"""`app.definitions`: named, versioned templates of jobs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
@@ -34,7 +34,7 @@ _TENANT_LIMIT: Final = 255
 
 
 class DefinitionOptions(TypedDict, total=False):
-    """Options of `app.jobs.submit` that a definition can have for its jobs."""
+    """Options of `app.jobs.submit` that a definition may set for its jobs."""
 
     queue: str
     priority: int | None
@@ -45,11 +45,11 @@ class DefinitionOptions(TypedDict, total=False):
 
 
 class Definitions:
-    """Templates: a task with arguments and options under a name, which `app.jobs.submit` takes in place of a task.
+    """Templates of jobs: a task with arguments and options under a name. `app.jobs.submit` accepts the name.
 
-    A definition that is put with other content gets another version; jobs say which they were made from. Its name is
-    written as that of a task, and no task may have it. What begins with `a` is for coroutines. Each method may raise
-    `StoreUnavailable`, and `UnsupportedFeature` where the app has no store, or one that keeps no definitions.
+    Putting different content creates a new version; jobs record the version they were made from. Definitions follow
+    the naming rules of tasks, and may not have the name of a task. Methods that start with `a` are for coroutines.
+    Every method may raise `StoreUnavailable`, and `UnsupportedFeature` if no store of the app keeps definitions.
     """
 
     def __init__(self, sessions: Sessions, names: NamedCalls) -> None:
@@ -68,31 +68,31 @@ class Definitions:
         by: str = "",
         **options: Unpack[DefinitionOptions],
     ) -> Definition:
-        """Make a version with this content, unless the last one says the same; the last version afterwards.
+        """Create a version with this content, unless the last one is equal. Returns the last version.
 
         Args:
-            task: a task, or the name of one of the app's or a registered one.
-            args, kwargs: of its jobs. A submission that gives positional arguments replaces all of `args`, and one
-                that gives an argument by name that one of `kwargs`; so they may lack what every submission gives.
-            options: of its jobs, where a submission says nothing else; one that is None, or empty, is as not given.
-            version: that it must have; 0: there must be none; None: whichever it has.
-            by: who does so.
+            task: a task, or the name of a task of the app or of a registered one.
+            args, kwargs: default arguments. Positional arguments of a submission replace all of `args`; keyword
+                arguments replace those of the same names. The defaults may be incomplete.
+            options: default options of its jobs. None and empty values count as not given.
+            version: version that the present definition must have; 0: there must be none; None: any.
+            by: name of the actor.
 
         Raises:
             UnknownTask: neither the app nor the store knows the task.
-            InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept. A definition has up to 256 KiB.
-            DefinitionConflict: it has another version.
+            InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was stored. The limit is 256 KiB.
+            DefinitionConflict: the present definition has another version.
         """
         definitions = catalogue_of(self._sessions).definitions
         _check_name(name)
         _check_tenant(tenant)
-        known = await self._known(name, task)
-        values, named = _plain(name, args, kwargs or {})
-        _check_arguments(known, values, named)
-        plan = _plan(name, _name_of(known), options)
+        found = await self._find_task(name, task)
+        values, named = _to_plain(name, args, kwargs or {})
+        _check_arguments(found, values, named)
+        plan = _build_plan(name, _name_of(found), options)
         detail = plan.detail or JobDetail()
         content = DefinitionContent(
-            task=_name_of(known),
+            task=_name_of(found),
             args=values,
             kwargs=named,
             queue=plan.queue,
@@ -112,10 +112,10 @@ class Definitions:
     put = blocking(aput)
 
     async def aget(self, name: str, *, tenant: str = "", version: int | None = None) -> Definition:
-        """The last version, or this one; versions of a deleted definition are found by number.
+        """Return the last version, or the given one. Versions of a deleted definition are found by number.
 
         Raises:
-            DefinitionNotFound: there is none.
+            DefinitionNotFound: there is no such definition or version.
         """
         found = await catalogue_of(self._sessions).definitions.get(tenant, name, version=version)
         if found is None:
@@ -128,7 +128,7 @@ class Definitions:
     async def alist(
         self, prefix: str = "", *, tenant: str = "", after: str | None = None, limit: int = 50
     ) -> DefinitionPage:
-        """Up to `limit` of the tenant's definitions whose names begin so, by name, from behind `after`."""
+        """Return up to `limit` of the tenant's definitions whose names start with `prefix`, sorted, after `after`."""
         _check_limit(limit)
         return await catalogue_of(self._sessions).definitions.page(tenant, prefix=prefix, after=after, limit=limit)
 
@@ -137,10 +137,10 @@ class Definitions:
     async def aversions(
         self, name: str, *, tenant: str = "", before: int | None = None, limit: int = 50
     ) -> Sequence[Definition]:
-        """Up to `limit` of its versions below `before`, the last one first; those of a deleted one, too.
+        """Return up to `limit` versions below `before`, newest first, including those of a deleted definition.
 
         Raises:
-            DefinitionNotFound: there was never one of that name.
+            DefinitionNotFound: there was never a definition of that name.
         """
         _check_limit(limit)
         definitions = catalogue_of(self._sessions).definitions
@@ -152,13 +152,13 @@ class Definitions:
     versions = blocking(aversions)
 
     async def adelete(self, name: str, *, tenant: str = "", version: int | None = None) -> None:
-        """Make no more jobs from it. Jobs that were made from it go on; its versions are kept.
+        """Delete a definition. Jobs made from it continue, and its versions are kept.
 
         Args:
-            version: that it must have; None: whichever it has.
+            version: version that it must have; None: any.
 
         Raises:
-            DefinitionNotFound: there is none.
+            DefinitionNotFound: there is no definition of that name.
             DefinitionConflict: it has another version.
         """
         if not await catalogue_of(self._sessions).definitions.delete(tenant, name, version=version):
@@ -166,20 +166,20 @@ class Definitions:
 
     delete = blocking(adelete)
 
-    async def _known(self, name: str, task: Task[..., Any] | str) -> Task[..., Any] | RegisteredSignature:
+    async def _find_task(self, name: str, task: Task[..., Any] | str) -> Task[..., Any] | RegisteredSignature:
         if await self._names.find_task(name) is not None:
-            raise InvalidOption(f"definition {name!r}: a task is called so, and submissions by that name are its")
-        known = await self._names.find_task(task) if isinstance(task, str) else task
-        if known is None:
+            raise InvalidOption(f"definition {name!r}: a task already has this name")
+        found = await self._names.find_task(task) if isinstance(task, str) else task
+        if found is None:
             raise UnknownTask(f"definition {name!r}: neither the app nor a worker has a task {str(task)[:200]!r}")
-        return known
+        return found
 
     async def _conflict(self, tenant: str, name: str, version: int | None) -> Exception:
         present = await catalogue_of(self._sessions).definitions.get(tenant, name)
         if present is None:
             return DefinitionNotFound(f"there is no definition {name[:200]!r}")
         return DefinitionConflict(
-            f"definition {name!r} has version {present.version} and not {version}: look at it again",
+            f"definition {name!r} has version {present.version}, not {version}: read it again",
             version=present.version,
         )
 
@@ -189,7 +189,7 @@ def _check_name(name: str) -> None:
         check_task_name(name)
     except InvalidOption:
         raise InvalidOption(
-            f"definition {name[:200]!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -, as the name of a task"
+            f"definition {name[:200]!r}: give 1 to 128 characters of A-Z a-z 0-9 _ . : -, as for tasks"
         ) from None
 
 
@@ -197,33 +197,33 @@ def _check_tenant(tenant: str) -> None:
     try:
         size = len(tenant.encode())
     except UnicodeEncodeError as error:
-        raise InvalidOption(f"tenant: a character of it has no form in UTF-8 ({error.reason})") from None
+        raise InvalidOption(f"tenant: cannot be encoded as UTF-8 ({error.reason})") from None
     if "\0" in tenant or size > _TENANT_LIMIT:
-        raise InvalidOption(f"tenant: at most {_TENANT_LIMIT} bytes, and no NUL")
+        raise InvalidOption(f"tenant: give at most {_TENANT_LIMIT} bytes without NUL")
 
 
 def _check_limit(limit: int) -> None:
     if limit < 1:
-        raise InvalidOption(f"limit={limit}: at least 1")
+        raise InvalidOption(f"limit={limit}: give at least 1")
 
 
-def _plan(name: str, task: str, options: DefinitionOptions) -> JobPlan:
+def _build_plan(name: str, task: str, options: DefinitionOptions) -> JobPlan:
     if unknown := sorted(options.keys() - DefinitionOptions.__annotations__.keys()):
         hint = did_you_mean(unknown[0], DefinitionOptions.__annotations__)
         raise InvalidOption(f"definition {name}: unknown option {unknown[0]!r}; {hint}")
     given = {option: value for option, value in options.items() if value not in (None, "")}
     plan = plan_job(JobPlan(queue=""), given, task=task)
     if plan.expires_at is not None:
-        raise InvalidOption(f"definition {name}: expires: how long after its submission, and this is an instant")
+        raise InvalidOption(f"definition {name}: expires: give a duration after the submission, not an instant")
     return plan
 
 
-def _name_of(known: Task[..., Any] | RegisteredSignature) -> str:
-    return known.name if isinstance(known, Task) else known.registration.task
+def _name_of(found: Task[..., Any] | RegisteredSignature) -> str:
+    return found.name if isinstance(found, Task) else found.registration.task
 
 
-def _plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as plain JSON values."""
+def _to_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Convert the arguments to plain JSON values."""
     try:
         return (
             canonical_order(list(args), PLAIN.decode(PLAIN.encode(list(args), JSON), JSON)),
@@ -234,16 +234,16 @@ def _plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[l
 
 
 def _check_arguments(
-    known: Task[..., Any] | RegisteredSignature, args: Sequence[Any], kwargs: Mapping[str, Any]
+    found: Task[..., Any] | RegisteredSignature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """See that the task takes what there is; what is lacking, submissions give."""
-    if not isinstance(known, Task):
-        known.check_part(bind_arguments(known.registration, args, kwargs))
-    elif known.signature.accepts(len(args), kwargs):
+    """Check that the task accepts the given arguments; submissions may add missing ones."""
+    if not isinstance(found, Task):
+        found.check_part(bind_arguments(found.registration, args, kwargs))
+    elif found.signature.accepts(len(args), kwargs):
         raw_args, raw_kwargs = PLAIN.encode(list(args), JSON), PLAIN.encode(dict(kwargs), JSON)
-        known.signature.decode(msgspec.Raw(raw_args), msgspec.Raw(raw_kwargs), JSON)
+        found.signature.decode(msgspec.Raw(raw_args), msgspec.Raw(raw_kwargs), JSON)
     else:
         registration = registration_of(
-            known.name, known.queue, known.signature.parameters, doc=None, facts=TaskFacts()
+            found.name, found.queue, found.signature.parameters, doc=None, facts=TaskFacts()
         )
         check_names(registration, bind_arguments(registration, args, kwargs))

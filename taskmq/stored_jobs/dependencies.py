@@ -1,4 +1,4 @@
-"""The jobs that a submitted job waits for: found by their names."""
+"""Dependencies of submitted jobs, resolved from names to the store's ids."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -7,46 +7,47 @@ from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
 from taskmq.model.states import JobState
 
-__all__ = ["check_refusal", "upstream_again", "upstream_of"]
+__all__ = ["check_refusal", "resolve_upstream", "resolve_upstream_again"]
 
 
-async def upstream_of(
+async def resolve_upstream(
     depends_on: Iterable[tuple[str, DependencyCondition]], find: Callable[[str], Awaitable[JobRecord | None]]
 ) -> tuple[JobDependency, ...]:
-    """Name the same jobs by the store's ids.
+    """Resolve the names of jobs to the store's ids.
 
     Args:
-        find: the job of a name.
+        find: returns the job of a name.
 
     Raises:
-        InvalidOption: one of them is there twice.
+        InvalidOption: a job is listed twice.
         JobNotFound: the store has no such job.
     """
     found: dict[str, JobDependency] = {}
     for name, condition in depends_on:
         if (record := await find(name)) is None:
-            raise _unknown(name)
+            raise _unknown_job(name)
         if record.id in found:
-            raise InvalidOption(f"depends_on: job {name!r} is there twice")
+            raise InvalidOption(f"depends_on: job {name!r} is listed twice")
         found[record.id] = JobDependency(record.id, condition)
     return tuple(found.values())
 
 
-async def upstream_again(
+async def resolve_upstream_again(
     record: JobRecord, get: Callable[[str], Awaitable[JobRecord | None]]
 ) -> tuple[JobDependency, ...]:
-    """Return what an ended job waits for when it is run again: what it waited for before, or what repeats that.
+    """Return the dependencies of an ended job that is run again.
 
-    One that has run waits only for those that run again themselves.
+    They are its earlier dependencies, or the jobs that repeat those. A job that has already run waits only for
+    dependencies that run again themselves.
 
     Args:
-        get: the job of that id.
+        get: returns the job of an id.
 
     Raises:
-        JobConflict: it never ran, since another one has not ended as it had to, and that one was not retried.
+        JobConflict: it never ran because a dependency did not end as required and was not retried.
     """
     depends_on = () if record.detail is None else record.detail.depends_on
-    # One that was cancelled or has expired while it waited has never had what it waited for.
+    # A job cancelled or expired while it waited never had its dependencies.
     has_run = record.token > 0 and record.state not in (JobState.UPSTREAM_FAILED, JobState.SKIPPED)
     found: dict[str, JobDependency] = {}
     for each in depends_on:
@@ -64,14 +65,14 @@ def _check_end(record: JobRecord, dependency: JobDependency, other: JobRecord | 
     name = record.key or record.id
     if other is None:
         raise JobConflict(
-            f"job {name} waited for job {dependency.id}, which is not kept any more: clone it to run it without that",
+            f"job {name} depends on job {dependency.id}, which is no longer kept: clone this one to run it without",
             state=str(record.state),
             version=record.version,
         )
     if after_upstream(dependency.condition, other.state) is not None:
         raise JobConflict(
-            f"job {name} waited for job {other.key or other.id}, which was to be {dependency.condition}, and is "
-            f"{other.state}: retry that one first, or clone this one to run it without",
+            f"job {name} depends on job {other.key or other.id} being {dependency.condition}, but that is "
+            f"{other.state}: retry that job first, or clone this one to run it without",
             state=str(record.state),
             version=record.version,
             waits_for=other.id,
@@ -79,24 +80,23 @@ def _check_end(record: JobRecord, dependency: JobDependency, other: JobRecord | 
 
 
 def check_refusal(answer: Submitted, name: str) -> None:
-    """Let the store's refusal be an error.
+    """Raise the store's refusal as an error.
 
     Args:
-        name: of the job that was submitted.
+        name: name of the submitted job.
 
     Raises:
-        JobNotFound: it was to wait for one that its tenant does not have.
-        InvalidOption: it was to wait for itself, also by way of others.
+        JobNotFound: it depends on a job that its tenant does not have.
+        InvalidOption: it depends on itself, directly or through others.
     """
     if answer.refusal is None:
         return
     if answer.refusal.reason == "unknown":
-        raise _unknown(answer.refusal.id)
-    raise InvalidOption(f"job {name}: it waits for job {answer.refusal.id}, which waits for it")
+        raise _unknown_job(answer.refusal.id)
+    raise InvalidOption(f"job {name}: circular dependency: it waits for job {answer.refusal.id}, which waits for it")
 
 
-def _unknown(name: str) -> JobNotFound:
+def _unknown_job(name: str) -> JobNotFound:
     return JobNotFound(
-        f"depends_on: the store has no job {name[:255]!r}, or it is another tenant's: it was never submitted, or is "
-        "not kept any more"
+        f"depends_on: this tenant has no job {name[:255]!r}: it was never submitted, or is no longer kept"
     )

@@ -1,4 +1,4 @@
-"""Why a job of the store does not run yet."""
+"""Explanations of why a stored job does not run yet."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -25,11 +25,11 @@ _SLOT: Final = JobNeeds()
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job waits for.
+    """Reasons why a job waits.
 
     Attributes:
-        state: the job's.
-        reasons: sentences, the most important first; empty for a job that has ended.
+        state: state of the job.
+        reasons: sentences, most important first; empty for a job that has ended.
     """
 
     state: JobState
@@ -39,112 +39,114 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 async def explain_job(
     session: Session, store: JobStore, record: JobRecord, *, reader: str | None = None
 ) -> Explanation:
-    """Find out what the job waits for: from the store, the state and the broker, each as far as it answers.
+    """Explain what a job waits for, from the store, the state and the broker as far as they answer.
 
-    What cannot be asked is called unknown in the reasons.
+    Reasons name what could not be determined.
 
     Args:
-        reader: the tenant whom it is explained to, which learns no other's name; None: one who may know all.
+        reader: the tenant that asks, which must not learn other tenants' names; None: an operator.
 
     Raises:
-        StoreUnavailable: it could not be reached.
+        StoreUnavailable: the store could not be reached.
     """
     now = await store.now_ms()
     reasons: list[str] = []
     match record.state:
         case JobState.HELD:
-            reasons.append("an operator holds it: release it")
-            reasons += await _upstream(store, record)
+            reasons.append("it is held by an operator: release it")
+            reasons += await _explain_upstream(store, record)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.WAITING:
-            reasons += await _upstream(store, record) or ["it waits for other jobs"]
+            reasons += await _explain_upstream(store, record) or ["it waits for other jobs"]
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.SCHEDULED | JobState.RETRYING:
             what = "its next attempt" if record.state is JobState.RETRYING else "its time"
-            reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
-            reasons += await _interrupted(store, record, reader)
+            reasons.append(f"it waits for {what}, {_format(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
+            reasons += await _explain_interruption(store, record, reader)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
-            reasons += await _ready(session, store, record, now=now, reader=reader)
+            reasons += await _explain_ready(session, store, record, now=now, reader=reader)
         case JobState.DISPATCHED:
-            reasons += await _at_broker(session, store, record, reader)
+            reasons += await _explain_dispatched(session, store, record, reader)
         case JobState.RUNNING:
-            reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
-            reasons += await _gives_way(store, record, reader)
+            reasons.append(f"it has been running on {record.worker or 'a worker'} since {_format(record.started)}")
+            reasons += await _explain_preemption(store, record, reader)
         case _:
             return Explanation(state=record.state, reasons=[])
     if record.state not in UNDERWAY:
         partition = store.dispatching.partition_of(record.queue)
         if await store.dispatching.leases.find(partition_key(partition)) is None:
-            # What is ready waits for that first of all.
-            place = 0 if record.state is JobState.QUEUED else len(reasons)
-            reasons.insert(place, f"no scheduler has its queue's partition ({partition}): start `taskmq scheduler`")
+            # For a ready job this is the most important reason.
+            index = 0 if record.state is JobState.QUEUED else len(reasons)
+            reasons.insert(index, f"no scheduler holds its queue's partition ({partition}): start `taskmq scheduler`")
     if record.cancel_requested is not None:
-        reasons.append(f"its worker is asked to stop it: {record.cancel_requested}")
+        reasons.append(f"its worker was asked to stop it: {record.cancel_requested}")
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
 
 
-async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None) -> list[str]:
-    """Say what keeps a job that is ready from its turn."""
+async def _explain_ready(
+    session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None
+) -> list[str]:
+    """Explain why a ready job was not dispatched yet."""
     unknown: list[str] = []
     if _needs_node(record):
-        # Its workers are those of the node that it is placed on.
+        # A placed job is run by the workers of its node, not of its queue.
         paused, unknown = await find_pause(session, record.queue, reader=reader)
-        reasons = paused + await _place(store, record)
+        reasons = paused + await _explain_placement(store, record)
     else:
         condition = await examine_queue(session, record.queue, reader=reader)
         reasons, unknown = condition.obstacles, condition.unknown
-    turn = "its turn" if not reasons else "that, and for its turn"
-    reasons.append(f"it is ready since {_when(record.due)} and waits for {turn} in queue {record.queue!r}")
-    reasons += await _interrupted(store, record, reader)
-    reasons += await _limit(store, record)
-    reasons += await _quotas(store, record)
-    reasons += await _turn(store, record, now)
+    turn = "its turn" if not reasons else "that and for its turn"
+    reasons.append(f"it has been ready since {_format(record.due)} and waits for {turn} in queue {record.queue!r}")
+    reasons += await _explain_interruption(store, record, reader)
+    reasons += await _explain_limit(store, record)
+    reasons += await _explain_quotas(store, record)
+    reasons += await _explain_turn(store, record, now)
     return reasons + unknown
 
 
-async def _at_broker(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
-    """Say what keeps a worker from its message, or how many workers may take it."""
+async def _explain_dispatched(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+    """Explain why no worker has the job's message yet, or how many workers may receive it."""
     placed = await store.nodes.find_placed([record.id])
     queue = node_queue(placed[0].node) if placed else record.queue
     condition = await examine_queue(session, queue, reader=reader)
-    message = f"its message is at the broker since {_when(record.dispatched)}, in {jobs_queue(queue)}"
+    message = f"its message has been in {jobs_queue(queue)} since {_format(record.dispatched)}"
     if condition.obstacles:
         return [*condition.obstacles, message, *condition.unknown]
-    workers = f"{condition.consumers} worker{'' if condition.consumers == 1 else 's'}"
-    # How much others have in the queue is not a tenant's to know.
-    waiting = f", {condition.ready} wait there" if condition.ready and reader is None else ""
-    end = "it waits for a worker with room, or runs for less than a quarter of a second"
-    return [f"{message}: {workers} of that queue take messages{waiting}; {end}", *condition.unknown]
+    workers = f"{condition.consumers} worker{' consumes' if condition.consumers == 1 else 's consume'}"
+    # A tenant must not learn how many jobs others have in the queue.
+    waiting = f", {condition.ready} messages wait" if condition.ready and reader is None else ""
+    end = "it waits for a free slot, or has been running for less than a quarter of a second"
+    return [f"{message}: {workers} that queue{waiting}; {end}", *condition.unknown]
 
 
-async def _interrupted(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
-    """Say why its last run was stopped, if it was."""
+async def _explain_interruption(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+    """Explain why its last run was stopped, if it was."""
     events = [event for event in await store.events(record.id) if event.kind in ("preempted", "interrupted")]
     if not events or events[-1].at < (record.dispatched or 0):
         return []
     last = events[-1]
-    why = f"interrupted: {last.note}" if last.kind == "interrupted" else _reason(last, reader)
-    return [f"it was {why}, {_when(last.at)}: it goes on in the same attempt when it is its turn"[:500]]
+    why = f"interrupted: {last.note}" if last.kind == "interrupted" else _known_reason(last, reader)
+    return [f"it was {why}, {_format(last.at)}: it continues in the same attempt when its turn comes"[:500]]
 
 
-async def _gives_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
-    """For whom it is asked to stop, if it is."""
+async def _explain_preemption(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+    """Explain for which job it was asked to stop, if it was."""
     return [
-        f"it is asked to give way since {_when(event.at)}: {_reason(event, reader)}"
+        f"it was asked to give way, {_format(event.at)}: {_known_reason(event, reader)}"
         for event in await store.events(record.id)
         if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
     ][:1]
 
 
-def _reason(event: HistoryEntry, reader: str | None) -> str:
+def _known_reason(event: HistoryEntry, reader: str | None) -> str:
     return event.note if reader is None else known_reason(event.note, reader)
 
 
-async def _limit(store: JobStore, record: JobRecord) -> list[str]:
-    """The limit of its task that is used up, where a scheduler has seen that."""
+async def _explain_limit(store: JobStore, record: JobRecord) -> list[str]:
+    """Explain which exhausted limit of its task holds it back, if a scheduler has recorded one."""
     gate = await store.dispatching.gate_of(record.id)
     return [why_limited(gate)] if gate else []
 
@@ -153,69 +155,69 @@ def _needs_node(record: JobRecord) -> bool:
     return record.detail is not None and record.detail.needs is not None
 
 
-async def _place(store: JobStore, record: JobRecord) -> list[str]:
-    """Why it is on no node yet."""
+async def _explain_placement(store: JobStore, record: JobRecord) -> list[str]:
+    """Explain why it is not placed on a node yet."""
     if record.detail is None or record.detail.needs is None:
         return []
     needs = record.detail.needs
     reasons = [why_unplaced(needs, await store.nodes.nodes())[0]]
     if needs.gang:
-        reasons.append(f"it begins together with the {needs.gang_size} jobs of gang {needs.gang!r}")
+        reasons.append(f"it starts together with the {needs.gang_size} jobs of gang {needs.gang!r}")
     return reasons
 
 
-async def _quotas(store: JobStore, record: JobRecord) -> list[str]:
-    """The quotas that let it wait, where they have no room now or soon."""
+async def _explain_quotas(store: JobStore, record: JobRecord) -> list[str]:
+    """Name the quotas that make jobs wait, with the next free instant of an exhausted rate."""
     owner = "" if record.detail is None else record.detail.owner
     reasons: list[str] = []
     for quota in (await store.quotas()).of(record.tenant, owner):
         if quota.running is not None:
-            reasons.append(f"quota {quota.name!r} lets {quota.running} jobs be under way at a time, in all queues")
+            reasons.append(f"quota {quota.name!r} allows {quota.running} jobs in flight at a time, over all queues")
         if quota.rate is not None and quota.on_limit == "wait":
             used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
             until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
-            when = f": the next one at {_when(round(until))}" if until > await store.now_ms() else ""
-            reasons.append(f"quota {quota.name!r} lets {quota.rate:g} jobs a second go{when}")
+            when = f": the next one at {_format(round(until))}" if until > await store.now_ms() else ""
+            reasons.append(f"quota {quota.name!r} allows {quota.rate:g} jobs per second{when}")
     return reasons
 
 
-async def _upstream(store: JobStore, record: JobRecord) -> list[str]:
-    """The first of those that it waits for."""
+async def _explain_upstream(store: JobStore, record: JobRecord) -> list[str]:
+    """Name the first unmet dependencies."""
     unmet = await store.unmet(record.id, limit=_MOST_NAMED + 1)
     reasons: list[str] = []
     for each in unmet[:_MOST_NAMED]:
         other = await store.get(each.id)
         if other is None:
-            reasons.append(f"it waits for job {each.id} to be {each.condition}, which is not kept any more")
+            reasons.append(f"it waits for job {each.id} to be {each.condition}, but that job is no longer kept")
         elif other.state.is_final:
-            reasons.append(f"it waits for a scheduler to see that job {name_of(other)} is {other.state}")
+            reasons.append(f"it waits for a scheduler to notice that job {name_of(other)} is {other.state}")
         else:
             what = f"job {name_of(other)} of task {other.task}"
-            reasons.append(f"it waits for {what} to be {each.condition}: that one is {other.state}")
+            reasons.append(f"it waits for {what} to be {each.condition}: that job is {other.state}")
     if len(unmet) > _MOST_NAMED:
         reasons.append(
-            f"and for more of the {len(record.detail.depends_on) if record.detail else 0} that it depends on"
+            f"and for more of the {len(record.detail.depends_on) if record.detail else 0} jobs it depends on"
         )
     return reasons
 
 
-async def _turn(store: JobStore, record: JobRecord, now: int) -> list[str]:
-    """Beside whom it waits, what was said of its pool, and what that has in flight."""
-    said = await store.sharing()
+async def _explain_turn(store: JobStore, record: JobRecord, now: int) -> list[str]:
+    """Describe the other tenants in its queue, its pool's share, and the pool's jobs in flight."""
+    sharing = await store.sharing()
     lanes = await store.dispatching.lanes(store.dispatching.partition_of(record.queue))
     tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
-    policy = said.queues.get(record.queue)
+    policy = sharing.queues.get(record.queue)
     reasons: list[str] = []
     if len(tenants) > 1:
-        reasons.append(f"{len(tenants) - 1} other tenants have jobs in that queue, too")
+        reasons.append(f"{len(tenants) - 1} other tenants have jobs in that queue")
     if policy is not None and policy.policy in {"fair", "weighted"}:
-        share = shares_of(tenants, said.pools, weighted=policy.policy == "weighted")[record.tenant]
-        reasons.append(f"its pool is due {share:.1%} of the queue while all of them have jobs ({policy.policy})")
-    return reasons + await _caps(store, record, said.pools, now)
+        share = shares_of(tenants, sharing.pools, weighted=policy.policy == "weighted")[record.tenant]
+        reasons.append(f"its pool gets {share:.1%} of the queue while all of them have jobs ({policy.policy})")
+    return reasons + await _explain_caps(store, record, sharing.pools, now)
 
 
-async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPool], now: int) -> list[str]:
-    """What its pools have in flight of what it needs, beside their caps."""
+async def _explain_caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPool], now: int) -> list[str]:
+    """Compare what its pools have in flight with their caps."""
     needs = _SLOT if record.detail is None or record.detail.needs is None else record.detail.needs
     capped = [pool for pool in path_of(record.tenant, pools) if pool.max.keys() & needs.amounts.keys()]
     if not capped:
@@ -237,12 +239,12 @@ async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPo
             have, most = used.get(name, 0.0), pool.max[name]
             what = "jobs in flight" if name == SLOTS_ASKED else name
             is_full = have + needs.amounts[name] > most * (1 + 1e-9)
-            so = f", and this job needs {needs.amounts[name]:g}: it waits until another one ends" if is_full else ""
-            reasons.append(f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{so}")
+            effect = f"; this job needs {needs.amounts[name]:g} and waits until another one ends" if is_full else ""
+            reasons.append(f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{effect}")
     return reasons
 
 
-def _when(milliseconds: int | None) -> str:
+def _format(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "at an unknown time"
     return to_datetime(milliseconds).isoformat(timespec="seconds")

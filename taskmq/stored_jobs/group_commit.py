@@ -1,11 +1,11 @@
-"""Submissions of many callers in one transaction, without waiting for more of them to come.
+"""Group commit: concurrent submissions share one transaction.
 
     submit, submit, submit -> pending --+--> store.submit (one flush at a time, at most 500 jobs)
-                                        ^        | answered: what has come meanwhile is the next flush
+                                        ^        | committed: jobs that arrived meanwhile are the next flush
                                         +--------+
 
-No flush waits for company: while one flush is on the disk the next one fills. Measured beside single inserts: five
-times the rate and a fifth of the latency with 64 callers, and not slower with one.
+No flush waits for more jobs: while one flush is being committed, the next one fills. Compared with single inserts, 64
+callers get five times the rate at a fifth of the latency, and one caller is not slower.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ _MOST: Final = 500
 
 
 class GroupCommit:
-    """Submits to one store, for the callers of one loop.
+    """Group commit into one store, for the callers of one event loop.
 
     Args:
-        store: of the running loop.
-        committed: called with jobs that are new and durable, before their callers are answered.
+        store: the store of the running loop.
+        on_commit: called with the new jobs once they are durable, before their callers return.
     """
 
-    def __init__(self, store: JobStore, *, committed: Callable[[Sequence[NewJob]], None]) -> None:
+    def __init__(self, store: JobStore, *, on_commit: Callable[[Sequence[NewJob]], None]) -> None:
         self._store = store
-        self._committed = committed
+        self._on_commit = on_commit
         self._pending: deque[tuple[NewJob, asyncio.Future[Submitted]]] = deque()
         self._flushes = TaskSet("submits", failure="jobs were not submitted")
         self._is_flushing = False
 
     async def submit(self, job: NewJob) -> Submitted:
-        """Keep one job; durable when this returns.
+        """Submit one job. It is durable when this returns.
 
-        A caller that is cancelled does not know whether it was kept.
+        If the caller is cancelled, the job may or may not have been stored.
 
         Raises:
-            StoreUnavailable: its message says all that is known.
+            StoreUnavailable: the message says whether the job may have been stored.
         """
         future: asyncio.Future[Submitted] = asyncio.get_running_loop().create_future()
         self._pending.append((job, future))
@@ -52,7 +52,7 @@ class GroupCommit:
         return await future
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        """Keep many; those of one chunk of 500 are kept together, or none of them."""
+        """Submit many jobs in chunks of 500. Each chunk is stored as a whole or not at all."""
         answers: list[Submitted] = []
         for start in range(0, len(jobs), _MOST):
             chunk = jobs[start : start + _MOST]
@@ -63,11 +63,11 @@ class GroupCommit:
         try:
             while self._pending:
                 taken = [self._pending.popleft() for _ in range(min(_MOST, len(self._pending)))]
-                # One whose caller has gone before anything was sent is not submitted.
+                # A job whose caller was cancelled before the flush is not submitted.
                 await self._answer([(job, future) for job, future in taken if not future.done()])
         finally:
             self._is_flushing = False
-            # Where this was cancelled, no caller is left to answer them.
+            # After a cancellation no other code answers them.
             for _, future in self._pending:
                 future.cancel()
             self._pending.clear()
@@ -79,7 +79,7 @@ class GroupCommit:
             for _, future in waiting:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - each caller gets it, and none waits for ever
+        except Exception as error:  # noqa: BLE001 - every waiting caller must get the error
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
@@ -92,5 +92,5 @@ class GroupCommit:
         if not jobs:
             return []
         answers = await self._store.submit(jobs)
-        self._committed([job for job, answer in zip(jobs, answers, strict=True) if answer.is_new])
+        self._on_commit([job for job, answer in zip(jobs, answers, strict=True) if answer.is_new])
         return answers

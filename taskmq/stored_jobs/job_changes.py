@@ -1,4 +1,4 @@
-"""Changes to jobs in the store: the writing half of `app.jobs`, apart from submitting."""
+"""Changes to stored jobs: the writing half of `app.jobs`, except submission."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,10 +16,10 @@ from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
-from taskmq.stored_jobs.dependencies import upstream_again
+from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.named_calls import NamedCalls
-from taskmq.stored_jobs.new_jobs import cloned, mode_of, name_of
+from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
 from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms, of_tenant
 
 __all__ = ["JobChanges"]
@@ -28,10 +28,10 @@ _REMEMBERED: Final = "7d"
 
 
 class JobChanges(JobQueries):
-    """Changes, cancels and repeats jobs that were submitted.
+    """Changes, cancellations and retries of submitted jobs.
 
     Args:
-        names: gives handles of those that repeat others.
+        names: builds the handles of jobs that repeat others.
     """
 
     def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs, names: NamedCalls) -> None:
@@ -54,22 +54,22 @@ class JobChanges(JobQueries):
         by: By = "",
         note: str = "",
     ) -> JobRecord:
-        """Change a job that no worker has yet; the job afterwards. What is not given stays.
+        """Change a job that no worker has received yet, and return it. Missing options keep the present values.
 
         Args:
-            tenant: whose job it is, where `job` is an id within that tenant; so it is with the other changes.
-            version: that the job must have; None: whichever it has.
-            args, kwargs: in place of all its arguments.
-            by, note: who, and why: for its history. By an `Actor` it is in the audit as well, by the same
-                transaction; so it is with the other changes.
+            tenant: tenant that owns the job, if `job` is an id within that tenant. All changes accept this.
+            version: version that the job must have; None: any.
+            args, kwargs: replace all its arguments.
+            by, note: actor and reason, for its history. A change by an `Actor` is also audited, in the same
+                transaction. All changes accept this.
 
         Raises:
-            InvalidArguments: they do not fit its task.
+            InvalidArguments: the arguments do not match the task's signature.
         """
         due: Any = UNSET
         now: int | None = None
         if at is not None and delay is not None:
-            raise InvalidOption("delay and at exclude each other")
+            raise InvalidOption("give delay or at, not both")
         if at is not None:
             due = instant_ms(at, what="at")
         elif delay is not None:
@@ -97,8 +97,8 @@ class JobChanges(JobQueries):
     async def acancel(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
-        after = await self._do("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
+        """Cancel a job and return it. If a worker has it, the worker is asked to stop it."""
+        after = await self._edit("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
             if self._sessions.current().state is None:
@@ -113,16 +113,16 @@ class JobChanges(JobQueries):
     async def ahold(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Have a job that waits not run until it is released."""
-        return await self._do("hold", of_tenant(job, tenant), version=version, by=by, note=note)
+        """Hold a waiting job until it is released."""
+        return await self._edit("hold", of_tenant(job, tenant), version=version, by=by, note=note)
 
     hold = blocking(ahold)
 
     async def arelease(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Let a held job run, at its time."""
-        return await self._do("release", of_tenant(job, tenant), version=version, by=by, note=note)
+        """Release a held job; it runs at its time."""
+        return await self._edit("release", of_tenant(job, tenant), version=version, by=by, note=note)
 
     release = blocking(arelease)
 
@@ -138,40 +138,40 @@ class JobChanges(JobQueries):
         by: By = "",
         note: str = "",
     ) -> Job[Any]:
-        """Run a job now: one that waits at once; one that has ended again. Of several who do so, one does.
+        """Run a job now. A waiting job becomes due; an ended job runs again. Concurrent calls run it once.
 
-        It waits first for what it waited for before, as far as that runs again.
+        A job that runs again first waits for those of its dependencies that also run again.
 
         Args:
-            mode: how one that has ended is run again. `resume`: the same job goes on, under its id, with its next
-                attempt and what its runs have saved, and its retries count anew. `new`: another job repeats it from
-                the beginning, and each names the other. Default: a job goes on whose submitter chose its id and that
-                neither has succeeded nor was cancelled while it ran; of others there is a new one.
-            again: also one that another job repeats already.
-            new_id: of the job that repeats it (mode `new`); default: one of the store's. The same id once more is
-                the same job.
+            mode: how an ended job runs again. `resume`: the same job continues with its next attempt and its saved
+                steps; its retries count anew. `new`: a new job repeats it from the start, and each names the other.
+                Default: `resume` if its submitter chose its id and it neither succeeded nor was cancelled while
+                running, else `new`.
+            again: also run a job that another job already repeats.
+            new_id: id of the new job (mode `new`); default: chosen by the store. Repeating the call with the same id
+                returns the same job.
 
         Raises:
-            JobConflict: another job repeats it already, which is named; it cannot go on; or it has not run since a
-                job that it waited for has failed, and that one was not retried.
-            QuotaExceeded: its tenant or owner has submitted as much as it may. One that goes on counts for none.
+            JobConflict: another job already repeats it; it cannot resume; or it never ran because a dependency
+                failed, and that one was not retried.
+            QuotaExceeded: its tenant or owner has exhausted a quota. A resumed job does not count.
         """
         record = await self._store.read(of_tenant(job, tenant))
         if not record.state.is_final:
-            await self._do("retry", record, version=version, by=by, note=note)
+            await self._edit("retry", record, version=version, by=by, note=note)
             return self._names.handle(record)
         if mode is None:
-            mode = mode_of(record) if new_id is None else "new"
+            mode = default_mode(record) if new_id is None else "new"
         if mode == "resume":
             if new_id is not None:
-                raise InvalidOption(f"new_id={new_id!r}: the job goes on under its own id with mode='resume'")
+                raise InvalidOption(f"new_id={new_id!r}: with mode='resume' the job keeps its id")
             await self._store.resume(record, version=version, again=again, by=by, note=note)
             return self._names.handle(record)
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self._sessions.clock.now_ms()
-        upstream = await upstream_again(record, self._sessions.store().get)
-        copy = cloned(record, job_id=new_id, now=now, due=now, depends_on=upstream)
+        upstream = await resolve_upstream_again(record, self._sessions.store().get)
+        copy = clone_job(record, job_id=new_id, now=now, due=now, depends_on=upstream)
         existing = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
         return self._names.handle(copy, existing)
 
@@ -189,16 +189,16 @@ class JobChanges(JobQueries):
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> Job[Any]:
-        """Submit another job of the same task, which is linked to this one.
+        """Submit another job of the same task, linked to this one.
 
         Args:
-            new_id: its id; default: one of the store's.
-            at: when it is to run; default: now.
-            owner, priority: default: those of the first one.
-            args, kwargs: in place of all its arguments; default: the same call.
+            new_id: its id; default: chosen by the store.
+            at: when it should run; default: now.
+            owner, priority: default: those of the original job.
+            args, kwargs: replace all its arguments; default: the same arguments.
 
         Raises:
-            InvalidArguments: they do not fit the task.
+            InvalidArguments: the arguments do not match the task's signature.
         """
         record = await self._store.read(of_tenant(job, tenant))
         if new_id is not None:
@@ -208,11 +208,11 @@ class JobChanges(JobQueries):
         class_of(priority)
         call = None
         if args is not None or kwargs is not None:
-            call = await self._store.encoded_call(record, args or (), kwargs or {})
-        copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
+            call = await self._store.encode_call(record, args or (), kwargs or {})
+        copy = clone_job(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
         return self._names.handle(copy, (await self._store.submit(copy)).existing)
 
     clone = blocking(aclone)
 
-    async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
+    async def _edit(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job, action, version=version, by=by, note=note)

@@ -1,4 +1,4 @@
-"""What can be seen of the jobs in the store: the reading half of `app.jobs`."""
+"""Queries of stored jobs: the reading half of `app.jobs`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -24,13 +24,13 @@ from taskmq.stored_jobs.stored import StoredJobs
 
 __all__ = ["JobQueries"]
 
-_FIRST_LOOK: Final = 0.05
-_LONGEST_LOOK: Final = 0.5
-_BETWEEN_LOOKS: Final = 1.0
+_FIRST_POLL: Final = 0.05
+_LONGEST_POLL: Final = 0.5
+_BETWEEN_POLLS: Final = 1.0
 
 
 class JobQueries:
-    """Reads jobs where they are: in the store, else in the state."""
+    """Queries that read jobs from the store, else from the state."""
 
     def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs) -> None:
         self.sent: SentJobs = sent
@@ -40,9 +40,9 @@ class JobQueries:
     async def alist_waiting(
         self, *, limit: int = 100, task: str | None = None, queue: str | None = None
     ) -> list[WaitingJob]:
-        """Up to `limit` jobs that wait for their time in the state, the earliest due first.
+        """Return up to `limit` jobs that wait for their time in the state, earliest due first.
 
-        Those that are on their way to their queue are among them.
+        Jobs that are being published to their queue are included.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -53,11 +53,11 @@ class JobQueries:
     list_waiting = blocking(alist_waiting)
 
     async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
-        """Return the job as the store has it, with its body and its result.
+        """Return the stored job, with its body and result.
 
         Args:
-            tenant: whose job it is, where `job_id` is an id within that tenant: what its submitter called it, or the
-                store's own. The `id` of a handle names the tenant already.
+            tenant: tenant that owns the job, if `job_id` is an id within that tenant. The `id` of a handle already
+                includes the tenant.
         """
         return await self._store.get(tenant_key(tenant, job_id))
 
@@ -71,19 +71,19 @@ class JobQueries:
         after: str | None = None,
         limit: int = 50,
     ) -> JobPage:
-        """List up to `limit` jobs, the newest first, without their bodies and results.
+        """List up to `limit` jobs, newest first, without bodies and results.
 
         Args:
-            which: a `JobFilter`, or a filter as text, such as "status:failed", see docs/finding-jobs.md.
-            tenant: only jobs of this tenant; "" is that of jobs that have none.
-            after: the `after` of the page before.
+            which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*"; see docs/store.md.
+            tenant: only jobs of this tenant; "" means jobs without a tenant.
+            after: the `after` of the previous page.
 
         Raises:
-            InvalidFilter: the text cannot be read; says where.
+            InvalidFilter: the text is malformed; the message says where.
             InvalidOption: the filter names another tenant.
         """
         if limit < 1:
-            raise InvalidOption(f"limit={limit}: at least 1")
+            raise InvalidOption(f"limit={limit}: give at least 1")
         if after is not None:
             _check_cursor(after)
         return await self._sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
@@ -93,14 +93,14 @@ class JobQueries:
     async def acount(
         self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000
     ) -> int:
-        """Count jobs exactly up to `cap`; `cap` + 1 means more. `which` and `tenant` are as for `list`."""
+        """Count jobs exactly up to `cap`; `cap` + 1 means more. See `list` for `which` and `tenant`."""
         return await self._sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
 
     count = blocking(acount)
 
     async def _filter(self, which: JobFilter | str, tenant: str | None) -> JobFilter:
         if isinstance(which, str):
-            # Not for apps that only submit.
+            # Imported late: apps that only submit do not need it.
             from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 
             now = await self._sessions.store().now_ms() if may_have_times(which) else 0
@@ -108,18 +108,18 @@ class JobQueries:
         if tenant is None:
             return which
         if which.tenant not in (None, tenant):
-            raise InvalidOption(f"tenant={tenant!r}: the filter is for tenant {which.tenant!r}; name one of them")
+            raise InvalidOption(f"tenant={tenant!r}: the filter names tenant {which.tenant!r}; give only one of them")
         return replace(which, tenant=tenant)
 
     async def ahistory(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
-        """Return what happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
+        """Return the job's history apart from its ordinary steps, earliest first, with actors and reasons."""
         record = await self.aget(job_id, tenant=tenant)
         return await self._sessions.store().events(record.id)
 
     history = blocking(ahistory)
 
     async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
-        """Return the attempts that did not end the job, the earliest first; the last one is in the job itself."""
+        """Return the attempts that did not end the job, earliest first. The job record has the last attempt."""
         record = await self.aget(job_id, tenant=tenant)
         return await self._sessions.store().attempts(record.id)
 
@@ -135,15 +135,15 @@ class JobQueries:
         after: int | None = None,
         limit: int = 1_000,
     ) -> LogPage:
-        """Return what the job's runs logged, the earliest first; nothing unless its workers run with `capture_logs`.
+        """Return what the job's runs logged, earliest first. Its workers must run with `capture_logs`.
 
         Args:
-            level: lines from this one on: debug, info, warning, error.
-            text: only lines that have it.
-            after: the `after` of the page before; also that of an empty page, to follow a job that runs.
+            level: lowest level to return: debug, info, warning or error.
+            text: only lines that contain this text.
+            after: the `after` of the previous page. Pass that of an empty page to follow a running job.
 
         Raises:
-            UnsupportedFeature: the store keeps no lines.
+            UnsupportedFeature: the store keeps no log lines.
         """
         record = await self.aget(job_id, tenant=tenant)
         which = LogFilter(job=record.id, level=read_level(level), text=text)
@@ -154,11 +154,11 @@ class JobQueries:
     async def follow_logs(
         self, job_id: str, *, tenant: str | None = None, level: str = "debug", text: str = ""
     ) -> AsyncGenerator[StoredLine]:
-        """Yield the job's log lines from the first on, and further ones as they come, until it has ended."""
+        """Yield the job's log lines from the first on, and new ones as they arrive, until the job has ended."""
         after: int | None = None
         while True:
             is_over = (await self.aget(job_id, tenant=tenant)).state.is_final
-            # What was logged before its end is there when the end is.
+            # Lines logged before the end are readable once the end is.
             while True:
                 page = await self.alogs(job_id, tenant=tenant, level=level, text=text, after=after)
                 for line in page.lines:
@@ -168,17 +168,17 @@ class JobQueries:
                     break
             if is_over:
                 return
-            await asyncio.sleep(_LONGEST_LOOK)
+            await asyncio.sleep(_LONGEST_POLL)
 
     async def aexplain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
-        """Say what the job waits for: a pause, a worker, the broker, other jobs, a limit."""
+        """Explain what the job waits for: a pause, a worker, the broker, other jobs or a limit."""
         record = await self.aget(job_id, tenant=tenant)
         return await explain_job(self._sessions.current(), self._sessions.store(), record)
 
     explain = blocking(aexplain)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """See `JobService`; a job of the store ends there."""
+        """Wait for a result, see `JobService`. The result of a stored job comes from the store."""
         if not self._store.has_store or (first := await self._store.find(job_id)) is None:
             return await self.sent.wait_for_result(job_id, timeout)
         if timeout is None and self._sessions.patience is not None:
@@ -186,25 +186,25 @@ class JobQueries:
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
         results = self._sessions.current().stores.results
-        record, pause = result_of(first), _FIRST_LOOK
+        record, pause = result_of(first), _FIRST_POLL
         while record is None:
-            left = _LONGEST_LOOK if end is None else end - loop.time()
+            left = _LONGEST_POLL if end is None else end - loop.time()
             if left <= 0:
                 if self._sessions.patience is not None:
                     raise ResultTimeout(f"job {job_id} has not ended: {self._sessions.patience.advice}")
                 return None
             if results is None:
                 await asyncio.sleep(min(pause, left))
-                pause = min(pause * 2, _LONGEST_LOOK)
+                pause = min(pause * 2, _LONGEST_POLL)
             else:
-                # The scheduler puts ends where callers may wait; one that never ran is in the store alone.
+                # The scheduler also writes results to the state; that of a job that never ran is only in the store.
                 try:
-                    early = await results.wait(name_of(first), timeout=min(_BETWEEN_LOOKS, left))
+                    early = await results.wait(name_of(first), timeout=min(_BETWEEN_POLLS, left))
                 except StateUnavailable:
-                    # The store has the end all the same; from now on it alone is asked.
+                    # The store also gets the result, so poll only the store from now on.
                     results = None
                     continue
-                # It is of an earlier run where the job has gone on since: from now on the store alone is asked.
+                # A lower attempt belongs to a run before the job was resumed; poll only the store from now on.
                 if early is not None and early.attempt >= first.attempt:
                     return early
                 if early is not None:
@@ -212,11 +212,11 @@ class JobQueries:
                     continue
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return await self._store.redeemed(record)
+        return await self._store.fetch_value(record)
 
     async def fetch_result(self, job_id: str) -> ResultRecord | None:
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
+            return None if (ended := result_of(record)) is None else await self._store.fetch_value(ended)
         return await self.sent.fetch_result(job_id)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
@@ -225,7 +225,7 @@ class JobQueries:
         return await self.sent.find_result(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
-        """See `JobService`; a run reports under the job's name, also where the caller knows the store's id."""
+        """Find the progress, see `JobService`. Runs report under the job's name, even if given the store's id."""
         found = await self.sent.find_progress(job_id)
         if found is not None or not self._store.has_store or (record := await self._store.find(job_id)) is None:
             return found
@@ -241,15 +241,15 @@ class JobQueries:
 
 
 def _check_cursor(after: str) -> None:
-    """Refuse what is no place in a list.
+    """Check that the text is the cursor of a list.
 
     Raises:
-        InvalidOption: it is not what a list has given.
+        InvalidOption: the text is not a cursor.
     """
-    # Not for those who only send.
+    # Imported late: apps that only send do not need it.
     from uuid import UUID
 
     try:
         UUID(after)
     except ValueError:
-        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
+        raise InvalidOption(f"after={after[:80]!r} is not a cursor: pass the `after` of the previous page") from None

@@ -1,4 +1,4 @@
-"""`app.jobs`: the jobs of an app, in the store and on their way."""
+"""`app.jobs`: the jobs of an app, in the store and at the broker."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ from taskmq.stored_jobs.definitions import Definitions
 from taskmq.stored_jobs.dependencies import check_refusal
 from taskmq.stored_jobs.job_changes import JobChanges
 from taskmq.stored_jobs.named_calls import NamedCall, NamedCalls
-from taskmq.stored_jobs.new_jobs import new_job, under_derived_id
+from taskmq.stored_jobs.new_jobs import new_job, set_derived_id
 from taskmq.stored_jobs.stored import StoredJobs
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
@@ -34,7 +34,7 @@ __all__ = ["Jobs"]
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # The type that a task named by a text returns is unknown.
+    # The return type of a task given by name is unknown.
     R = TypeVar("R", default=Any)
 else:
     from typing import TypeVar
@@ -48,27 +48,27 @@ C = TypeVar("C")
 
 
 class Jobs(JobChanges):
-    """Jobs that are submitted to the store: they can be listed, changed and cancelled for as long as they wait.
+    """Jobs submitted to the store, which can be listed, changed and cancelled while they wait.
 
-    Needs `TaskMQ(store=...)`. A job is named by the id of its handle: the store's own, or the one that its submitter
-    chose (`job_id=`; with a tenant, `@acme:order-17`). What changes a job also takes the record that `get` has
-    returned, and saves reading it again. Every method has a twin for coroutines, whose name begins with `a`. Each
-    may raise:
+    Needs `TaskMQ(store=...)`. A job is identified by the id of its handle: the store's id, or the one that its
+    submitter chose (`job_id=`; with a tenant, `@acme:order-17`). Methods that change a job also accept a record from
+    `get`, which saves reading it again. Every method has a variant for coroutines, whose name starts with `a`. All of
+    them may raise:
 
-    - `StoreUnavailable`: the store could not be reached. Where `is_certain` is false, a change may have been made.
+    - `StoreUnavailable`: the store could not be reached. If `is_certain` is false, a change may have been made.
     - `UnsupportedFeature`: the app has no store.
 
-    And those that are about one job:
+    Methods about one job may also raise:
 
-    - `JobNotFound`: the store has none of that id.
-    - `JobConflict`: its state does not allow it, or it has another version than the caller says.
+    - `JobNotFound`: the store has no job with that id.
+    - `JobConflict`: the job's state forbids the action, or its version differs from the given one.
 
     Args:
-        tasks: of the app.
+        tasks: tasks of the app.
 
     Attributes:
-        sent: the jobs that were sent, as the state knows them.
-        catalogue: the tasks that workers and schedulers have registered.
+        sent: jobs sent to the broker, as the state knows them.
+        catalogue: tasks registered by workers and schedulers.
         definitions: `app.definitions`.
     """
 
@@ -81,7 +81,7 @@ class Jobs(JobChanges):
         self._tasks = tasks
 
     def use_producer(self, producer: Producer) -> None:
-        """Submit with what this producer sends with."""
+        """Submit through the middleware and queues of this producer."""
         self._producer = producer
 
     @overload
@@ -121,42 +121,41 @@ class Jobs(JobChanges):
         self, task: CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Keep one job; it is durable when this returns.
+        """Submit one job. It is durable when this returns.
 
         Args:
-            task: a task, one with options, or a name; called with `args` and `kwargs`. A name is that of one of the
-                app's tasks, else of one that a worker has registered, else of a definition of the tenant: `args`,
-                where there are any, replace all of that's, and `kwargs` those of the same names. Type checkers know
-                options beside up to three positional arguments; with more, or with arguments by name, say
+            task: a task, a task with options, or a name; called with `args` and `kwargs`. A name is resolved to a
+                task of the app, else to a registered task, else to a definition of the tenant. `args` replace all
+                positional arguments of a definition; `kwargs` replace those of the same names. Type checkers know
+                the options only with up to three positional arguments; otherwise use
                 `task.options(...).submit(...)`.
-            at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
+            at: when it should run (with a time zone); or `delay`, from now. Default: now.
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
-            job_id: an id of the caller's, up to 255 bytes, none that begins with "taskmq:". Submitted twice with the
-                same content it is one job; with other content that is a `JobConflict`.
-            expires: how long after its submission, or when, it is not to start any more.
-            description, owner, labels: for people, and to find it again.
-            resources: what it takes of the node that it is placed on, such as `{"cpu": 2, "memory": "4G"}`, in a
-                queue with `placed=True`; default: what its task says.
-            place: which nodes: `labels` that they must have, labels that it `prefers` for `patience` seconds, and
-                the `gang` with which it begins, see docs/nodes.md.
-            preemptible: whether a run of it may be stopped for others, see docs/scheduling.md. Default: what its task
-                says.
-            held: it does not run until it is released.
-            depends_on: jobs of its tenant, up to 1,000, that have to end before it runs: handles or ids, of jobs that
-                are to succeed, or with another condition `(job, "ended")`, `(job, "failed")`. Where one cannot meet
-                it any more, the job ends: as `upstream_failed`, or, where that one was to fail, as `skipped`.
-            connection: a connection or session in the caller's own transaction, where store and data are one
-                database: the job is there once that commits, and is not where it does not.
+            job_id: an id chosen by the caller, up to 255 bytes, not starting with "taskmq:". Submitting the same
+                content again returns the same job; different content raises `JobConflict`.
+            expires: duration after its submission, or instant, after which it must not start.
+            description, owner, labels: information for people and for filters.
+            resources: resources it needs on its node, such as `{"cpu": 2, "memory": "4G"}`, in a queue with
+                `placed=True`; default: those of its task.
+            place: requirements on the node: `labels` that it must have, labels that the job `prefers` for `patience`
+                seconds, and the `gang` that it starts with; see docs/nodes.md.
+            preemptible: whether its run may be stopped for other jobs, see docs/scheduling.md. Default: as its task.
+            held: do not run it until it is released.
+            depends_on: up to 1,000 jobs of its tenant that have to end before it runs, as handles or ids. They have
+                to succeed, unless another condition is given: `(job, "ended")`, `(job, "failed")`. If a condition
+                can no longer be met, the job ends as `upstream_failed`, or as `skipped` if that job had to fail.
+            connection: a connection or session in the caller's own transaction, if store and data share a database.
+                The job exists only if that transaction commits.
 
         Raises:
-            UnknownTask: neither the app nor the store has a task or a definition of that name.
-            InvalidArguments, EncodeError, InvalidOption: nothing was kept. So it is where an option has the name of a
-                parameter that is not given by its place.
-            JobNotFound: so it is where the store has no job that it is to wait for.
-            JobConflict: the id is that of a job with other content.
+            UnknownTask: neither the app nor the store has a task or definition of that name.
+            InvalidArguments, EncodeError, InvalidOption: nothing was stored. Also raised if an option has the name of
+                a parameter that is not given by position.
+            JobNotFound: it depends on a job that the store does not have; nothing was stored.
+            JobConflict: the id belongs to a job with different content.
             DuplicateJob: the task is `unique`, and another job has the key.
-            QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
-            TooLarge: the broker could not carry it.
+            QuotaExceeded: its tenant or owner has exhausted a quota; the error says until when.
+            TooLarge: the job exceeds the broker's message size.
         """
         return self._sessions.run_sync(self.asubmit(task, *args, **kwargs), instead="asubmit")
 
@@ -197,40 +196,44 @@ class Jobs(JobChanges):
         self, task: CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     async def asubmit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Do what `submit` does, without blocking the event loop."""
-        given = {name: kwargs.pop(name) for name in SubmitOptions.__annotations__ if name in kwargs}
-        options = {"eta" if name == "at" else name: value for name, value in given.items() if value is not None}
+        """Submit one job without blocking the event loop; see `submit`."""
+        options_given = {name: kwargs.pop(name) for name in SubmitOptions.__annotations__ if name in kwargs}
+        options = {
+            "eta" if name == "at" else name: value for name, value in options_given.items() if value is not None
+        }
         if isinstance(task, str) and task not in self._tasks:
-            named = await self.named(task, tenant=options.get("tenant"))
+            named = await self.find_call(task, tenant=options.get("tenant"))
             if taken := named.open_names(len(args)) & options.keys():
                 name = min(taken)
                 raise InvalidArguments(
-                    f"task {named.task}: {name}= is an option of submit, and the task has a parameter {name!r}: give "
-                    "the parameter by its place"
+                    f"task {named.task}: {name}= is an option of submit and a parameter of the task: give the "
+                    "parameter by position"
                 )
-            return (await self.keep_named(named, args, kwargs, options))[0]
-        called = self._called(task, options)
-        if taken := called.open_names(len(args)) & {name for name in given if given[name] is not None}:
+            return (await self.submit_by_name(named, args, kwargs, options))[0]
+        called = self._resolve(task, options)
+        if taken := called.open_names(len(args)) & {
+            name for name in options_given if options_given[name] is not None
+        }:
             name = min(taken)
             option = "eta" if name == "at" else name
             raise InvalidArguments(
-                f"task {called.task_name}: {name}= is an option of submit, and the task has a parameter {name!r}: "
-                f"for the option say task.options({option}=...).submit(...), for the other task.submit({name}=...)"
+                f"task {called.task_name}: {name}= is an option of submit and a parameter of the task: use "
+                f"task.options({option}=...).submit(...) for the option, task.submit({name}=...) for the parameter"
             )
         sending = called.submission(*args, **kwargs)
         with self._producer.send_context(sending):
-            answer = await self._keep(sending)
-        return _handle(called, sending, answer)
+            answer = await self._submit(sending)
+        return _build_handle(called, sending, answer)
 
-    async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
-        """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
+    async def find_call(self, name: str, *, tenant: str | None = None) -> NamedCall:
+        """Resolve a name to a task of the app, a registered task, or a definition of the tenant.
 
         Raises:
-            UnknownTask: nothing.
+            UnknownTask: there is none of that name.
         """
         return await self._names.find(name, tenant=tenant or "")
 
-    async def keep_named(
+    async def submit_by_name(
         self,
         name: str | NamedCall,
         args: Sequence[Any],
@@ -239,20 +242,20 @@ class Jobs(JobChanges):
         *,
         derived_id: str | None = None,
     ) -> tuple[Job[Any], Submitted]:
-        """Submit what a name refers to: a task, also one that this app does not know, or a definition.
+        """Submit a task or definition by name, including tasks that this app does not have.
 
         Args:
-            args, kwargs: plain JSON values, or what the task takes.
-            options: as `task.options` takes them.
-            derived_id: of `taskmq.model.keys`, in place of one that is chosen.
+            args, kwargs: plain JSON values, or arguments of the task.
+            options: options of `task.options`.
+            derived_id: id derived by `taskmq.model.keys`, instead of a chosen one.
         """
-        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
+        named = name if isinstance(name, NamedCall) else await self.find_call(name, tenant=options.get("tenant"))
         sending = named.submission(args, kwargs, options)
         if derived_id is not None:
-            under_derived_id(sending, derived_id)
+            set_derived_id(sending, derived_id)
         with self._producer.send_context(sending):
-            answer = await self._keep(sending)
-        return _handle(named, sending, answer), answer
+            answer = await self._submit(sending)
+        return _build_handle(named, sending, answer), answer
 
     async def asubmit_many(
         self,
@@ -264,55 +267,54 @@ class Jobs(JobChanges):
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> list[Job[R]]:
-        """Keep many jobs of one task, in chunks of 500 of which each is kept as a whole; durable when this returns.
+        """Submit many jobs of one task in chunks of 500, each stored as a whole. They are durable when this returns.
 
         Args:
-            task: as for `submit`; `task.options(...)` for options.
-            calls: one sequence of positional arguments per job, or one mapping of all arguments by name.
-            tenant: whose jobs they are; default: that of the task's options.
-            depends_on: what each of them waits for.
-            connection: as for `submit`.
+            task: see `submit`; use `task.options(...)` for options.
+            calls: one sequence of positional arguments, or one mapping of keyword arguments, per job.
+            tenant: tenant that owns the jobs; default: that of the task's options.
+            depends_on: dependencies of each of the jobs.
+            connection: see `submit`.
 
         Raises:
-            InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
-            StoreUnavailable: chunks before the one that failed were kept.
-            PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
-                the others were kept.
+            InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was stored.
+            StoreUnavailable: the chunks before the failed one were stored.
+            PartlySent: other jobs have some of the `unique` keys, or a quota was exhausted; the rest was stored.
         """
-        given = {"tenant": tenant, "depends_on": depends_on or None, "connection": connection}
-        options = {name: value for name, value in given.items() if value is not None}
+        options_given = {"tenant": tenant, "depends_on": depends_on or None, "connection": connection}
+        options = {name: value for name, value in options_given.items() if value is not None}
         if isinstance(task, str) and task not in self._tasks:
-            named = await self.named(task, tenant=tenant)
+            named = await self.find_call(task, tenant=tenant)
             handle: Callable[[str], Job[R]] = named.handle
             sendings = list(named.submissions(calls, options))
         else:
-            called = self._called(task, options)
+            called = self._resolve(task, options)
             handle = called.handle
             if called.call_plan.job_id is not None:
-                raise InvalidOption("job_id is for one job, not for many")
+                raise InvalidOption("job_id: an id is for one job, but several are submitted")
             sendings = list(called.submissions(calls))
         if not sendings:
             return []
         # All of them have the same options.
-        told = sendings[0].submission or Submission()
-        connection = told.connection
-        upstream = await self._store.upstream(told.depends_on, connection=connection)
+        submission = sendings[0].submission or Submission()
+        connection = submission.connection
+        upstream = await self._store.upstream(submission.depends_on, connection=connection)
         jobs: list[NewJob] = []
         for sending in sendings:
-            _wait_for(sending, upstream)
+            _add_dependencies(sending, upstream)
             with self._producer.send_context(sending):
                 jobs.append(self._new_job(sending))
         answers = await self._store.submit_all(jobs, connection=connection)
         failures: dict[int, SendError] = {}
         found: list[Job[R]] = []
-        for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
+        for index, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
             check_refusal(answer, sending.envelope.id)
             try:
-                job = handle(await self._store.given(sending, answer, connection=connection))
+                job = handle(await self._store.job_name(sending, answer, connection=connection))
                 job.existing = answer.existing
                 found.append(job)
             except (DuplicateJob, QuotaExceeded) as error:
-                failures[place] = error
+                failures[index] = error
         if failures:
             partly = PartlySent(failures, sent=len(found))
             partly.job_ids = [job.id for job in found]
@@ -334,18 +336,20 @@ class Jobs(JobChanges):
         return (await self._names.find(name, tenant=tenant, version=version)).submission(args, kwargs, options)
 
     async def submit_sending(self, sending: Sending) -> None:
-        await self._keep(sending)
+        await self._submit(sending)
 
-    async def _keep(self, sending: Sending) -> Submitted:
-        """Submit a call in the caller's transaction, where it has one; the call has the job's name afterwards."""
-        told = sending.submission or Submission()
-        if told.depends_on:
-            _wait_for(sending, await self._store.upstream(told.depends_on, connection=told.connection))
-        answer = await self._store.submit(self._new_job(sending), connection=told.connection)
-        name = await self._store.given(sending, answer, connection=told.connection)
+    async def _submit(self, sending: Sending) -> Submitted:
+        """Submit a call, in the caller's transaction if it has one, and set the job's name as the call's id."""
+        submission = sending.submission or Submission()
+        if submission.depends_on:
+            _add_dependencies(
+                sending, await self._store.upstream(submission.depends_on, connection=submission.connection)
+            )
+        answer = await self._store.submit(self._new_job(sending), connection=submission.connection)
+        name = await self._store.job_name(sending, answer, connection=submission.connection)
         sending.envelope = replace(sending.envelope, id=name)
         if not answer.is_new:
-            sending.submission = replace(sending.submission or told, existing=answer.state)
+            sending.submission = replace(sending.submission or submission, existing=answer.state)
         return answer
 
     def _new_job(self, sending: Sending) -> NewJob:
@@ -375,21 +379,21 @@ class Jobs(JobChanges):
         after = await self.acancel(record, note=reason)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
-    def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
+    def _resolve(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):
             task = cast("Call[..., R]", self._tasks[task])
         return task.with_options(options)
 
 
-def _wait_for(sending: Sending, upstream: tuple[JobDependency, ...]) -> None:
+def _add_dependencies(sending: Sending, upstream: tuple[JobDependency, ...]) -> None:
     if upstream:
-        told = sending.submission or Submission()
-        detail = replace(told.detail or JobDetail(), depends_on=upstream)
-        sending.submission = replace(told, detail=detail, depends_on=())
+        submission = sending.submission or Submission()
+        detail = replace(submission.detail or JobDetail(), depends_on=upstream)
+        sending.submission = replace(submission, detail=detail, depends_on=())
 
 
-def _handle(called: "Call[..., R] | NamedCall", sending: Sending, answer: Submitted) -> Job[R]:
-    """The handle of a job that was submitted, or was there before."""
+def _build_handle(called: "Call[..., R] | NamedCall", sending: Sending, answer: Submitted) -> Job[R]:
+    """Build the handle of a job that was submitted, or existed before."""
     job: Job[R] = called.handle(sending.envelope.id)
     job.existing = answer.existing
     return job

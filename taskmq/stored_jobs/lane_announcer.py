@@ -1,11 +1,11 @@
-"""Announcing which lanes have got jobs, so that schedulers need not look for them.
+"""Announcement of lanes with new jobs, so that schedulers need not poll for them.
 
-    ready, ready, ready -> lanes --+--> announced at once, or 4 ms after the last time
+    add, add, add -> lanes --+--> announced at once, or 4 ms after the last announcement
                                    |
     the session closes ------------+
 
-One caller that submits job after job would else announce each, which costs the broker about as much as the submission
-costs the database; and a scheduler dispatches at most every 4 ms anyway.
+Announcing every job of a busy caller would cost the broker about as much as the submission costs the database. A
+scheduler dispatches at most every 4 ms anyway.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _PACE: Final = 0.004
 
 
 class LaneAnnouncer:
-    """Announces lanes of one store, for one loop.
+    """Announcer of a store's lanes, for one event loop.
 
     Args:
-        announcer: the broker; None where it announces nothing.
+        announcer: the broker; None if it has no broadcasts.
     """
 
     def __init__(self, store: JobStore, announcer: Broadcasting | None) -> None:
@@ -35,8 +35,8 @@ class LaneAnnouncer:
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def ready(self, lanes: Iterable[Lane]) -> None:
-        """These have got jobs that may be dispatched."""
+    def add(self, lanes: Iterable[Lane]) -> None:
+        """Announce lanes with jobs that may be dispatched, now or within 4 ms."""
         self._lanes.update(lanes)
         if self._timer is not None or not self._lanes:
             return
@@ -46,7 +46,7 @@ class LaneAnnouncer:
             self._timer = self._loop.call_at(self._next, self.announce)
 
     def announce(self) -> None:
-        """Announce now what waits for its time."""
+        """Announce all pending lanes now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -57,5 +57,5 @@ class LaneAnnouncer:
         partitions: dict[int, list[Lane]] = {}
         for lane in lanes:
             partitions.setdefault(self._partition_of(lane.queue), []).append(lane)
-        for partition, its in partitions.items():
-            self._announcer.announce(ready_topic(partition), encode_lanes(its))
+        for partition, group in partitions.items():
+            self._announcer.announce(ready_topic(partition), encode_lanes(group))

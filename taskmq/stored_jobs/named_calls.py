@@ -1,10 +1,10 @@
-"""From a name to a job: of a task whose code is here, of one that is registered, or of a definition.
+"""Resolution of names to calls: of the app's tasks, of registered tasks, or of definitions.
 
     name -> the app's own task -> its signature and options
          -> a registered task  -> its schema and queue
          -> a definition of the tenant -> one of these two, with its arguments and options
 
-In this order, so that a name that is given to a task later goes on to mean what tasks mean.
+Names are resolved in this order, so a task always takes precedence over a definition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,19 +35,19 @@ from taskmq.tasks.tasks import Tasks
 
 __all__ = ["NamedCall", "NamedCalls"]
 
-_OF_DEFINITIONS: Final = tuple(
+_DEFINITION_OPTIONS: Final = tuple(
     name for name in DefinitionContent.__struct_fields__ if name in JobOptions.__annotations__
 )
 
 
 class NamedCall:
-    """What a name refers to, ready to be called.
+    """A resolved name, ready to be called.
 
     Args:
-        jobs: of the app.
-        name: that was asked for.
-        known: the app's own task, or how a registered one is called.
-        definition: by which it was found.
+        jobs: jobs of the app.
+        name: the name that was resolved.
+        known: the app's task, or the signature of a registered one.
+        definition: the definition, if the name is that of one.
     """
 
     def __init__(
@@ -64,18 +64,21 @@ class NamedCall:
 
     @property
     def task(self) -> str:
-        """The name of the task that its jobs run."""
+        """Name of the task that its jobs run."""
         return self._known.name if isinstance(self._known, Task) else self._known.registration.task
 
     @property
     def queue(self) -> str:
-        """Where its jobs wait, unless a submission says otherwise."""
+        """Queue of its jobs, unless a submission overrides it."""
         if self.definition is not None and self.definition.content.queue:
             return self.definition.content.queue
         return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
 
     def open_names(self, count: int) -> frozenset[str]:
-        """The parameters that can be given by name beside so many positional arguments; none of a definition's."""
+        """Return the parameters that may be given by name after this many positional arguments.
+
+        A definition has none.
+        """
         if self.definition is not None:
             return frozenset()
         if isinstance(self._known, Task):
@@ -83,21 +86,21 @@ class NamedCall:
         return self._known.names - set(self._known.registration.positional[:count])
 
     def handle(self, job_id: str) -> Job[Any]:
-        """The handle of a job that was made by it."""
+        """Build the handle of a job of this call."""
         if isinstance(self._known, Task):
             return self._known.handle(job_id)
         return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
 
     def submissions(self, calls: Iterable[Arguments], options: Mapping[str, Any]) -> Iterator[Sending]:
-        """Build `submission` of each of many calls, all with the same options.
+        """Build the submissions of many calls with the same options.
 
         Raises:
-            InvalidArguments: one is no call.
+            InvalidArguments: one of them is not a call.
         """
         for call in calls:
             if isinstance(call, str | bytes):
                 raise InvalidArguments(
-                    f"{self._name}: a {type(call).__name__} is no call, but (1, 2) or a mapping is"
+                    f"{self._name}: a {type(call).__name__} is not a call; give (1, 2) or a mapping"
                 )
             if isinstance(call, Mapping):
                 yield self.submission((), call, options)
@@ -105,26 +108,27 @@ class NamedCall:
                 yield self.submission(call, {}, options)
 
     def submission(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Sending:
-        """A call with these over the definition's own; the arguments may be encoded values.
+        """Build a submission; the arguments and options override those of a definition.
 
         Args:
-            options: as `JobOptions`.
+            args, kwargs: arguments of the call, which may be encoded values.
+            options: options as in `JobOptions`.
 
         Raises:
-            InvalidArguments, EncodeError, InvalidOption: they do not fit.
+            InvalidArguments, EncodeError, InvalidOption: the task does not accept them.
         """
         plan, found = self._task_plan, self.definition
         if found is None:
             return self._sending(args, kwargs, plan_job(plan, options, task=self.task))
-        asked_for = _asked_for(self._name, args, kwargs, options)
+        requested = _encode_request(self._name, args, kwargs, options)
         plan = plan_job(plan, _options_of(found.content), task=self.task)
         given, named = merge_call(found.content, tuple(args), kwargs)
         sending = self._sending(given, named, plan_job(plan, options, task=self.task))
-        told = sending.submission or Submission()
+        submission = sending.submission or Submission()
         sending.submission = replace(
-            told,
-            detail=replace(told.detail or JobDetail(), definition=found.name, definition_version=found.version),
-            asked_for=asked_for,
+            submission,
+            detail=replace(submission.detail or JobDetail(), definition=found.name, definition_version=found.version),
+            asked_for=requested,
         )
         return sending
 
@@ -135,8 +139,8 @@ class NamedCall:
         registration, facts = self._known.registration, self._known.registration.facts
         if facts.needs_code:
             raise InvalidOption(
-                f"task {registration.task} has {', '.join(f'{each}=' for each in facts.needs_code)}, whose keys only "
-                "its own code makes: submit it from an app that has it"
+                f"task {registration.task} has {', '.join(f'{each}=' for each in facts.needs_code)}, which needs the "
+                "task's own code: submit it from an app that has the task"
             )
         return CallPlan(
             queue=registration.queue,
@@ -149,7 +153,7 @@ class NamedCall:
 
     def _sending(self, args: Sequence[Any], kwargs: Mapping[str, Any], plan: CallPlan) -> Sending:
         if isinstance(self._known, Task):
-            raw_args, raw_kwargs = _encoded(self.task, args, kwargs)
+            raw_args, raw_kwargs = _encode_arguments(self.task, args, kwargs)
             positional, named = self._known.signature.decode(raw_args, raw_kwargs, JSON)
             return Call(self._known, plan).submission(*positional, **named)
         raw_args, raw_kwargs = self._known.encode(args, kwargs)
@@ -162,10 +166,10 @@ class NamedCall:
 
 
 class NamedCalls:
-    """Finds what names stand for.
+    """Resolver of task and definition names.
 
     Args:
-        tasks: of the app.
+        tasks: tasks of the app.
     """
 
     def __init__(self, jobs: JobService, tasks: Tasks, catalogue: TaskCatalogue) -> None:
@@ -174,27 +178,27 @@ class NamedCalls:
         self._catalogue = catalogue
 
     async def find(self, name: str, *, tenant: str = "", version: int | None = None) -> NamedCall:
-        """What the name refers to; a definition is one of the tenant's, in its last version or this one.
+        """Resolve a name. Definitions are those of the tenant, in the given version or the last one.
 
         Raises:
-            UnknownTask: nothing is called so.
+            UnknownTask: there is neither a task nor a definition of that name.
         """
         if (known := await self.find_task(name)) is not None:
             return NamedCall(self._jobs, name, known)
         definition = await catalogue_of(self._jobs.sent.sessions).definitions.get(tenant, name, version=version)
         if definition is None:
             hint = (
-                did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"
+                did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` shows the known ones"
             )
-            raise UnknownTask(f"there is no task {name[:200]!r}, and no definition of that name: {hint}")
+            raise UnknownTask(f"there is no task or definition {name[:200]!r}: {hint}")
         if (known := await self.find_task(definition.content.task)) is None:
             raise UnknownTask(
-                f"definition {name!r} is of task {definition.content.task!r}, which neither the app nor a worker has"
+                f"definition {name!r} has task {definition.content.task!r}, which neither the app nor a worker has"
             )
         return NamedCall(self._jobs, name, known, definition)
 
     def handle(self, record: JobRecord | NewJob, existing: JobState | None = None) -> Job[Any]:
-        """A handle for a job of the store, which was made by this call unless it is `existing`."""
+        """Build the handle of a stored job; `existing` is its state if this call did not create it."""
         task = self._tasks.get(record.task)
         returns = ReturnType(Any) if task is None else task.returns
         job: Job[Any] = Job(name_of(record), task=record.task, jobs=self._jobs, returns=returns)
@@ -202,24 +206,24 @@ class NamedCalls:
         return job
 
     async def signature(self, name: str) -> Signature | RegisteredSignature | None:
-        """How a task is called; None where neither the app nor the store knows it."""
+        """Return the signature of a task; None if neither the app nor the store knows it."""
         found = await self.find_task(name)
         return found.signature if isinstance(found, Task) else found
 
     async def find_task(self, name: str) -> Task[..., Any] | RegisteredSignature | None:
-        """The app's task, else what is registered; None where neither has it."""
+        """Return the app's task, else the registered signature; None if there is neither."""
         return self._tasks.get(name) or await self._catalogue.signature(name)
 
 
 def _options_of(content: DefinitionContent) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(content, name) for name in _OF_DEFINITIONS}
+    found: dict[str, Any] = {name: getattr(content, name) for name in _DEFINITION_OPTIONS}
     if content.expires is not None:
         found["expires"] = timedelta(milliseconds=content.expires)
     return {name: value for name, value in found.items() if value not in (None, "", {})}
 
 
-def _asked_for(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> bytes:
-    """Tell a submission from others as it was asked for, whichever version the definition has by then."""
+def _encode_request(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> bytes:
+    """Encode a request for comparison with other requests, independent of the definition's version."""
     of_call = {option: value for option, value in options.items() if option not in JOB_ONLY}
     of_job = plan_job(JobPlan(), {option: options[option] for option in JOB_ONLY & options.keys()}, task=name)
     facts = [name, args, kwargs, of_call, msgspec.to_builtins(of_job.detail)]
@@ -230,7 +234,7 @@ def _asked_for(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], option
     return msgspec.json.encode(plain, order="deterministic")
 
 
-def _encoded(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[msgspec.Raw, msgspec.Raw]:
+def _encode_arguments(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[msgspec.Raw, msgspec.Raw]:
     try:
         return msgspec.Raw(PLAIN.encode(list(args), JSON)), msgspec.Raw(PLAIN.encode(dict(kwargs), JSON))
     except EncodeError as error:

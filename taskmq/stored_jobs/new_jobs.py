@@ -1,4 +1,4 @@
-"""From a call to a job that can be submitted, and back from a job to how it ended."""
+"""Conversion of calls to jobs for submission, and of stored jobs to results."""
 
 import hashlib
 import os
@@ -25,10 +25,10 @@ from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.tasks.job_options import check_text
 
-__all__ = ["cloned", "mode_of", "name_of", "new_job", "result_of", "resumed_body", "under_derived_id"]
+__all__ = ["build_resumed_body", "clone_job", "default_mode", "name_of", "new_job", "result_of", "set_derived_id"]
 
 _MIDDLE: Final = 4
-# `/jobs/count` and `/jobs/counts` are paths of their own.
+# The API has its own paths `/jobs/count` and `/jobs/counts`.
 _RESERVED: Final = frozenset({"count", "counts"})
 
 
@@ -39,60 +39,60 @@ def new_job(
     now: int,
     resources: Amounts | None = None,
 ) -> NewJob:
-    """The job of a call.
+    """Build the job of a call.
 
     Args:
-        queue: that the call is for.
-        now: ms since the epoch.
-        resources: what the task says that its runs take.
+        queue: queue of the call.
+        now: current time (ms since the epoch).
+        resources: resources that the task declares for its runs.
 
     Raises:
-        InvalidOption: an id or a tenant that cannot be; a queue that is ordered; a job that needs a node, in a queue
-            whose jobs are not placed.
+        InvalidOption: the id or tenant is invalid, the queue is ordered, or the job needs a node but the queue's jobs
+            are not placed.
     """
     envelope = sending.envelope
     if queue.ordered is not None:
         raise InvalidOption(
-            f"task {envelope.task}: queue {queue.name!r} is ordered, and a job that waits in the store would let "
-            "others pass: send it instead"
+            f"task {envelope.task}: queue {queue.name!r} is ordered, but jobs in the store may overtake each other: "
+            "send it instead"
         )
-    told = sending.submission or Submission()
-    detail = _placed(told.detail, queue, resources)
-    key = None if told.job_id is None else _key(told.job_id)
-    asked = [queue.name, told.asked, told.held, detail]
+    submission = sending.submission or Submission()
+    detail = _add_needs(submission.detail, queue, resources)
+    key = None if submission.job_id is None else _check_key(submission.job_id)
+    request = [queue.name, submission.asked, submission.held, detail]
     compared = envelope
-    if told.compared is not None:
-        compared = replace(envelope, args=told.compared[0], kwargs=told.compared[1])
-    asked_for = told.asked_for
-    if asked_for is not None and detail is not None:
-        asked_for += msgspec.json.encode(detail.depends_on)
+    if submission.compared is not None:
+        compared = replace(envelope, args=submission.compared[0], kwargs=submission.compared[1])
+    requested = submission.asked_for
+    if requested is not None and detail is not None:
+        requested += msgspec.json.encode(detail.depends_on)
     elif key is not None and is_derived_id(key):
-        # Made of the same facts again it is the same job, if the call is the same.
-        asked_for = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
-    return _job(
+        # A derived id identifies the job; the call must also be equal.
+        requested = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
+    return _build_job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _digest(asked_for) or _fingerprint(compared, asked),
+        fingerprint=b"" if key is None else _digest(requested) or _compute_fingerprint(compared, request),
         due=now if envelope.eta is None else envelope.eta,
         detail=detail,
-        held=told.held,
-        unique=None if sending.unique is None else _unique_key(sending.unique),
+        held=submission.held,
+        unique=None if sending.unique is None else _build_unique_key(sending.unique),
     )
 
 
-def under_derived_id(sending: Sending, job_id: str) -> None:
-    """Give a call that goes to the store the id that follows from what it is for, in place of one that is chosen.
+def set_derived_id(sending: Sending, job_id: str) -> None:
+    """Set a derived id on a call that goes to the store, instead of a chosen one.
 
-    The store has one job of that id: a second one with the same task and arguments is the first, another one is a
+    The store has one job of that id. Submitting the same task and arguments again returns it; anything else raises
     `JobConflict`.
     """
     sending.envelope = replace(sending.envelope, id=tenant_key(sending.envelope.tenant, job_id))
     sending.submission = replace(sending.submission or Submission(), job_id=job_id)
 
 
-def cloned(
+def clone_job(
     record: JobRecord,
     *,
     job_id: str | None,
@@ -103,42 +103,42 @@ def cloned(
     priority: int | None = None,
     depends_on: tuple[JobDependency, ...] = (),
 ) -> NewJob:
-    """Another job of the same task, which knows whose repetition it is.
+    """Build another job of the same task, linked to the original.
 
-    It neither expires, nor takes a unique key, nor waits for others than those that are given.
+    It does not expire, takes no unique key, and has only the given dependencies.
 
     Args:
         now, due: ms since the epoch.
-        owner: default: that of the first one.
-        call: arguments by place and by name, encoded; default: those of the first one.
-        priority: default: that of the first one.
+        owner: default: that of the original.
+        call: encoded positional and keyword arguments; default: those of the original.
+        priority: default: that of the original.
 
     Raises:
-        InvalidOption: an id or an owner that cannot be.
+        InvalidOption: the id or the owner is invalid.
     """
     detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=depends_on)
     fresh = new_job_id(now, os.urandom(10))
-    key = None if job_id is None else _key(job_id)
+    key = None if job_id is None else _check_key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0)
     if call is not None:
         envelope = replace(envelope, v=VERSION, args=call[0], kwargs=call[1], blob=None)
     if priority is not None:
         envelope = replace(envelope, priority=priority)
-    return _job(
+    return _build_job(
         envelope,
         id=fresh,
         queue=record.queue,
         key=key,
-        fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
+        fingerprint=b"" if key is None else _compute_fingerprint(envelope, [record.queue, "clone", record.id]),
         due=due,
         detail=detail if owner is None else replace(detail, owner=check_text("owner", owner, 255)),
         held=False,
     )
 
 
-def mode_of(record: JobRecord) -> RetryMode:
-    """Return the way in which a job that has ended is run again unless a mode is named."""
+def default_mode(record: JobRecord) -> RetryMode:
+    """Return the default mode in which an ended job runs again."""
     return retry_mode(
         record.state,
         is_named=record.key is not None and not is_derived_id(record.key),
@@ -146,19 +146,19 @@ def mode_of(record: JobRecord) -> RetryMode:
     )
 
 
-def resumed_body(record: JobRecord) -> bytes:
-    """The message of a job that goes on: its attempts up to now do not count, and it does not expire."""
+def build_resumed_body(record: JobRecord) -> bytes:
+    """Build the message of a resumed job: its earlier attempts do not count, and it does not expire."""
     earlier = record.attempt if record.dispatched is not None else record.attempt - 1
     return encode_envelope(replace(decode_envelope(record.body), earlier=earlier, expires=None))
 
 
 def name_of(job: NewJob | JobRecord) -> str:
-    """What the job is called by its handles and in its messages."""
+    """Return the job's name in handles and messages."""
     return job.id if job.key is None else tenant_key(job.tenant or None, job.key)
 
 
 def result_of(record: JobRecord) -> ResultRecord | None:
-    """How the job ended, as `Job.result` reads it; None where it has not. A large value is yet to be fetched."""
+    """Build the result of an ended job for `Job.result`; None if it has not ended. Large values are not fetched."""
     if not record.state.is_final:
         return None
     content_type, value, blob = record.content_type, record.result, None
@@ -179,7 +179,7 @@ def result_of(record: JobRecord) -> ResultRecord | None:
     )
 
 
-def _job(
+def _build_job(
     envelope: Envelope,
     *,
     id: str,  # noqa: A002 - the field's name
@@ -209,14 +209,18 @@ def _job(
     )
 
 
-def _placed(detail: JobDetail | None, queue: WorkQueue, resources: Amounts | None) -> JobDetail | None:
-    """What is kept of a job that may be placed: what it needs, or else what its task does."""
+def _add_needs(detail: JobDetail | None, queue: WorkQueue, resources: Amounts | None) -> JobDetail | None:
+    """Add the needs of a placed job: its own, or those of its task.
+
+    Raises:
+        InvalidOption: the job has needs, but the queue's jobs are not placed.
+    """
     own = None if detail is None else detail.needs
     if not queue.placed:
         if own is not None:
             raise InvalidOption(
-                f"queue {queue.name!r} goes to any of its workers, so resources= and place= of a job have no meaning "
-                f"there: TaskMQ(queues=[WorkQueue({queue.name!r}, placed=True)])"
+                f"queue {queue.name!r} does not place its jobs, so resources= and place= have no effect: use "
+                f"TaskMQ(queues=[WorkQueue({queue.name!r}, placed=True)])"
             )
         return detail
     needs = own or JobNeeds()
@@ -225,7 +229,7 @@ def _placed(detail: JobDetail | None, queue: WorkQueue, resources: Amounts | Non
     return replace(detail or JobDetail(), needs=needs)
 
 
-def _unique_key(call: UniqueCall) -> UniqueKey:
+def _build_unique_key(call: UniqueCall) -> UniqueKey:
     rule = call.rule
     return UniqueKey(
         name=call.name,
@@ -235,10 +239,10 @@ def _unique_key(call: UniqueCall) -> UniqueKey:
     )
 
 
-def _fingerprint(envelope: Envelope, asked: Sequence[object]) -> bytes:
-    """Of what was asked for, without what differs from one submission of it to the next."""
+def _compute_fingerprint(envelope: Envelope, request: Sequence[object]) -> bytes:
+    """Compute a digest of a request, without the fields that differ between repeated submissions."""
     same = replace(envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None)
-    facts = msgspec.json.encode([encode_envelope(same).decode(), *asked])
+    facts = msgspec.json.encode([encode_envelope(same).decode(), *request])
     return _digest(facts)
 
 
@@ -246,6 +250,6 @@ def _digest(facts: bytes | None) -> bytes:
     return b"" if facts is None else hashlib.blake2b(facts, digest_size=16).digest()
 
 
-def _key(job_id: str) -> str:
+def _check_key(job_id: str) -> str:
     line = check_line("job_id", check_text("job_id", job_id, 255))
     return check_reachable(line, what="job_id", reserved=_RESERVED)

@@ -1,4 +1,4 @@
-"""`app.pools`: whose turn it is in the queues of the store, and how much a tenant may submit."""
+"""`app.pools`: shares of tenants in the store's queues, and quotas for what they may submit."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,10 +19,10 @@ _DAY = 86_400_000
 
 
 class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
-    """A quota, and what of it is used up.
+    """A quota and its usage.
 
     Attributes:
-        jobs, bytes: submitted since midnight UTC; of a quota for everybody (`*`) those without a tenant.
+        jobs, bytes: submitted since midnight UTC; for a default quota (`*`) by jobs without a tenant.
     """
 
     quota: Quota
@@ -31,18 +31,18 @@ class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pools:
-    """Pools of tenants, policies of queues, and quotas, as operators have said them for everybody who uses the store.
+    """Pools of tenants, policies of queues, and quotas, set by operators for all users of the store.
 
-    Schedulers and submitters follow a change within a second or two, also for what waits already. What begins with
-    `a` is for coroutines. Each method may raise `StoreUnavailable`, and `UnsupportedFeature` where the app has no
-    store.
+    Schedulers and submitters apply a change within two seconds, including to jobs that already wait. Methods that
+    start with `a` are for coroutines. Every method may raise `StoreUnavailable`, and `UnsupportedFeature` if the app
+    has no store.
     """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     async def aread(self) -> Sharing:
-        """All pools, and the policies that were said instead of those of apps."""
+        """Return all pools, and the queue policies that override those of apps."""
         return await self._sessions.store().sharing()
 
     read = blocking(aread)
@@ -56,17 +56,17 @@ class Pools:
         min: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
         max: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
     ) -> TenantPool:
-        """Describe a pool, or change what is given of one that is there; as it is now.
+        """Create a pool, or change the given fields of an existing one. Returns the pool.
 
         Args:
-            name: the tenant whose jobs belong to it; `*`: each tenant that has no pool.
-            parent: the pool that it is a part of; None: of the queue itself.
-            weight: beside its neighbours, in `weighted` queues.
-            min, max: how many jobs in flight, as `{"slots": 4}`: those that it gets first, and those above which
-                its jobs wait.
+            name: tenant whose jobs belong to it; `*`: every tenant without a pool.
+            parent: the pool that contains it; None: the queue itself.
+            weight: weight among its siblings, in `weighted` queues.
+            min, max: jobs in flight, such as `{"slots": 4}`: the guaranteed number, and the cap above which its jobs
+                wait.
 
         Raises:
-            InvalidOption: a value that cannot be.
+            InvalidOption: a value is invalid.
         """
         given = {"parent": parent, "weight": weight, "min": min, "max": max}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not msgspec.UNSET}
@@ -80,10 +80,10 @@ class Pools:
     set = blocking(aset)
 
     async def aremove(self, name: str) -> None:
-        """Take a pool's description away.
+        """Remove a pool without children.
 
         Raises:
-            InvalidOption: there is none, or another pool is a part of it.
+            InvalidOption: there is no such pool, or it contains another pool.
         """
 
         def change(before: Sharing) -> Sharing:
@@ -96,17 +96,17 @@ class Pools:
     remove = blocking(aremove)
 
     async def aset_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
-        """Have a queue go by a policy, whatever apps say; None: by what they say.
+        """Override the policy of a queue for all apps; None removes the override.
 
         Raises:
-            InvalidOption: a queue cannot be called that, or there is no such policy.
+            InvalidOption: the queue's name or the policy is invalid.
         """
         check_queue_name(queue)
-        wanted = QueuePolicy(policy=policy) if isinstance(policy, str) else policy
+        override = QueuePolicy(policy=policy) if isinstance(policy, str) else policy
 
         def change(before: Sharing) -> Sharing:
             queues = {name: each for name, each in before.queues.items() if name != queue}
-            return replace(before, queues=queues if wanted is None else {**queues, queue: wanted})
+            return replace(before, queues=queues if override is None else {**queues, queue: override})
 
         await self._change(change)
 
@@ -121,18 +121,18 @@ class Pools:
                 return after
 
     async def aquotas(self) -> list[QuotaState]:
-        """Return all quotas, by tenant and user, with the usage of today."""
+        """Return all quotas, sorted by tenant and user, with today's usage."""
         store = self._sessions.store()
-        said = (await store.quotas()).quotas
+        stored = (await store.quotas()).quotas
         today = await store.now_ms() // _DAY
-        used = {name: each for name, each in (await store.quota_usage(list(said))).items() if each.day == today}
+        used = {name: each for name, each in (await store.quota_usage(list(stored))).items() if each.day == today}
         return [
             QuotaState(
                 quota=quota,
                 jobs=used[name].jobs if name in used else 0,
                 bytes=used[name].bytes if name in used else 0,
             )
-            for name, quota in sorted(said.items(), key=lambda each: (each[1].tenant, each[1].user or ""))
+            for name, quota in sorted(stored.items(), key=lambda each: (each[1].tenant, each[1].user or ""))
         ]
 
     quotas = blocking(aquotas)
@@ -150,20 +150,20 @@ class Pools:
         running: int | None = None,
         on_limit: OnLimit = "refuse",
     ) -> Quota:
-        """Set how much a tenant, or one of its users, may submit and run; this replaces the earlier quota.
+        """Set how much a tenant, or one of its users, may submit and run. Replaces an earlier quota.
 
         Args:
-            tenant: whose; `*`: each tenant without a quota.
-            user: the owner of the jobs; `*`: each without a quota; None: all of the tenant together.
-            queued: jobs that may wait for their turn at a time.
-            a_day: jobs from midnight to midnight UTC.
-            bytes: of their bodies, in the same time.
-            rate: jobs a second, of which `burst` may come at once.
-            running: jobs that may be at the broker and with workers at a time, in all queues; further ones wait.
-            on_limit: whether a job beyond the rate is refused, or made and waits until the rate lets it go.
+            tenant: the tenant; `*`: every tenant without a quota.
+            user: owner of the jobs; `*`: every owner without a quota; None: all jobs of the tenant together.
+            queued: most jobs that may wait for their turn at a time.
+            a_day: most jobs per day (UTC).
+            bytes: most bytes of their bodies per day (UTC).
+            rate: jobs per second, of which `burst` may arrive at once.
+            running: most jobs at the broker and with workers at a time, over all queues; further ones wait.
+            on_limit: whether a job beyond the rate is refused, or accepted and delayed until the rate allows it.
 
         Raises:
-            InvalidOption: a value that cannot be.
+            InvalidOption: a value is invalid.
         """
         quota = Quota(
             tenant=tenant,
@@ -176,16 +176,16 @@ class Pools:
             running=running,
             on_limit=on_limit,
         )
-        await self._limit(lambda before: {**before, usage_name(tenant, user): quota})
+        await self._change_quotas(lambda before: {**before, usage_name(tenant, user): quota})
         return quota
 
     set_quota = blocking(aset_quota)
 
     async def aremove_quota(self, tenant: str, user: str | None = None) -> None:
-        """Take a quota away.
+        """Remove the quota of a tenant or user.
 
         Raises:
-            InvalidOption: there is none.
+            InvalidOption: there is no such quota.
         """
         own = usage_name(tenant, user)
 
@@ -196,11 +196,11 @@ class Pools:
                 raise InvalidOption(f"there is no quota of {name!r}: {did_you_mean(name, known)}")
             return {name: quota for name, quota in before.items() if name != own}
 
-        await self._limit(change)
+        await self._change_quotas(change)
 
     remove_quota = blocking(aremove_quota)
 
-    async def _limit(self, change: Callable[[dict[str, Quota]], dict[str, Quota]]) -> None:
+    async def _change_quotas(self, change: Callable[[dict[str, Quota]], dict[str, Quota]]) -> None:
         store = self._sessions.store()
         while True:
             before = await store.quotas()

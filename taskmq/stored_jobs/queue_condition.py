@@ -1,4 +1,4 @@
-"""The condition of a queue as a job of the store finds it: paused, without workers, its broker away."""
+"""The condition of a queue, for explanations: paused, without workers, or with its broker down."""
 
 import asyncio
 from datetime import datetime
@@ -14,18 +14,18 @@ from taskmq.model.units import to_datetime
 
 __all__ = ["QueueCondition", "examine_queue", "find_pause"]
 
-_PATIENCE: Final = 2.0
-"""Seconds for broker and state to answer."""
+_TIMEOUT: Final = 2.0
+"""Timeout for broker and state in seconds."""
 
 
 class QueueCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of broker and state about a queue.
+    """Findings of broker and state about a queue.
 
     Attributes:
         obstacles: sentences about what keeps workers from its jobs.
-        unknown: sentences about what could not be asked.
-        ready: messages of jobs of the store that wait in it; None: unknown.
-        consumers: how many workers consume it; None: unknown.
+        unknown: sentences about what could not be determined.
+        ready: messages of stored jobs that wait in it; None if unknown.
+        consumers: number of workers that consume it; None if unknown.
     """
 
     obstacles: list[str]
@@ -35,46 +35,46 @@ class QueueCondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def examine_queue(session: Session, queue: str, *, reader: str | None) -> QueueCondition:
-    """Ask the state whether the queue is paused, and the broker who consumes it.
+    """Examine whether the queue is paused (state) and how many workers consume it (broker).
 
     Args:
-        queue: as people name it, or that of a node.
-        reader: the tenant that asks; it learns neither addresses nor names of operators. None: an operator.
+        queue: logical name of the queue, or the queue of a node.
+        reader: the tenant that asks, which must not learn addresses or names of operators; None: an operator.
     """
     obstacles, unknown = await find_pause(session, queue, reader=reader)
     broker = session.broker
     where = f" at {broker.address}" if reader is None else ""
     try:
-        async with asyncio.timeout(_PATIENCE):
-            await broker.connect(timeout=_PATIENCE)
-            # A worker consumes the second one from the first job of the store on.
+        async with asyncio.timeout(_TIMEOUT):
+            await broker.connect(timeout=_TIMEOUT)
+            # Workers start to consume the second one with the first stored job.
             parts = await broker.stats([queue, jobs_queue(queue)])
     except (BrokerUnavailable, TimeoutError):
-        obstacles.append(f"the broker{where} does not answer: no job goes to a worker until it is back")
+        obstacles.append(f"the broker{where} does not answer: no job reaches a worker until it is back")
         return QueueCondition(obstacles=obstacles, unknown=unknown)
     consumers = max((part.consumers for part in parts), default=0)
     if not consumers and not obstacles:
-        obstacles.append(f"no worker consumes queue {queue!r}{where}: start one that serves it")
+        obstacles.append(f"no worker consumes queue {queue!r}{where}: start one")
     ready = sum(part.ready for part in parts if part.queue == jobs_queue(queue))
     return QueueCondition(obstacles=obstacles, unknown=unknown, ready=ready, consumers=consumers)
 
 
 async def find_pause(session: Session, queue: str, *, reader: str | None) -> tuple[list[str], list[str]]:
-    """Ask the state whether the queue is paused: a sentence about the pause, and one about what is unknown."""
+    """Return a sentence about the queue's pause, and one if it could not be determined."""
     if (store := session.pauses) is None:
-        return [], [f"whether queue {queue!r} is paused is unknown: this process has no state and no store"]
+        return [], [f"cannot tell whether queue {queue!r} is paused: this process has no state and no store"]
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             pause = (await store.queue_pauses()).get(queue)
     except (StateUnavailable, StoreUnavailable, TimeoutError):
         kind = "store" if store is session.store else "state"
-        return [], [f"whether queue {queue!r} is paused is unknown: the {kind} does not answer"]
-    return [] if pause is None else [_sentence(queue, pause, reader)], []
+        return [], [f"cannot tell whether queue {queue!r} is paused: the {kind} does not answer"]
+    return [] if pause is None else [_describe_pause(queue, pause, reader)], []
 
 
-def _sentence(queue: str, pause: QueuePause, reader: str | None) -> str:
+def _describe_pause(queue: str, pause: QueuePause, reader: str | None) -> str:
     since: datetime = to_datetime(pause.since)
     by = f" by {pause.by}" if pause.by and reader is None else ""
     note = f" ({pause.note})" if pause.note else ""
-    remedy = f": `taskmq queue resume {queue}` ends that" if reader is None else ""
-    return f"queue {queue!r} is paused since {since.isoformat(timespec='seconds')}{by}{note}{remedy}"
+    remedy = f": `taskmq queue resume {queue}` resumes it" if reader is None else ""
+    return f"queue {queue!r} has been paused since {since.isoformat(timespec='seconds')}{by}{note}{remedy}"

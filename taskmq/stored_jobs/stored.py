@@ -1,4 +1,4 @@
-"""What an app does with jobs of the store: one decision at a time, compared and set."""
+"""Reads and compare-and-set changes of stored jobs, for `app.jobs`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -35,32 +35,32 @@ from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
-from taskmq.stored_jobs.dependencies import check_refusal, upstream_again, upstream_of
+from taskmq.stored_jobs.dependencies import check_refusal, resolve_upstream, resolve_upstream_again
 from taskmq.stored_jobs.group_commit import GroupCommit
 from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
-from taskmq.stored_jobs.new_jobs import name_of, resumed_body
+from taskmq.stored_jobs.new_jobs import build_resumed_body, name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_taken"]
+__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_accepted"]
 
 T = TypeVar("T")
 
 By = str | Actor
-"""Who changes a job: a name, or one whose changes are in the audit as well."""
+"""The actor of a change: a name, or an `Actor` whose changes are audited as well."""
 
 JobRef = str | JobRecord
-"""A job, by its id or as `get` has returned it: then it is read again only where that does not lead to a change."""
+"""A job by its id, or a record from `get`. A record is read again only if it does not lead to a change."""
 
-# Another caller may change the job at the same moment; each attempt has one winner.
+# Several callers may change the job concurrently; each try has one winner.
 _TRIES: Final = 20
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be different about a job. What is unset stays as it is.
+    """A change of a job. Unset fields keep their values.
 
     Attributes:
-        due: ms since the epoch.
-        call: its arguments: positional ones, and those by name; encoded, once it is known how its task is called.
+        due: when it should run (ms since the epoch).
+        call: its positional and keyword arguments; encoded once the task's signature is known.
     """
 
     due: int | msgspec.UnsetType = msgspec.UNSET
@@ -69,17 +69,17 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | msgspec.UnsetType = msgspec.UNSET
     call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
 
-    def words(self, record: JobRecord) -> str:
-        """Each field that it changes, from and to what; of arguments only that they are others."""
+    def describe(self, record: JobRecord) -> str:
+        """Describe each changed field with its old and new value; of arguments only that they changed."""
         changed = [
-            f"{name} {_shown(name, getattr(record, name))} -> {_shown(name, after)}"
+            f"{name} {_format_value(name, getattr(record, name))} -> {_format_value(name, after)}"
             for name in ("due", "expires", "priority", "queue")
             if (after := getattr(self, name)) is not msgspec.UNSET
         ]
         return ", ".join(changed if self.call is msgspec.UNSET else [*changed, "arguments"])
 
 
-def _shown(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if value is None or name not in ("due", "expires"):
         return str(value)
     return to_datetime(value).isoformat(timespec="seconds")
@@ -88,18 +88,18 @@ def _shown(name: str, value: Any) -> str:
 NOTHING: Final = Change()
 
 
-class _Ways(NamedTuple):
-    """How one session's jobs come into the store, and its schedulers hear of them."""
+class _Entrance(NamedTuple):
+    """Group commit and lane announcer of one session."""
 
     commit: GroupCommit
     lanes: LaneAnnouncer
 
 
 class StoredJobs:
-    """Asks the store of the running loop's session.
+    """Jobs in the store of the running loop's session.
 
     Args:
-        signature_of: how a task is called, by its name; None where it is unknown.
+        signature_of: returns the signature of a task by its name; None if unknown.
     """
 
     def __init__(
@@ -110,48 +110,48 @@ class StoredJobs:
     ) -> None:
         self._sessions = sessions
         self._signature_of = signature_of
-        self._by_session: WeakKeyDictionary[Session, _Ways] = WeakKeyDictionary()
+        self._by_session: WeakKeyDictionary[Session, _Entrance] = WeakKeyDictionary()
 
     @property
     def has_store(self) -> bool:
-        """Whether the app has one."""
+        """Whether the app has a store."""
         return self._sessions.current().store is not None
 
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
-        """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
+        """Submit one job, in a group commit or in the caller's own transaction.
 
-        That another one has its unique key is for the caller to see.
+        The caller has to check whether another job has its unique key.
 
         Raises:
-            JobConflict: its id is that of another job.
-            QuotaExceeded: there is no room for it.
+            JobConflict: its id belongs to another job.
+            QuotaExceeded: a quota is exhausted.
             StoreUnavailable: the store could not be reached.
-            TooLarge: the broker could not carry it.
+            TooLarge: the job exceeds the broker's message size.
         """
-        job = await self._light(job)
+        job = await self._replace_large_arguments(job)
         self._check_sizes([job])
         if connection is not None:
             (answer,) = await self._sessions.store().submit([job], connection=connection)
         else:
-            answer = await self._ways().commit.submit(job)
+            answer = await self._entrance().commit.submit(job)
         check_refusal(answer, name_of(job))
-        return require_taken(job, answer)
+        return require_accepted(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
+        """Submit many jobs. Returns their answers; the caller has to check for conflicts and duplicates."""
         if self._sessions.current().arguments is not None:
-            jobs = [await self._light(job) for job in jobs]
+            jobs = [await self._replace_large_arguments(job) for job in jobs]
         self._check_sizes(jobs)
         if connection is not None:
             return await self._sessions.store().submit(jobs, connection=connection)
-        return await self._ways().commit.submit_many(jobs)
+        return await self._entrance().commit.submit_many(jobs)
 
-    async def _light(self, job: NewJob) -> NewJob:
-        """The job, with a reference to its arguments where they are large."""
-        body = await self._lightened(job.body, job_id=job.id, due=job.due)
+    async def _replace_large_arguments(self, job: NewJob) -> NewJob:
+        """Return the job, with large arguments replaced by a reference."""
+        body = await self._lighten_body(job.body, job_id=job.id, due=job.due)
         return job if body is job.body else msgspec.structs.replace(job, body=body)
 
-    async def _lightened(self, body: bytes, *, job_id: str, due: int) -> bytes:
+    async def _lighten_body(self, body: bytes, *, job_id: str, due: int) -> bytes:
         arguments = self._sessions.current().arguments
         if arguments is None or not arguments.may_be_large(body):
             return body
@@ -166,35 +166,35 @@ class StoredJobs:
             if len(job.body) > limit:
                 raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
 
-    def _ways(self) -> _Ways:
-        """Those of the running loop's session."""
+    def _entrance(self) -> _Entrance:
+        """Return the group commit and announcer of the running loop's session."""
         session = self._sessions.current()
         found = self._by_session.get(session)
         if found is None:
             lanes = LaneAnnouncer(self._sessions.store(), session.announcer)
             session.before_close(lanes.announce)
-            commit = GroupCommit(self._sessions.store(), committed=lambda jobs: lanes.ready(self._lanes_of(jobs)))
-            found = self._by_session[session] = _Ways(commit, lanes)
+            commit = GroupCommit(self._sessions.store(), on_commit=lambda jobs: lanes.add(self._lanes_of(jobs)))
+            found = self._by_session[session] = _Entrance(commit, lanes)
         return found
 
     def _lanes_of(self, jobs: Sequence[NewJob]) -> set[Lane]:
-        """Those in which jobs are ready."""
+        """Return the lanes in which jobs are ready."""
         now = self._sessions.clock.now_ms()
         return {Lane(job.queue, job.priority, job.tenant) for job in jobs if job.due <= now and not job.held}
 
-    async def given(self, sending: Sending, answer: Submitted, *, connection: Any = None) -> str:
-        """What the job is called that a caller gets for a call.
+    async def job_name(self, sending: Sending, answer: Submitted, *, connection: Any = None) -> str:
+        """Return the name of the job that a caller gets for a call.
 
         Raises:
-            DuplicateJob: another job has the key, and the task's calls are refused then.
-            QuotaExceeded: there is no room for it.
+            DuplicateJob: another job has the unique key, and the task's policy is to refuse.
+            QuotaExceeded: a quota is exhausted.
         """
         if answer.exceeded is not None:
-            raise _exceeded(sending.envelope.task, answer.exceeded)
+            raise _build_quota_error(sending.envelope.task, answer.exceeded)
         if not answer.is_duplicate or sending.unique is None:
             return sending.envelope.id
         record = await self.find(answer.id, connection=connection)
-        # The one in the way may have been erased since.
+        # The existing job may have been erased since.
         name = answer.id if record is None else name_of(record)
         if sending.unique.rule.policy in ("existing", "throttle"):
             return name
@@ -203,18 +203,18 @@ class StoredJobs:
     async def upstream(
         self, depends_on: Sequence[tuple[str, DependencyCondition]], *, connection: Any = None
     ) -> tuple[JobDependency, ...]:
-        """Return what a job waits for, by the store's ids; also jobs that the caller's own transaction has submitted.
+        """Resolve dependencies to the store's ids, including jobs submitted in the caller's own transaction.
 
         Raises:
-            InvalidOption, JobNotFound: see `upstream_of`.
+            InvalidOption, JobNotFound: see `resolve_upstream`.
         """
-        return await upstream_of(depends_on, partial(self.find, connection=connection)) if depends_on else ()
+        return await resolve_upstream(depends_on, partial(self.find, connection=connection)) if depends_on else ()
 
     async def find(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
-        """Find a job by the store's id, or by the one that its submitter chose; with its tenant's mark by either.
+        """Find a job by the store's id or its submitter's, each with or without the tenant's prefix.
 
         Args:
-            connection: of the caller's own transaction, which sees its own jobs before others do.
+            connection: connection of the caller's own transaction, which sees its uncommitted jobs.
         """
         store = self._sessions.store()
         if (record := await store.get(job_id, connection=connection)) is not None:
@@ -229,24 +229,24 @@ class StoredJobs:
         """Return the job, as `find` does.
 
         Raises:
-            JobNotFound: there is none.
+            JobNotFound: there is no such job.
         """
         if (record := await self.find(job_id)) is None:
-            raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
+            raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is no longer kept")
         return record
 
     async def read(self, job: JobRef) -> JobRecord:
-        """The job as it was read with its arguments, which lists leave out; else `get` of its id."""
+        """Return a record with its body, reading it if needed: lists leave bodies out."""
         return job if isinstance(job, JobRecord) and job.body else await self.get(id_of(job))
 
-    async def redeemed(self, record: ResultRecord) -> ResultRecord:
-        """The record with its value, also where that is kept elsewhere.
+    async def fetch_value(self, record: ResultRecord) -> ResultRecord:
+        """Return the record with its value, fetching a large value.
 
         Raises:
-            ResultDamaged, ResultExpired, StateUnavailable: there is none, or it cannot be fetched.
+            ResultDamaged, ResultExpired, StateUnavailable: the value is missing or cannot be fetched.
         """
         if record.content_type == REFERENCE:
-            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+            raise ResultDamaged(f"the result of job {record.job_id} is a reference that cannot be resolved")
         large = self._sessions.current().large_values
         if large is None or record.blob is None:
             return record
@@ -263,69 +263,73 @@ class StoredJobs:
         by: By = "",
         note: str = "",
     ) -> JobRecord:
-        """Do what an operator asks for; the job afterwards.
+        """Apply an operator's action to a job. Returns the job.
 
         Args:
-            version: that the job must have; None: whichever it has.
-            now: the store's time in ms, where it is known.
-            by: who; what an `Actor` does is in the audit, too.
+            version: version that the job must have; None: any.
+            now: the store's time in ms, if known.
+            by: the actor; actions of an `Actor` are audited.
 
         Raises:
             JobNotFound: there is no such job.
-            JobConflict: its state does not allow it, or its version is another one.
-            InvalidArguments: they do not fit its task.
+            JobConflict: the job's state forbids the action, or its version differs.
+            InvalidArguments: the arguments do not match the task's signature.
         """
         store = self._sessions.store()
         record = await self.read(job)
         is_read = record is not job
-        change = await self._encoded(record, change)
+        change = await self._encode_change(record, change)
         if now is None and needs_time(action, is_moved=change.due is not msgspec.UNSET):
             now = await store.now_ms()
         for _ in range(_TRIES):
             due = record.due if change.due is msgspec.UNSET else change.due
             decision = decide(action, record.state, due=due, now=now)
             if version is not None and record.version != version:
-                decision = Refusal(f"has version {record.version} and not {version}: look at it again")
+                decision = Refusal(f"has version {record.version}, not {version}: read it again")
             if isinstance(decision, Refusal):
                 if is_read:
-                    raise _conflict(record, decision.reason)
-            elif _is_nothing(decision, record, action, change):
+                    raise _build_conflict(record, decision.reason)
+            elif _is_no_change(decision, record, action, change):
                 if is_read:
                     return record
             else:
                 update = self._update(record, decision, action, change, now=now, by=by, note=note)
                 if update.body is not msgspec.UNSET:
-                    body = await self._lightened(update.body, job_id=record.id, due=due)
+                    body = await self._lighten_body(update.body, job_id=record.id, due=due)
                     update = msgspec.structs.replace(update, body=body)
                 if (after := await store.update(update)) is not None:
                     if after.state is JobState.QUEUED:
-                        self._ways().lanes.ready([Lane(after.queue, after.priority, after.tenant)])
+                        self._entrance().lanes.add([Lane(after.queue, after.priority, after.tenant)])
                     return after
-            # It has changed, or may have since the caller read it.
+            # It has changed, or may have changed since the caller read it.
             record = await self.get(record.id)
             is_read = True
-        raise _conflict(record, "changes faster than it can be changed; try again")
+        raise _build_conflict(record, f"changed {_TRIES} times while it was being changed; try again")
 
     async def repeat(
         self, record: JobRecord, copy: NewJob, *, version: int | None, again: bool, by: By, note: str
     ) -> JobState | None:
-        """Keep a job that repeats one which has ended, and note there that it does.
+        """Submit a job that repeats an ended one, and link the two.
 
-        Return the state of the one that the same request has made before, if it has.
+        Returns the state of the job that an earlier call of the same request created, if any.
 
         Args:
-            version: that the job which has ended must have; None: whichever it has.
-            again: also where another one repeats it already.
+            version: version that the ended job must have; None: any.
+            again: also repeat a job that another job already repeats.
 
         Raises:
-            JobConflict: its version is another one, or another job repeats it.
-            QuotaExceeded: there is no room for it.
+            JobConflict: the version differs, or another job already repeats it.
+            QuotaExceeded: a quota is exhausted.
         """
         store = self._sessions.store()
-        copy = await self._light(copy)
+        copy = await self._replace_large_arguments(copy)
         self._check_sizes([copy])
         for _ in range(_TRIES):
-            if record.retried_as and not again and (same := await self._same(copy, record.retried_as)) is not None:
+            if (
+                record.retried_as
+                and not again
+                and (same := await self._find_repetition(copy, record.retried_as)) is not None
+            ):
                 return same.state
             await self._check_open(record, version=version, again=again)
             update = JobUpdate(
@@ -336,34 +340,36 @@ class StoredJobs:
                 kind="retry",
                 by=_user(by),
                 note=note,
-                audit=None if isinstance(by, str) else _retried(record, {"retried_as": copy.id}, by=by, note=note),
+                audit=None
+                if isinstance(by, str)
+                else _build_retry_entry(record, {"retried_as": copy.id}, by=by, note=note),
             )
             if (answer := await store.retry(copy, update)) is not None:
                 check_refusal(answer, name_of(copy))
-                if require_taken(copy, answer).is_new:
-                    self._ways().lanes.ready(self._lanes_of([copy]))
+                if require_accepted(copy, answer).is_new:
+                    self._entrance().lanes.add(self._lanes_of([copy]))
                 return answer.existing
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
-        raise _conflict(record, "changes faster than it can be retried; try again")
+        raise _build_conflict(record, f"changed {_TRIES} times while it was being retried; try again")
 
-    async def _same(self, copy: NewJob, job_id: str) -> JobRecord | None:
-        """Return the job of this id, if the same request has made it."""
+    async def _find_repetition(self, copy: NewJob, job_id: str) -> JobRecord | None:
+        """Return the job of this id if the same request created it."""
         store = self._sessions.store()
         if copy.key is None or await store.find_key(copy.tenant, copy.key) != job_id:
             return None
         return await store.get(job_id)
 
     async def resume(self, record: JobRecord, *, version: int | None, again: bool, by: By, note: str) -> JobRecord:
-        """Let a job go on that has ended; the job afterwards. One that lives by now is to run now.
+        """Resume an ended job, and return it. A job that is not ended any more becomes due now.
 
         Args:
-            version: that it must have; None: whichever it has.
-            again: also where another job repeats it already.
+            version: version that it must have; None: any.
+            again: also resume a job that another job already repeats.
 
         Raises:
-            JobConflict: it cannot go on, its version is another one, another job repeats it, or what it waited for
-                was not retried.
+            JobConflict: it cannot resume, its version differs, another job repeats it, or a failed dependency was not
+                retried.
         """
         store = self._sessions.store()
         for _ in range(_TRIES):
@@ -372,7 +378,7 @@ class StoredJobs:
             await self._check_open(record, version=version, again=again)
             refusal = resumption_refusal(record.state, was_asked_to_end=record.cancel_requested is not None)
             if refusal is not None:
-                raise _conflict(record, refusal.reason)
+                raise _build_conflict(record, refusal.reason)
             now = await store.now_ms()
             update = JobUpdate(
                 id=record.id,
@@ -380,57 +386,60 @@ class StoredJobs:
                 version=record.version,
                 after=JobState.QUEUED,
                 due=now,
-                body=await self._lightened(resumed_body(record), job_id=record.id, due=now),
-                depends_on=await upstream_again(record, store.get),
+                body=await self._lighten_body(build_resumed_body(record), job_id=record.id, due=now),
+                depends_on=await resolve_upstream_again(record, store.get),
                 kind="retry",
                 by=_user(by),
                 note=note,
-                audit=None if isinstance(by, str) else _retried(record, {"mode": "resume"}, by=by, note=note),
+                audit=None
+                if isinstance(by, str)
+                else _build_retry_entry(record, {"mode": "resume"}, by=by, note=note),
             )
             if (after := await store.update(update)) is not None:
                 if after.state is JobState.QUEUED:
-                    self._ways().lanes.ready([Lane(after.queue, after.priority, after.tenant)])
+                    self._entrance().lanes.add([Lane(after.queue, after.priority, after.tenant)])
                 return after
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
-        raise _conflict(record, "changes faster than it can be retried; try again")
+        raise _build_conflict(record, f"changed {_TRIES} times while it was being retried; try again")
 
     async def _check_open(self, record: JobRecord, *, version: int | None, again: bool) -> None:
-        """See that a job that has ended may be retried.
+        """Check that an ended job may be retried.
 
         Raises:
-            JobConflict: another job repeats it, or its version is not this one.
+            JobConflict: another job repeats it, or its version differs.
         """
         if record.retried_as and not again:
-            raise _conflict(record, await self._repetition(record.retried_as))
+            raise _build_conflict(record, await self._describe_repetition(record.retried_as))
         if version is not None and record.version != version:
-            raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
+            raise _build_conflict(record, f"has version {record.version}, not {version}: read it again")
 
-    async def _repetition(self, job_id: str) -> str:
-        """Why a job is not retried which this one repeats, as the end of a sentence that begins with the job."""
+    async def _describe_repetition(self, job_id: str) -> str:
+        """Return the reason why a job that this one repeats is not retried, as the rest of a sentence."""
         found = await self._sessions.store().get(job_id)
-        known = "which is not kept any more" if found is None else f"which is {found.state}"
+        known = "which is no longer kept" if found is None else f"which is {found.state}"
         name = job_id if found is None else found.key or job_id
-        return f"was retried as job {name}, {known}: retry that one, or say that this one is to run again"
+        return f"was retried as job {name}, {known}: retry that one, or pass `again` to retry this one once more"
 
-    async def _encoded(self, record: JobRecord, change: Change) -> Change:
-        """The change with its arguments in their wire form."""
+    async def _encode_change(self, record: JobRecord, change: Change) -> Change:
+        """Return the change with its arguments in wire form."""
         if change.call is msgspec.UNSET:
             return change
-        return msgspec.structs.replace(change, call=await self.encoded_call(record, *change.call))
+        return msgspec.structs.replace(change, call=await self.encode_call(record, *change.call))
 
-    async def encoded_call(
+    async def encode_call(
         self, record: JobRecord, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[msgspec.Raw, msgspec.Raw]:
-        """Other arguments for the task of a job, in their wire form.
+        """Encode new arguments for the task of a job.
 
         Raises:
-            InvalidArguments, EncodeError: they do not fit the task.
+            InvalidArguments, EncodeError: the arguments do not match the task's signature.
             InvalidOption: neither the app nor a worker has the task.
         """
         if (signature := await self._signature_of(record.task)) is None:
             raise InvalidOption(
-                f"job {record.id}: neither the app nor a worker has its task {record.task!r}, so its arguments stay"
+                f"job {record.id}: its arguments cannot change, as neither the app nor a worker has task "
+                f"{record.task!r}"
             )
         return signature.encode(tuple(args), dict(kwargs), JSON)
 
@@ -461,8 +470,8 @@ class StoredJobs:
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
             by=_user(by),
-            note="; ".join(filter(None, (change.words(record), note))),
-            audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
+            note="; ".join(filter(None, (change.describe(record), note))),
+            audit=None if isinstance(by, str) else _build_entry(record, decision, action, change, by=by, note=note),
         )
 
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
@@ -481,15 +490,15 @@ class StoredJobs:
 
 
 def id_of(job: JobRef) -> str:
-    """The id by which it is found."""
+    """Return the id of the job."""
     return job if isinstance(job, str) else job.id
 
 
 def of_tenant(job: JobRef, tenant: str | None) -> JobRef:
-    """The job, by a name that is its tenant's where one is given.
+    """Add the tenant to the id of a job; a record must belong to that tenant.
 
     Raises:
-        JobNotFound: it was read before, and is another tenant's.
+        JobNotFound: the record belongs to another tenant.
     """
     if isinstance(job, str):
         return tenant_key(tenant, job)
@@ -499,23 +508,23 @@ def of_tenant(job: JobRef, tenant: str | None) -> JobRef:
 
 
 def instant_ms(moment: datetime, *, what: str) -> int:
-    """Milliseconds since the epoch, within what an envelope can hold.
+    """Convert to milliseconds since the epoch, limited to the range of an envelope.
 
     Raises:
-        InvalidOption: it has no time zone.
+        InvalidOption: the datetime has no time zone.
     """
     if moment.tzinfo is None:
-        raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
+        raise InvalidOption(f"{what}={moment!r}: give a datetime with a time zone, for example datetime.now(UTC)")
     return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
-def _entry(
+def _build_entry(
     record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
 ) -> AuditEntry:
-    """Of the audit: never with arguments, which are for the task alone."""
+    """Build the audit entry of a change; it never contains arguments."""
     after: dict[str, Any] = {"state": str(decision.state)}
     if action == "change":
-        after["changed"] = change.words(record)
+        after["changed"] = change.describe(record)
     return msgspec.structs.replace(by, note=note or by.note).entry(
         f"job.{action}",
         kind="job",
@@ -526,8 +535,8 @@ def _entry(
     )
 
 
-def _retried(record: JobRecord, after: Mapping[str, Any], *, by: Actor, note: str) -> AuditEntry:
-    """The audit's entry of a job that has ended and is run again."""
+def _build_retry_entry(record: JobRecord, after: Mapping[str, Any], *, by: Actor, note: str) -> AuditEntry:
+    """Build the audit entry of an ended job that runs again."""
     return msgspec.structs.replace(by, note=note or by.note).entry(
         "job.retry",
         kind="job",
@@ -542,8 +551,8 @@ def _user(by: By) -> str:
     return by if isinstance(by, str) else by.user
 
 
-def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
-    """The error for a caller whose job has no room."""
+def _build_quota_error(task: str, excess: QuotaExcess) -> QuotaExceeded:
+    """Build the error about an exhausted quota."""
     return QuotaExceeded(
         task,
         tenant=excess.tenant,
@@ -554,31 +563,30 @@ def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:
     )
 
 
-def require_taken(job: NewJob, answer: Submitted) -> Submitted:
-    """The answer, where the store has taken the job now or before, or another one has its unique key.
+def require_accepted(job: NewJob, answer: Submitted) -> Submitted:
+    """Return the answer if the store has accepted the job now or before, or another job has its unique key.
 
     Raises:
-        QuotaExceeded: there is no room for it.
+        QuotaExceeded: a quota is exhausted.
         JobConflict: another job has its id.
     """
     if answer.exceeded is not None:
-        raise _exceeded(job.task, answer.exceeded)
+        raise _build_quota_error(job.task, answer.exceeded)
     if answer.is_same or answer.is_duplicate:
         return answer
     raise JobConflict(
-        f"job {job.key!r} was submitted before, as job {answer.id} with other content; it is {answer.state}. Give "
-        "this one another id",
+        f"job {job.key!r} exists with different content, as job {answer.id} ({answer.state}): use another id",
         state=str(answer.state),
         version=answer.version,
     )
 
 
-def _is_nothing(decision: Decision, record: JobRecord, action: Action, change: Change) -> bool:
+def _is_no_change(decision: Decision, record: JobRecord, action: Action, change: Change) -> bool:
     if decision.is_request:
         return record.cancel_requested is not None
     return decision.state is record.state and not decision.is_due and (action != "change" or change == NOTHING)
 
 
-def _conflict(record: JobRecord, reason: str) -> JobConflict:
+def _build_conflict(record: JobRecord, reason: str) -> JobConflict:
     name = record.key or record.id
     return JobConflict(f"job {name} {reason}", state=str(record.state), version=record.version)

@@ -1,4 +1,4 @@
-"""`app.jobs.catalogue`: tasks as their workers and schedulers have registered them, for those who have no code."""
+"""`app.jobs.catalogue`: tasks registered by workers and schedulers, for callers without the tasks' code."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,13 +16,13 @@ from taskmq.model.values.wire_form import decode_value
 
 __all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of"]
 
-# So many tasks are remembered, each for so long: submissions by name come by the thousand.
-_REMEMBERED: Final = 1_000
-_SECONDS: Final = 5.0
+# Size and lifetime of the cache: submissions by name arrive by the thousand.
+_CACHE_SIZE: Final = 1_000
+_CACHE_SECONDS: Final = 5.0
 
 
 class RegisteredSignature:
-    """The call of a task whose code is elsewhere: its arguments are checked by the schema that was registered."""
+    """The signature of a task whose code is elsewhere; arguments are checked by its registered schema."""
 
     def __init__(self, registration: TaskRegistration) -> None:
         self.registration = registration
@@ -30,18 +30,18 @@ class RegisteredSignature:
 
     @property
     def names(self) -> frozenset[str]:
-        """The parameters that can be given by name."""
+        """Parameters that can be given by name."""
         return frozenset(msgspec.json.decode(self.registration.schema).get("properties", ()))
 
     def encode(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], content_type: str = JSON
     ) -> tuple[msgspec.Raw, msgspec.Raw]:
-        """The call in its wire form.
+        """Encode the arguments of a call.
 
         Raises:
-            InvalidArguments: the arguments do not fit the schema; names the field.
-            EncodeError: one has no form on the wire.
-            UnsupportedFeature: what checks schemas is not installed.
+            InvalidArguments: the arguments do not match the schema; the message names the field.
+            EncodeError: an argument cannot be encoded.
+            UnsupportedFeature: the schema validator is not installed.
         """
         task = self.registration.task
         try:
@@ -55,31 +55,33 @@ class RegisteredSignature:
         return msgspec.Raw(raw_args), msgspec.Raw(raw_kwargs)
 
     def check_part(self, arguments: dict[str, Any]) -> None:
-        """See that the task takes these arguments, by the names of their parameters; others may be lacking.
+        """Check that the task accepts these arguments by name; others may be missing.
 
         Raises:
-            InvalidArguments: it does not; names the field.
-            UnsupportedFeature: what checks schemas is not installed.
+            InvalidArguments: it does not; the message names the field.
+            UnsupportedFeature: the schema validator is not installed.
         """
         schema: dict[str, Any] = {**msgspec.json.decode(self.registration.schema), "required": []}
-        self._complain(_validator(self.registration.task, schema), arguments)
+        self._raise_first(_validator(self.registration.task, schema), arguments)
 
     def _check(self, arguments: dict[str, Any]) -> None:
         if self._validator is None:
             self._validator = _validator(self.registration.task, msgspec.json.decode(self.registration.schema))
-        self._complain(self._validator, arguments)
+        self._raise_first(self._validator, arguments)
 
-    def _complain(self, validator: Any, arguments: dict[str, Any]) -> None:
-        # The first error only, as the task's own code says it.
+    def _raise_first(self, validator: Any, arguments: dict[str, Any]) -> None:
+        # Only the first error, as the task's own code would raise it.
         for error in validator.iter_errors(arguments):
-            raise InvalidArguments(f"task {self.registration.task}: {error.message}{_place(error.instance_path)}")
+            raise InvalidArguments(
+                f"task {self.registration.task}: {error.message}{_format_path(error.instance_path)}"
+            )
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """Some tasks, by their names.
+    """A page of tasks, sorted by name.
 
     Attributes:
-        after: where the next page begins; None where there is none.
+        after: cursor of the next page; None at the end.
     """
 
     tasks: list[RegisteredTask]
@@ -87,10 +89,9 @@ class TaskPage(msgspec.Struct, frozen=True):
 
 
 class TaskCatalogue:
-    """Asks the store of the running loop's session. What begins with `a` is for coroutines.
+    """The tasks registered in the app's store. Methods that start with `a` are for coroutines.
 
-    Each may raise `StoreUnavailable`, and `UnsupportedFeature` where the app has no store, or one that keeps no
-    registrations.
+    Every method may raise `StoreUnavailable`, and `UnsupportedFeature` if no store of the app keeps registrations.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -98,13 +99,13 @@ class TaskCatalogue:
         self._signatures: dict[str, tuple[float, RegisteredSignature]] = {}
 
     async def afind(self, name: str) -> RegisteredTask | None:
-        """Return what is known of a task; None if nothing is."""
+        """Return the registration of a task; None if there is none."""
         return in_force(await catalogue_of(self._sessions).tasks.registrations([name]))
 
     find = blocking(afind)
 
     async def alist(self, prefix: str = "", *, after: str | None = None, limit: int = 50) -> TaskPage:
-        """Up to `limit` tasks whose names begin so, by name, from behind `after`."""
+        """Return up to `limit` tasks whose names start with `prefix`, sorted, after `after`."""
         tasks = catalogue_of(self._sessions).tasks
         names = await tasks.names(prefix=prefix, after=after, limit=limit + 1)
         found = await tasks.registrations(names[:limit])
@@ -114,30 +115,32 @@ class TaskCatalogue:
     list = blocking(alist)
 
     async def signature(self, name: str) -> RegisteredSignature | None:
-        """How the task is called; None where nothing is known of it. A change counts within five seconds."""
+        """Return the signature of a task; None if it is not registered. Changes apply within five seconds."""
         now = self._sessions.clock.monotonic()
         known = self._signatures.get(name)
-        if known is not None and now - known[0] < _SECONDS:
+        if known is not None and now - known[0] < _CACHE_SECONDS:
             return known[1]
         if (found := await self.afind(name)) is None:
             return None
         is_same = known is not None and known[1].registration == found.registration
         signature = known[1] if known is not None and is_same else RegisteredSignature(found.registration)
-        if len(self._signatures) >= _REMEMBERED:
+        if len(self._signatures) >= _CACHE_SIZE:
             self._signatures.clear()
         self._signatures[name] = (now, signature)
         return signature
 
 
 def catalogue_of(sessions: Sessions) -> Catalogued:
-    """The app's store, which keeps definitions and registrations.
+    """Return the app's store as one that keeps definitions and registrations.
 
     Raises:
-        UnsupportedFeature: the app has none, or it keeps no such things.
+        UnsupportedFeature: the app has no such store.
     """
     store = sessions.store()
     if not isinstance(store, Catalogued):
-        raise UnsupportedFeature(f"the job store {store.address} keeps neither definitions nor what tasks there are")
+        raise UnsupportedFeature(
+            f"the job store {store.address} keeps neither definitions nor registrations of tasks"
+        )
     return store
 
 
@@ -146,14 +149,14 @@ def _validator(task: str, schema: dict[str, Any]) -> Any:
         from jsonschema_rs import Draft202012Validator
     except ImportError as error:
         raise UnsupportedFeature(
-            f"task {task}: its code is not here, and what checks its arguments without that is not installed: "
+            f"task {task}: checking its arguments without its code needs the schema validator: "
             "pip install 'taskmq[schemas]'"
         ) from error
-    # Masked: a value may be secret, and as large as a message.
+    # Masked, because a value may be secret and large.
     return Draft202012Validator(schema, mask="the value", validate_formats=True, offline=True)
 
 
-def _place(path: Sequence[str | int]) -> str:
+def _format_path(path: Sequence[str | int]) -> str:
     if not path:
         return ""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)

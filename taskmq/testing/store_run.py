@@ -115,7 +115,7 @@ class StoreRun:
     def _turns_of(self, partition: int, epoch: int) -> ScheduleTurns:
         lease = HeldLease(partition, epoch, until=_FOR_EVER)
         clock = _VirtualClock(self._clock)
-        return ScheduleTurns(self._app, self._store, lease, clock, fired=lambda _: None, counts=SchedulerCounts())
+        return ScheduleTurns(self._app, self._store, lease, clock, on_ready=lambda _: None, counts=SchedulerCounts())
 
     async def stop(self) -> None:
         """Release everything; jobs in workers stay dispatched, and their messages stay at the broker."""
@@ -184,8 +184,8 @@ class StoreRun:
         """Release the permits of a job that no worker has any more."""
         for passage in self._passages.values():
             if report.limited:
-                passage.gates.turned_back(report.id, report.delay / 1000, now=self._now())
-            passage.gates.left(report.id)
+                passage.gates.turn_back(report.id, report.delay / 1000, now=self._now())
+            passage.gates.remove(report.id)
 
     def _now(self) -> float:
         return self._clock.now_ms() / 1000
@@ -219,13 +219,13 @@ class StoreRun:
         lanes = await self._dispatching.lanes(partition)
         if not lanes:
             return
-        picks, has_put, _ = await passage.passed([Pick(lane, _MANY) for lane in lanes], now=now)
+        picks, has_put, _ = await passage.divide([Pick(lane, _MANY) for lane in lanes], now=now)
         self.moved += has_put
         batch = await self._dispatching.dispatch_within(partition, epoch, picks, await self._store.quotas())
         if batch is None:
             return
         self.moved += 1
-        passage.gates.taken(batch.jobs, now=now)
+        passage.gates.add(batch.jobs, now=now)
         for name in dict.fromkeys(job.queue for job in batch.jobs):
             await self._session.declare([self._app.producer.queue(name)])
         for outcome in await self._session.publish_now([self._outgoing(job) for job in batch.jobs]):

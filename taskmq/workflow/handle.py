@@ -89,10 +89,10 @@ class StepOutcome(msgspec.Struct, frozen=True):
 
 
 class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a workflow at one moment.
+    """Snapshot of a step of a workflow.
 
     Attributes:
-        key: in the workflow; the ids of its jobs end with it.
+        key: key of the step in the workflow; the ids of its jobs end with it.
         name: its name for people.
         task: its task's name; "" for one that only waits for others.
         after: the names of the steps before it.
@@ -167,7 +167,7 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        head = await self._finished(timeout)
+        head = await self._wait_finished(timeout)
         if head.output is not None:
             (tree,) = await load_trees(self._store, self.id, [head.output])
             return cast("R_co", decode_tree(tree, self._shape, head.content_type))
@@ -189,7 +189,7 @@ class Flow(Generic[R_co]):
         source = self._names.get(node.name)
         if source is None:
             raise InvalidOption(f"{node!r} is not of workflow {self.id}, or this handle was made from its id")
-        head = await self._finished(timeout)
+        head = await self._wait_finished(timeout)
         (tree,) = await load_trees(self._store, self.id, [source])
         return cast("T", decode_tree(tree, None, head.content_type))
 
@@ -375,10 +375,10 @@ class Flow(Generic[R_co]):
     async def _look(self) -> FlowRecord:
         record = await self._store.look(self.id)
         if record is None:
-            raise FlowNotFound(f"workflow {self.id} is not known: never sent here, or forgotten since")
+            raise FlowNotFound(f"workflow {self.id} is unknown: it was never sent to this state, or has expired")
         return record
 
-    async def _finished(self, timeout: Duration | None) -> FlowHead:
+    async def _wait_finished(self, timeout: Duration | None) -> FlowHead:
         limit = None if timeout is None else parse_duration(timeout, what="timeout")
         record = await self._look()
         if record.unfinished:
@@ -392,7 +392,7 @@ class Flow(Generic[R_co]):
         if state.state == "failed":
             raise FlowFailed(self.id, await self._failures(head))
         # It may have been redriven at the same moment.
-        return head if state.state == "succeeded" else await self._finished(timeout)
+        return head if state.state == "succeeded" else await self._wait_finished(timeout)
 
     async def _until_ended(self, run: int, seconds: float | None) -> bool:
         """Wait for the end of one run of it; return False if it did not come in time.

@@ -87,7 +87,7 @@ class WorkflowService:
         """
         flows = self.flow_store()
         if (record := await flows.look(flow_id)) is None:
-            raise FlowNotFound(f"workflow {flow_id} is not known: never sent here, or forgotten since")
+            raise FlowNotFound(f"workflow {flow_id} is unknown: it was never sent to this state, or has expired")
         for first in range(0, len(calls) or 1, _APPENDED):
             piece = calls[first : first + _APPENDED]
             is_last = closes and first + _APPENDED >= len(calls)

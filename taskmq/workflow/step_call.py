@@ -1,4 +1,4 @@
-"""One call of one task in a workflow."""
+"""Calls of tasks as steps of a workflow."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
@@ -43,7 +43,7 @@ class StepTask(Protocol):
 
 
 class StepCall(msgspec.Struct, frozen=True):
-    """One call of one task in a workflow.
+    """A call of a task as a step of a workflow.
 
     Attributes:
         plan: the options that the step's own override; None: the task's, as they are when it is sent.

@@ -67,11 +67,11 @@ class WorkflowLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowPage(NamedTuple):
-    """Some workflows, the newest first.
+    """A page of workflows, newest first.
 
     Attributes:
-        after: where the next page begins; None at the end.
-        is_bounded: the search stopped before the page was full; the next page goes on from there.
+        after: cursor of the next page; None at the end.
+        is_bounded: whether the search stopped before the page was full; the next page continues from there.
     """
 
     lines: list[WorkflowLine]
@@ -194,5 +194,7 @@ def _cursor(place: FlowPlace | None) -> str | None:
 def _place(cursor: str) -> FlowPlace:
     started, _, flow_id = cursor.partition(".")
     if not (started.isascii() and started.isdigit() and len(started) < 16 and flow_id) or "\0" in flow_id:
-        raise InvalidOption(f"{cursor[:40]!r} is no place in the list of workflows; say that of the page before")
+        raise InvalidOption(
+            f"{cursor[:40]!r} is not a cursor of the workflows; pass the `after` of the previous page"
+        )
     return FlowPlace(int(started), flow_id)

@@ -77,11 +77,11 @@ def test_explain_names_the_pool_of_a_job_and_its_cap(shop: Shop, taskmq: Here) -
 
     explained = shop("job", "explain", submitted[0].data["id"])
 
-    assert "1 other tenants have jobs in that queue, too" in explained.data["reasons"]
+    assert "1 other tenants have jobs in that queue" in explained.data["reasons"]
     lines = taskmq("job", "explain", submitted[0].data["id"], "--app", "shop:app").out.splitlines()
     assert lines[2] == "reasons:"
     assert [line.removeprefix("  ") for line in lines[3:]] == explained.data["reasons"]
-    assert "due 75.0% of the queue" in explained.out
+    assert "gets 75.0% of the queue" in explained.out
     assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 
 

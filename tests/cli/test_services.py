@@ -298,7 +298,7 @@ def test_a_scheduler_stops_with_6_on_a_rolled_back_store(shop: Path) -> None:
             return [int(note) for (note,) in store.execute("SELECT note FROM lease WHERE key LIKE 'mark:%'")]
 
     with Started(shop, "scheduler", "shop:app", "--store", f"sqlite:///{file}") as scheduler:
-        scheduler.says("held from now on")
+        scheduler.says("acquired partitions")
         eventually(lambda: any(marks()), "a mark that was confirmed", within=PATIENCE)
         with closing(sqlite3.connect(file, isolation_level=None)) as store:
 

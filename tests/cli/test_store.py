@@ -142,7 +142,7 @@ def test_an_import_prints_one_array_and_notes_refusals_of_the_store(taskmq: Here
 
     assert moved.code == 6
     assert moved.data == [{"what": "job", "name": job, "outcome": "moves", "note": ""}]
-    assert f"job {job} stays: job {job!r} was submitted before" in moved.err
+    assert f"job {job} stays: job {job!r} exists with different content" in moved.err
 
 
 def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_jobs_are_held_and_released_and_their_history_records_it(shop: Shop) -> 
 
     held = shop("hold", job, "--note", "wait for ann", "--by", "bob")
     assert held.data == [{"job": job, "state": "held", "refused": ""}]
-    assert "an operator holds it: release it" in shop("explain", job).data["reasons"]
+    assert "it is held by an operator: release it" in shop("explain", job).data["reasons"]
     assert shop("release", job).data[0]["state"] == "scheduled"
 
     history = shop("history", job).data

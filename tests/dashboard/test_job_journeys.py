@@ -140,11 +140,11 @@ def test_the_reasons_of_late_jobs_are_requested_once_for_the_visible_ones(eyes: 
 
     eyes.open("jobs?filter=label.batch%3Alate")
 
-    eyes.see("no scheduler has its queue's partition")
+    eyes.see("no scheduler holds its queue's partition")
     eyes.see_count(eyes.page.locator("tr.is-late"), 50)
     assert 1 <= len(asked) == len(set(asked)) < 40
     eyes.page.locator("tr[data-row]").last.scroll_into_view_if_needed()
-    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's partition")
+    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler holds its queue's partition")
 
 
 @pytest.mark.nightly(
@@ -298,7 +298,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     page.get_by_label("Note").fill("wait for the bank")
     eyes.click("Hold")
     expect(state).to_contain_text("held")
-    eyes.see("an operator holds it")
+    eyes.see("it is held by an operator")
 
     eyes.click("Change")
     page.get_by_label("Priority").fill("9")

@@ -113,15 +113,15 @@ def test_reactions_of_the_tasks_on_the_page_are_listed(folder: Path) -> None:
     assert listed.code == 0, listed.err
     rules = {row["name"]: row["rule"] for row in listed.data}
     assert rules == {
-        "load": "when a file /srv/in/*.csv is there, with its .done beside it",
+        "load": "when a file /srv/in/*.csv has arrived, with its .done file",
         "tidy": "when a job of load has ended succeeded or failed",
-        "order": "when a message orders.*.new or orders.#.changed has come over sales",
+        "order": "when a message orders.*.new or orders.#.changed has arrived over sales",
         "publish": (
-            "when a file /srv/in/prices.csv is there, unchanged for 30 s and (a job of load has succeeded or a "
-            "message go has come over amq.topic) and it is due at 06:00 every day, UTC"
+            "when a file /srv/in/prices.csv has arrived, unchanged for 30 s and (a job of load has succeeded or a "
+            "message go has arrived over amq.topic) and it is due at 06:00 every day, UTC"
         ),
         "reindex": (
-            "when a message stock.# has come over amq.topic or a message price.# has come over amq.topic, and "
+            "when a message stock.# has arrived over amq.topic or a message price.# has arrived over amq.topic, and "
             "nothing more for 10 s"
         ),
     }
@@ -132,7 +132,7 @@ def test_the_status_of_a_pending_reaction_is_explained(folder: Path) -> None:
 
     assert explained.code == 0, explained.err
     assert explained.data["queues"] == "taskmq.on.shop.publish.2"
-    assert (explained.data["has come"], explained.data["fired"], explained.data["waiting"]) == ([], 0, 0)
+    assert (explained.data["received"], explained.data["fired"], explained.data["waiting"]) == ([], 0, 0)
 
 
 def test_every_block_of_the_pages_is_run() -> None:

@@ -94,7 +94,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     assert kills >= 1
     # A newly started process would be ended by the signal itself.
     eventually(
-        lambda: all("held from now on: partitions" in each.log for each in schedulers),
+        lambda: all("acquired partitions" in each.log for each in schedulers),
         "each scheduler holds a partition",
         within=timedelta(seconds=60),
     )

@@ -139,7 +139,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
         )
     # A newly started process would be ended by the signal itself.
     _until(
-        lambda: all("held from now on: partitions" in each.log for each in schedulers),
+        lambda: all("acquired partitions" in each.log for each in schedulers),
         "each one holds a partition",
         *schedulers,
     )

@@ -28,7 +28,7 @@ async def test_an_alert_begins_and_ends_with_an_alarm_of_the_broker(
         watch = AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a")
 
         async def states() -> list[str]:
-            await watch.look()
+            await watch.evaluate_all()
             return [str(alert.state) for alert in await alerts.alerts()]
 
         assert [await states() for _ in range(3)] == [[], [], []]
@@ -43,6 +43,6 @@ async def test_a_broker_without_alarms_decides_nothing(tmp_path: Path) -> None:
         store = app.sessions.store()
         alerts = history_of(store).alerts
         await alerts.put_rule(AlertRule(name="no-alarm", metric="broker_alarm", threshold=1, below=True))
-        await AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a").look()
+        await AlertWatch(app, store, alerts, LiveWorkers(), AlertSettings(), me="a").evaluate_all()
 
         assert await alerts.alerts() == []

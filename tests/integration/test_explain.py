@@ -47,7 +47,7 @@ async def test_a_job_is_explained_with_facts_of_broker_and_state(
             return (await asked.jobs.aexplain(job.id)).reasons
 
         alone = await reasons()
-        assert alone[0].startswith("no scheduler has its queue's partition")
+        assert alone[0].startswith("no scheduler holds its queue's partition")
         assert alone[1].startswith("no worker consumes queue 'pdf' at amqp://")
 
         schedules = asyncio.create_task(scheduler.run())
@@ -58,13 +58,13 @@ async def test_a_job_is_explained_with_facts_of_broker_and_state(
         works = asyncio.create_task(worker.run())
         await worker.is_ready.wait()
         paused = await reasons()
-        assert paused[0].startswith("queue 'pdf' is paused since ")
+        assert paused[0].startswith("queue 'pdf' has been paused since ")
         assert paused[0].endswith(" by ann (printer): `taskmq queue resume pdf` ends that")
         assert len(paused) == 2
 
         unknown = await reasons(away)
         assert unknown[0].startswith("the broker at amqp://guest@127.0.0.1:1/")
-        assert unknown[-1] == "whether queue 'pdf' is paused is unknown: the state does not answer"
+        assert unknown[-1] == "cannot tell whether queue 'pdf' is paused: the state does not answer"
         assert not any("worker consumes" in reason for reason in unknown)
 
         await resume_queues(app, ["pdf"])

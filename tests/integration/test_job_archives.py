@@ -209,7 +209,7 @@ async def _submitted_before(url: str, ids: list[str], days: int) -> list[str]:
 
 async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] = ()) -> None:
     """Run the hourly upkeep of a scheduler."""
-    await Duties(store, me="scheduler", archive=archive, keep=keep)._look()  # pyright: ignore[reportPrivateUsage]
+    await Duties(store, me="scheduler", archive=archive, keep=keep)._work()  # pyright: ignore[reportPrivateUsage]
     lease = await store.dispatching.leases.find("duties")
     assert lease is not None
     await store.dispatching.leases.release("duties", token=lease.token)
@@ -277,7 +277,7 @@ def test_a_scheduler_deletes_nothing_that_it_cannot_archive(
 
         await _turn(store, tmp_path / "full")
         assert await store.count_jobs() == 3
-        assert "stay in the store until they are" in caplog.text
+        assert "stay in the store, next try in an hour" in caplog.text
         # Without an archive they are deleted as usual.
         await _turn(store, None)
         assert await store.count_jobs() == 0

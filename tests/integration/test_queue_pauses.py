@@ -108,7 +108,7 @@ async def test_without_a_state_the_store_holds_pauses_for_schedulers_and_workers
             assert (await app.jobs.aget(before.id)).state is JobState.QUEUED
             assert await find_pauses(app) == {queue: QueuePause(ANY, "maintenance", "ann")}
             explained = await app.jobs.aexplain(before.id)
-            assert explained.reasons[0].startswith(f"queue {queue!r} is paused since ")
+            assert explained.reasons[0].startswith(f"queue {queue!r} has been paused since ")
 
             assert await resume_queues(app, [queue]) == [queue]
             assert await before.aresult(timeout=_PATIENCE) == 2

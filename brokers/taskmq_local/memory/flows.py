@@ -147,7 +147,7 @@ class MemoryFlow:
         good, bad = states.count(NodeState.SUCCEEDED), sum(map(states.count, _BAD))
         return ParentCounts(good, bad, len(states) - good - bad)
 
-    def appended(self, key: str, name: str) -> int | None:
+    def find_appended(self, key: str, name: str) -> int | None:
         return self._appended.get((key, name))
 
     def note_appended(self, key: str, name: str, number: int) -> None:

@@ -163,7 +163,7 @@ class _FlowRows:
         parent = "" if node.total is None else node.key
         return ParentCounts(*self._rows(_PARENTS, self._flow, node.key, parent)[0])
 
-    def appended(self, key: str, name: str) -> int | None:
+    def find_appended(self, key: str, name: str) -> int | None:
         rows = self._rows(
             "SELECT number FROM flow_appends WHERE flow = ? AND node = ? AND name = ?", self._flow, key, name
         )

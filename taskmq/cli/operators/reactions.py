@@ -35,7 +35,7 @@ def explain_reaction(name: str) -> None:
         facts["queues"] = ", ".join(queues)
     if not reaction.is_direct and (status := _status(name)) is not None:
         is_table = current_globals().output == "table"
-        received = [f"{words}: {msgspec.json.encode(what).decode()}" for words, what in status.come.items()]
+        received = [f"{words}: {msgspec.json.encode(what).decode()}" for words, what in status.received.items()]
         facts |= {
             "received": "\n".join(f"  {each}" for each in received) if is_table else received,
             "fired": status.fired,

@@ -1,1 +1,1 @@
-"""What may happen, what has happened, and what follows from it. Pure: files, messages and the state are elsewhere."""
+"""Conditions, events and the decision when to call. Pure: does not access files, messages or the state."""

@@ -1,4 +1,4 @@
-"""Which files of a folder are complete: by what was seen of them, look after look."""
+"""Detection of complete files, from repeated scans of a folder."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ __all__ = ["Arrivals", "Sighting"]
 
 
 class Sighting(NamedTuple):
-    """A file as one look has found it.
+    """A file as one scan found it.
 
     Attributes:
-        modified: in ns since the epoch, by the file system's clock.
-        is_flagged: whether the file that says so is beside it, and not older.
+        modified: time of the last change by the file system's clock (ns since the epoch).
+        is_flagged: whether its `done` file exists and is not older.
     """
 
     path: str
@@ -28,46 +28,46 @@ class Sighting(NamedTuple):
 
 
 class Arrivals:
-    """The files of one condition, as one process sees them."""
+    """The files of one condition that one process tracks."""
 
     def __init__(self, condition: FileArrives) -> None:
         self._condition = condition
         self._since: dict[Sighting, float] = {}
-        self._told: set[Sighting] = set()
+        self._handled: set[Sighting] = set()
 
-    def look(self, found: Iterable[Sighting], *, now: float) -> list[tuple[Sighting, RecordedEvent]]:
-        """The files that are complete and not reported yet.
+    def update(self, found: Iterable[Sighting], *, now: float) -> list[tuple[Sighting, RecordedEvent]]:
+        """Return the files that are complete and not yet handled.
 
         Args:
-            found: all files that are there now, without those that are flags.
-            now: ms on a clock that only goes forward.
+            found: all files that exist now, without the `done` files.
+            now: ms on a monotonic clock.
         """
         since: dict[Sighting, float] = {}
-        told: set[Sighting] = set()
+        handled: set[Sighting] = set()
         complete: list[tuple[Sighting, RecordedEvent]] = []
         for seen in found:
-            # Recognised by what it is; the flag beside it may go.
+            # Compared without the flag, because the `done` file may be removed.
             file = seen._replace(is_flagged=False)
-            if file in self._told:
-                told.add(file)
+            if file in self._handled:
+                handled.add(file)
                 continue
             since[file] = self._since.get(file, now)
             if now - since[file] >= self._condition.stable and (seen.is_flagged or not self._condition.done):
-                complete.append((file, _noted(file)))
-        # What has gone is forgotten: the same path, seen later, is another file, or one that was moved back.
-        self._since, self._told = since, told
+                complete.append((file, _build_event(file)))
+        # Files that are gone are forgotten: the same path later is another file, or one that was moved back.
+        self._since, self._handled = since, handled
         return complete
 
-    def told(self, file: Sighting) -> None:
-        """Everything about this one is done, here or elsewhere."""
-        self._told.add(file)
+    def mark_handled(self, file: Sighting) -> None:
+        """Mark a file as handled, here or by another process."""
+        self._handled.add(file)
         self._since.pop(file, None)
 
 
-def _noted(file: Sighting) -> RecordedEvent:
-    told = f"{file.path}\n{file.inode}\n{file.size}\n{file.modified}"
+def _build_event(file: Sighting) -> RecordedEvent:
+    identity = f"{file.path}\n{file.inode}\n{file.size}\n{file.modified}"
     return RecordedEvent(
-        hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest()[:32],
+        hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:32],
         FileArrived(
             path=file.path, size=file.size, modified=datetime.fromtimestamp(file.modified / 1_000_000_000, UTC)
         ),

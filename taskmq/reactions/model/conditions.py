@@ -1,4 +1,4 @@
-"""Conditions and how they are joined, as frozen values."""
+"""Conditions and expressions of conditions, as frozen values."""
 
 import glob
 import hashlib
@@ -44,7 +44,7 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 class JobEnds(msgspec.Struct, frozen=True):
-    """A job of one of these tasks ends in one of these states."""
+    """Condition: a job of one of these tasks ends in one of these states."""
 
     tasks: tuple[str, ...]
     states: tuple[JobState, ...]
@@ -54,11 +54,11 @@ class JobEnds(msgspec.Struct, frozen=True):
 
 
 class FileArrives(msgspec.Struct, frozen=True):
-    """A file that the pattern fits is there, and complete.
+    """Condition: a file that matches the pattern exists and is complete.
 
     Attributes:
-        done: what the name of the file beside it ends with that says so; "" where none does.
-        stable: for so many ms its size and time have to stay the same.
+        done: suffix of the companion file that marks it as complete; "" if none is needed.
+        stable: time in ms for which its size and modification time have to stay the same.
     """
 
     pattern: str
@@ -66,35 +66,35 @@ class FileArrives(msgspec.Struct, frozen=True):
     stable: int
 
     def describe(self) -> str:
-        said = f"a file {self.pattern} is there"
+        text = f"a file {self.pattern} has arrived"
         if self.stable:
-            said += f", unchanged for {self.stable / 1000:g} s"
-        return f"{said}, with its {self.done} beside it" if self.done else said
+            text += f", unchanged for {self.stable / 1000:g} s"
+        return f"{text}, with its {self.done} file" if self.done else text
 
 
 class MessageComes(msgspec.Struct, frozen=True):
-    """A message is published to the exchange under a routing key that one of the patterns fits."""
+    """Condition: a message is published to the exchange with a routing key that matches one of the patterns."""
 
     patterns: tuple[str, ...]
     exchange: str
 
     def describe(self) -> str:
-        return f"a message {_either(self.patterns)} has come over {self.exchange}"
+        return f"a message {_either(self.patterns)} has arrived over {self.exchange}"
 
-    def fits(self, routing_key: str) -> bool:
-        """Whether one of the patterns does, as a topic exchange has it."""
+    def matches(self, routing_key: str) -> bool:
+        """Whether one of the patterns matches, by the rules of a topic exchange."""
         words = routing_key.split(".")
-        return any(_fits(pattern.split("."), words) for pattern in self.patterns)
+        return any(_matches(pattern.split("."), words) for pattern in self.patterns)
 
 
 class BrokerUrl(str):
-    """The URL of a broker, which shows neither user nor password wherever it is shown."""
+    """The URL of a broker, whose representation hides user and password."""
 
     __slots__ = ()
 
     @property
     def address(self) -> str:
-        """The URL without user, password and options."""
+        """URL without user, password and options."""
         scheme, _, rest = str.__str__(self).partition("://")
         return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
@@ -103,14 +103,14 @@ class BrokerUrl(str):
 
 
 class QueueMessageComes(msgspec.Struct, frozen=True):
-    """A message comes to a queue of RabbitMQ, of this app's broker or of another one.
+    """Condition: a message arrives in a RabbitMQ queue, on this app's broker or another one.
 
     Attributes:
         url: the broker; None: the app's own.
-        queue: its name; "": one of the reaction's own.
-        exchange: what the queue is bound to; "": it is there already, and taken as it is.
-        keys: the routing keys it is bound under.
-        prefetch: how many messages are in hand at once.
+        queue: name of the queue; "": a queue declared for the reaction.
+        exchange: exchange that the queue is bound to; "": the queue exists and is used as it is.
+        keys: routing keys of the binding.
+        prefetch: most unsettled messages at a time.
     """
 
     url: BrokerUrl | None
@@ -120,14 +120,14 @@ class QueueMessageComes(msgspec.Struct, frozen=True):
     prefetch: int
 
     def describe(self) -> str:
-        said = f"a message has come to the queue {self.queue}" if self.queue else "a message has come"
+        text = f"a message has arrived in the queue {self.queue}" if self.queue else "a message has arrived"
         if self.exchange:
-            said += f" over the exchange {self.exchange} with the key {_either(self.keys)}"
-        return said if self.url is None else f"{said} at {self.url.address}"
+            text += f" over the exchange {self.exchange} with the key {_either(self.keys)}"
+        return text if self.url is None else f"{text} at {self.url.address}"
 
 
 class TimeComes(msgspec.Struct, frozen=True):
-    """A schedule is due."""
+    """Condition: a schedule is due."""
 
     trigger: Trigger
 
@@ -139,49 +139,49 @@ Condition = JobEnds | FileArrives | MessageComes | QueueMessageComes | TimeComes
 
 
 class AllOf(msgspec.Struct, frozen=True):
-    """All of the parts."""
+    """An expression that needs all of its parts."""
 
     parts: "tuple[Expression, ...]"
 
     def describe(self) -> str:
-        return " and ".join(_inner(part) for part in self.parts)
+        return " and ".join(_describe_part(part) for part in self.parts)
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """One of the parts."""
+    """An expression that needs one of its parts."""
 
     parts: "tuple[Expression, ...]"
 
     def describe(self) -> str:
-        return " or ".join(_inner(part) for part in self.parts)
+        return " or ".join(_describe_part(part) for part in self.parts)
 
 
 Expression = Condition | AllOf | AnyOf
 Part = Expression | Trigger
-"""What `all_of` and `any_of` take; a trigger of `taskmq.schedules.triggers` means that it is due."""
+"""Argument of `all_of` and `any_of`; a trigger of `taskmq.schedules.triggers` means that it is due."""
 
 
 def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
-    """Make a condition that a job of these tasks ends.
+    """Build the condition that a job of these tasks ends.
 
     Args:
         tasks: tasks of the same app, or their names.
         state: `succeeded`, `failed` or `cancelled`, or several of them.
 
     Raises:
-        InvalidOption: no task, or a state in which no job ends.
+        InvalidOption: no task is given, or no job ends in a given state.
     """
     names = tuple(name if isinstance(name, str) else str(getattr(name, "name", "")) for name in tasks)
     if not names or not all(names):
-        raise InvalidOption("a job of which task? Give tasks, or their names")
+        raise InvalidOption("job(): give tasks, or their names")
     states: list[JobState] = []
-    for said in [state] if isinstance(state, str) else state:
+    for name in [state] if isinstance(state, str) else state:
         try:
-            found = JobState(said)
+            found = JobState(name)
         except ValueError:
             found = JobState.UNKNOWN
         if not found.is_final:
-            raise InvalidOption(f"state={said!r}: a job ends as {_either(_ENDS)}")
+            raise InvalidOption(f"state={name!r}: a job ends as {_either(_ENDS)}")
         states.append(found)
     if not states:
         raise InvalidOption(f"state=(): a job ends as {_either(_ENDS)}")
@@ -189,47 +189,48 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
 
 
 def file(pattern: str, *, done: str = "", stable: Duration | None = None) -> FileArrives:
-    """Make a condition that a file arrives.
+    """Build the condition that a file arrives.
 
     Args:
-        pattern: as a shell has them; `**` stands for any number of folders.
-        done: the file is complete once another one of its name and this is there, such as ".done", and not older.
-        stable: or once its size and time have been the same for so long; default 5 seconds without `done`.
+        pattern: a shell pattern; `**` stands for any number of folders.
+        done: a suffix such as ".done". The file is complete when a file of its name with this suffix exists and is
+            not older.
+        stable: time for which its size and modification time must not change; default: 5 seconds without `done`.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
     if not pattern or "\0" in pattern:
-        raise InvalidOption(f"file {pattern!r}: a path, perhaps with * in it")
+        raise InvalidOption(f"file {pattern!r}: give a path, which may contain *")
     if "/" in done or "\0" in done:
-        raise InvalidOption(f"file {pattern!r}: done={done!r} is what a name ends with, such as '.done'")
+        raise InvalidOption(f"file {pattern!r}: done={done!r}: give a suffix of a name, such as '.done'")
     if done and not glob.has_magic(pattern) and pattern.endswith(done):
-        raise InvalidOption(f"file {pattern!r}: this is a done={done!r} itself")
+        raise InvalidOption(f"file {pattern!r}: the pattern itself ends with done={done!r}")
     if stable is None:
         stable = 0 if done else 5
     wait = to_ms(parse_duration(stable, what="stable"))
     if not wait and not done:
         raise InvalidOption(
-            f"file {pattern!r}: stable={stable!r} says nothing about when it is complete; or say done="
+            f"file {pattern!r}: stable={stable!r} does not tell when it is complete; give a longer time or done="
         )
     return FileArrives(pattern, done, wait)
 
 
 def message(*patterns: str, exchange: str = "amq.topic") -> MessageComes:
-    """A message comes over a topic exchange.
+    """Build the condition that a message arrives over a topic exchange.
 
     Args:
-        patterns: of routing keys: words with dots between them, `*` for one word, `#` for any number.
-        exchange: its name; declared where it is not there.
+        patterns: patterns of routing keys: words separated by dots, `*` for one word, `#` for any number.
+        exchange: name of the exchange; declared if it does not exist.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
     if not patterns or not exchange:
-        raise InvalidOption("a message with which routing key, over which exchange?")
+        raise InvalidOption("message(): give a routing key and an exchange")
     for name in (*patterns, exchange):
         if not name or not name.isprintable() or len(name.encode()) > _TOPIC_BYTES:
-            raise InvalidOption(f"{name!r}: a text of 1 to {_TOPIC_BYTES} bytes that can be printed")
+            raise InvalidOption(f"{name!r}: give 1 to {_TOPIC_BYTES} bytes of printable text")
     for pattern in patterns:
         if any(len(word) > 1 and ("*" in word or "#" in word) for word in pattern.split(".")):
             raise InvalidOption(f"pattern {pattern!r}: * and # stand for whole words")
@@ -244,88 +245,88 @@ def amqp(
     keys: str | Collection[str] = "#",
     prefetch: int = 100,
 ) -> QueueMessageComes:
-    """A message comes to a queue of another system's, on this app's broker or on another one.
+    """Build the condition that a message arrives in a queue of another system, on this app's broker or another one.
 
     Args:
-        url: such as `amqp://user:password@crm/vhost`; default the app's own broker.
-        queue: one that is there already; with `exchange=`, the name of one that is declared for the reaction.
-        exchange: one that is there already; a durable quorum queue is declared and bound to it.
-        keys: the routing keys that it is bound under; a topic exchange takes patterns.
-        prefetch: how many messages a beat has in hand until their jobs are confirmed, 1 to 65,535.
+        url: broker URL such as `amqp://user:password@crm/vhost`; default: the app's own broker.
+        queue: an existing queue; with `exchange=`, the name of the queue to declare for the reaction.
+        exchange: an existing exchange, to which a durable quorum queue is declared and bound.
+        keys: routing keys of the binding; patterns for a topic exchange.
+        prefetch: most messages that a beat holds until their jobs are confirmed, 1 to 65,535.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
     names = (keys,) if isinstance(keys, str) else tuple(dict.fromkeys(keys))
     if not queue and not exchange:
-        raise InvalidOption("a message from which queue? Give queue=, or exchange= for a queue of the reaction's own")
+        raise InvalidOption("amqp(): give queue=, or exchange= for a queue declared for the reaction")
     if not names:
-        raise InvalidOption("keys=(): under which routing key is the queue bound?")
+        raise InvalidOption("keys=(): give at least one routing key for the binding")
     for name in (queue, exchange, *names):
         if not name.isprintable() or len(name.encode()) > _TOPIC_BYTES:
-            raise InvalidOption(f"{name!r}: a text of at most {_TOPIC_BYTES} bytes that can be printed")
+            raise InvalidOption(f"{name!r}: give at most {_TOPIC_BYTES} bytes of printable text")
     if not 1 <= prefetch <= _MOST_PREFETCH:
-        raise InvalidOption(f"prefetch={prefetch}: 1 to {_MOST_PREFETCH} messages")
-    # Not shown: the part before a misplaced "://" may be a password.
+        raise InvalidOption(f"prefetch={prefetch}: give 1 to {_MOST_PREFETCH} messages")
+    # The message omits the URL: the part before a misplaced "://" may be a password.
     if url is not None and not url.startswith(("amqp://", "amqps://")):
-        raise InvalidOption("amqp(): the URL begins with amqp:// or amqps://")
+        raise InvalidOption("amqp(): the URL must start with amqp:// or amqps://")
     broker = None if url is None else BrokerUrl(url)
     return QueueMessageComes(broker, queue, exchange, names if exchange else (), prefetch)
 
 
 def all_of(*parts: Part) -> AllOf:
-    """All of them have happened since the last time, in whatever order.
+    """Build the expression that all parts have occurred since the last call, in any order.
 
     Raises:
-        InvalidOption: fewer than two, or something else than a condition or a trigger.
+        InvalidOption: there are fewer than two parts, or a part is no condition, expression or trigger.
     """
-    return AllOf(_read(parts, "all_of"))
+    return AllOf(_parse_parts(parts, "all_of"))
 
 
 def any_of(*parts: Part) -> AnyOf:
-    """One of them has happened.
+    """Build the expression that one of the parts has occurred.
 
     Raises:
-        InvalidOption: as `all_of`.
+        InvalidOption: see `all_of`.
     """
-    return AnyOf(_read(parts, "any_of"))
+    return AnyOf(_parse_parts(parts, "any_of"))
 
 
 def conditions_of(expression: Expression) -> tuple[Condition, ...]:
-    """The conditions, from left to right: their places are their numbers."""
+    """Return the conditions from left to right; their indexes are their numbers."""
     return tuple(_walk(expression))
 
 
-def is_met(expression: Expression, come: AbstractSet[int]) -> bool:
-    """Whether the conditions of these numbers are enough."""
-    return _is_met(expression, come, iter(range(len(conditions_of(expression)))))
+def is_met(expression: Expression, met_numbers: AbstractSet[int]) -> bool:
+    """Whether the conditions with these numbers satisfy the expression."""
+    return _is_met(expression, met_numbers, iter(range(len(conditions_of(expression)))))
 
 
 def rule_of(expression: Expression, debounce: int) -> str:
-    """Tells an expression from others: equal ones have the same, in every process."""
-    said = _ADDRESS.sub("", f"{expression!r} {debounce}")
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    """Return a digest of an expression that is equal for equal expressions, in every process."""
+    facts = _ADDRESS.sub("", f"{expression!r} {debounce}")
+    return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
-def _is_met(expression: Expression, come: AbstractSet[int], numbers: Iterator[int]) -> bool:
+def _is_met(expression: Expression, met_numbers: AbstractSet[int], numbers: Iterator[int]) -> bool:
     if not isinstance(expression, AllOf | AnyOf):
-        return next(numbers) in come
-    # Each part is asked, as each has its numbers.
-    met = [_is_met(part, come, numbers) for part in expression.parts]
+        return next(numbers) in met_numbers
+    # Evaluate every part, because each one consumes its numbers.
+    met = [_is_met(part, met_numbers, numbers) for part in expression.parts]
     return all(met) if isinstance(expression, AllOf) else any(met)
 
 
-def _fits(pattern: list[str], words: list[str]) -> bool:
-    # Which of the words may be the next one, after each part of the pattern.
-    places = {0}
+def _matches(pattern: list[str], words: list[str]) -> bool:
+    # Indexes of the words that may met_numbers next, after each part of the pattern.
+    indexes = {0}
     for part in pattern:
         if part == "#":
-            places = set(range(min(places), len(words) + 1))
+            indexes = set(range(min(indexes), len(words) + 1))
         else:
-            places = {at + 1 for at in places if at < len(words) and part in ("*", words[at])}
-        if not places:
+            indexes = {at + 1 for at in indexes if at < len(words) and part in ("*", words[at])}
+        if not indexes:
             return False
-    return len(words) in places
+    return len(words) in indexes
 
 
 def _walk(expression: Expression) -> Iterator[Condition]:
@@ -336,9 +337,9 @@ def _walk(expression: Expression) -> Iterator[Condition]:
         yield expression
 
 
-def _read(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
+def _parse_parts(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
     if len(parts) < 2:
-        raise InvalidOption(f"{what} takes at least two conditions")
+        raise InvalidOption(f"{what}() needs at least two conditions")
     found: list[Expression] = []
     for part in parts:
         if isinstance(part, Condition | AllOf | AnyOf):
@@ -347,13 +348,13 @@ def _read(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
             found.append(TimeComes(part))
         else:
             raise InvalidOption(
-                f"{what}: {part!r} is no condition: use job(), file(), message(), amqp(), or a trigger of "
+                f"{what}(): {part!r} is not a condition: use job(), file(), message(), amqp() or a trigger of "
                 "taskmq.schedules.triggers"
             )
     return tuple(found)
 
 
-def _inner(part: Expression) -> str:
+def _describe_part(part: Expression) -> str:
     return f"({part.describe()})" if isinstance(part, AllOf | AnyOf) else part.describe()
 
 

@@ -1,4 +1,4 @@
-"""What has happened, as the task that reacts is given it."""
+"""Events, as they are passed to the task of a reaction."""
 
 from datetime import datetime
 
@@ -8,12 +8,12 @@ __all__ = ["FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCa
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="kind"):
-    """A job has ended.
+    """The end of a job.
 
     Attributes:
-        job_id: `app.job(job_id)` gives its result, where it keeps one.
+        job_id: id of the job; `app.job(job_id)` has its result, if one is kept.
         state: `succeeded`, `failed` or `cancelled`.
-        finished: when its last run had ended.
+        finished: when its last run ended.
     """
 
     job_id: str
@@ -23,11 +23,11 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="
 
 
 class FileArrived(msgspec.Struct, frozen=True, kw_only=True, tag="file", tag_field="kind"):
-    """A file is there, and complete.
+    """The arrival of a complete file.
 
     Attributes:
-        path: as the pattern of the condition makes it: absolute where that is.
-        size: in bytes.
+        path: path of the file; absolute if the pattern of the condition is.
+        size: size in bytes.
         modified: when it was last changed, by the clock of its file system.
     """
 
@@ -37,13 +37,13 @@ class FileArrived(msgspec.Struct, frozen=True, kw_only=True, tag="file", tag_fie
 
 
 class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
-    """A message has come, over a topic exchange or to a queue of another system's.
+    """The arrival of a message, over a topic exchange or in a queue of another system.
 
     Attributes:
-        routing_key: what it was published with.
-        body: as it was published.
-        message_id: as its publisher has named it; None without a name.
-        content_type: as its publisher has said it.
+        routing_key: routing key that it was published with.
+        body: original body.
+        message_id: id given by the publisher, if any.
+        content_type: content type given by the publisher, if any.
     """
 
     routing_key: str
@@ -53,7 +53,7 @@ class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message", t
 
 
 class TimeCame(msgspec.Struct, frozen=True, kw_only=True, tag="time", tag_field="kind"):
-    """A nominal instant of a schedule has come."""
+    """A nominal instant of a schedule."""
 
     instant: datetime
 

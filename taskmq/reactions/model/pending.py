@@ -1,11 +1,11 @@
-"""What has come so far of one expression, and what follows from it: one record in the state, for all processes.
+"""Events and calls of one reaction: one record in the state, shared by all processes.
 
-    note (who saw it) --> came --> is enough --> a firing --> taken by a beat --> published --> confirmed: gone
-    tick (a beat: time) ---^          +-- after `debounce` without another one
+    record_event (any process) --> received --> expression met --> firing --> leased by a beat --> confirmed
+    tick (a beat: time) --------------^              +-- after `debounce` without further events
 
-The record changes by compare-and-set only. Events are recognised by their ids: one that is noted twice counts once.
-A firing stays until the broker has confirmed its message; a beat that finds it after its `until` publishes the same
-one.
+The record changes only by compare-and-set. Events are identified by their ids, so one recorded twice counts once.
+A firing stays until the broker has confirmed its message. If its lease (`until`) expires, another beat publishes the
+same message.
 """
 
 import hashlib
@@ -26,23 +26,23 @@ __all__ = [
     "ReactionPlan",
     "RecordedEvent",
     "confirm",
-    "note",
+    "record_event",
     "tick",
     "wake_of",
 ]
 
 LEASE_MS: Final = 10_000
-"""After so long a firing is taken over by another beat, in ms."""
+"""Lease of a beat on a firing, in ms."""
 MOST_FIRINGS: Final = 100
-"""So many may wait for the broker; then nothing more is noted."""
+"""Most firings that may wait for the broker; beyond that no event is recorded."""
 _MOST_SEEN: Final = 1_000
 
 
 class ReactionPlan(msgspec.Struct, frozen=True):
-    """What does not change.
+    """The immutable part of a reaction.
 
     Attributes:
-        debounce: for so many ms nothing may have come any more; 0: it fires at once.
+        debounce: time in ms without further events before it fires; 0: it fires at once.
     """
 
     expression: Expression
@@ -54,19 +54,19 @@ class ReactionPlan(msgspec.Struct, frozen=True):
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, array_like=True):
-    """An event, and what tells it from others of its condition."""
+    """An event and its id, unique within its condition."""
 
     id: str
     event: ReactionEvent
 
 
 class ReactionCall(msgspec.Struct, frozen=True, array_like=True):
-    """One call that is to be sent.
+    """A call to send.
 
     Attributes:
-        events: the last one of each condition that has come, in the order of the conditions.
-        owner: the beat that publishes it; "" where none does yet.
-        until: when others take it over, ms.
+        events: last event of each condition, in the order of the conditions.
+        owner: the beat that publishes it; "" if none does yet.
+        until: when the owner's lease expires (ms).
     """
 
     id: str
@@ -76,17 +76,17 @@ class ReactionCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PendingReaction(msgspec.Struct, array_like=True):
-    """What has happened of a reaction since it last fired, as the state keeps it.
+    """State of a reaction since its last firing.
 
     Attributes:
-        rule: tells the plan that it was made by from others.
-        came: the last event of each condition since the last firing, by the condition's number.
+        rule: digest of the plan that the record belongs to.
+        came: last event of each condition since the last firing, by the condition's number.
         seen: the last thousand events, by condition and id.
-        marks: up to where the instants of a condition of time are decided on, by the condition's number.
-        due: when it fires by itself, ms; None: not.
-        fired: how many calls the broker has confirmed.
-        failed: how many could not be sent.
-        last: when the last of them was confirmed, ms.
+        marks: last instant handled of each time condition, by the condition's number.
+        due: when the debounce time ends (ms); None if none is running.
+        fired: number of calls that the broker has confirmed.
+        failed: number of calls that could not be sent.
+        last: when the last call was confirmed (ms).
     """
 
     rule: str = ""
@@ -100,26 +100,28 @@ class PendingReaction(msgspec.Struct, array_like=True):
     last: int | None = None
 
 
-def note(pending: PendingReaction, plan: ReactionPlan, *, number: int, noted: RecordedEvent, now: int) -> bool:
-    """Count what has happened, once; False, and nothing is changed, where too many firings wait for the broker."""
-    seen = f"{number}:{noted.id}"
-    _recognise(pending, plan, now)
+def record_event(
+    pending: PendingReaction, plan: ReactionPlan, *, number: int, recorded: RecordedEvent, now: int
+) -> bool:
+    """Record an event once. Returns False and changes nothing if too many firings wait for the broker."""
+    seen = f"{number}:{recorded.id}"
+    _adopt_plan(pending, plan, now)
     if seen in pending.seen:
         return True
     if len(pending.firings) >= MOST_FIRINGS:
         return False
     pending.seen = [*pending.seen[1 - _MOST_SEEN :], seen]
-    _come(pending, plan, number, noted, now)
+    _add_event(pending, plan, number, recorded, now)
     return True
 
 
 def tick(pending: PendingReaction, plan: ReactionPlan, *, now: int, owner: str) -> list[ReactionCall]:
-    """Look at the time; the firings that `owner` has to publish now."""
-    _recognise(pending, plan, now)
+    """Process the time conditions. Returns the firings that `owner` has leased and has to publish now."""
+    _adopt_plan(pending, plan, now)
     if len(pending.firings) < MOST_FIRINGS:
         for number, condition in enumerate(plan.conditions):
             if isinstance(condition, TimeComes):
-                _look_at_clock(pending, plan, number, condition, now)
+                _process_time(pending, plan, number, condition, now)
         if pending.due is not None and pending.due <= now:
             _fire(pending)
     taken: list[ReactionCall] = []
@@ -135,12 +137,12 @@ def tick(pending: PendingReaction, plan: ReactionPlan, *, now: int, owner: str) 
 
 
 def confirm(pending: PendingReaction, ids: set[str], *, now: int, is_sent: bool = True) -> None:
-    """These were published, or can never be."""
+    """Remove firings that were published, or that can never be."""
     kept = [firing for firing in pending.firings if firing.id not in ids]
     gone = len(pending.firings) - len(kept)
     pending.firings = kept
     if is_sent:
-        # One that was confirmed by two beats counts once.
+        # A firing confirmed by two beats counts once.
         pending.fired += gone
         pending.last = now if gone else pending.last
     else:
@@ -148,20 +150,20 @@ def confirm(pending: PendingReaction, ids: set[str], *, now: int, is_sent: bool 
 
 
 def wake_of(pending: PendingReaction, plan: ReactionPlan, *, now: int) -> int | None:
-    """When time changes something; None: it does not."""
-    looks = [firing.until for firing in pending.firings]
+    """Return when to call `tick` next; None if no time is pending."""
+    times = [firing.until for firing in pending.firings]
     if pending.due is not None:
-        looks.append(pending.due)
+        times.append(pending.due)
     for number, condition in enumerate(plan.conditions):
         if isinstance(condition, TimeComes):
             following = condition.trigger.next_after(pending.marks.get(number, now))
             if following is not None:
-                looks.append(following)
-    return min(looks, default=None)
+                times.append(following)
+    return min(times, default=None)
 
 
-def _recognise(pending: PendingReaction, plan: ReactionPlan, now: int) -> None:
-    """Have what belongs to this plan: what has come for another one is forgotten, but for what is to be sent."""
+def _adopt_plan(pending: PendingReaction, plan: ReactionPlan, now: int) -> None:
+    """Reset the record if it belongs to another plan; keep only the firings."""
     rule = rule_of(plan.expression, plan.debounce)
     if pending.rule != rule:
         pending.rule = rule
@@ -171,18 +173,18 @@ def _recognise(pending: PendingReaction, plan: ReactionPlan, now: int) -> None:
         }
 
 
-def _look_at_clock(pending: PendingReaction, plan: ReactionPlan, number: int, condition: TimeComes, now: int) -> None:
+def _process_time(pending: PendingReaction, plan: ReactionPlan, number: int, condition: TimeComes, now: int) -> None:
     following = condition.trigger.next_after(pending.marks[number])
     if following is None or following > now:
         return
     instant = most_recent(condition.trigger, following, now)
     pending.marks = {**pending.marks, number: instant}
     came = TimeCame(instant=to_datetime(instant))
-    _come(pending, plan, number, RecordedEvent(str(instant), came), now)
+    _add_event(pending, plan, number, RecordedEvent(str(instant), came), now)
 
 
-def _come(pending: PendingReaction, plan: ReactionPlan, number: int, noted: RecordedEvent, now: int) -> None:
-    pending.came = {**pending.came, number: noted}
+def _add_event(pending: PendingReaction, plan: ReactionPlan, number: int, recorded: RecordedEvent, now: int) -> None:
+    pending.came = {**pending.came, number: recorded}
     if not is_met(plan.expression, pending.came.keys()):
         return
     if plan.debounce:
@@ -193,7 +195,7 @@ def _come(pending: PendingReaction, plan: ReactionPlan, number: int, noted: Reco
 
 def _fire(pending: PendingReaction) -> None:
     came = sorted(pending.came.items())
-    told = "\n".join(f"{number}:{noted.id}" for number, noted in came)
-    name = hashlib.sha256(f"{pending.rule}\n{told}".encode()).hexdigest()[:32]
-    pending.firings = [*pending.firings, ReactionCall(name, [noted.event for _, noted in came])]
+    ids = "\n".join(f"{number}:{recorded.id}" for number, recorded in came)
+    name = hashlib.sha256(f"{pending.rule}\n{ids}".encode()).hexdigest()[:32]
+    pending.firings = [*pending.firings, ReactionCall(name, [recorded.event for _, recorded in came])]
     pending.came, pending.due = {}, None

@@ -1,4 +1,4 @@
-"""Alerts: one scheduler looks at the rules, and all of them notify people of what has changed."""
+"""Alerts: one scheduler evaluates the rules, and all of them send notices."""
 
 from taskmq.scheduler.alerts.notices import NoticeSender
 from taskmq.scheduler.alerts.settings import AlertSettings

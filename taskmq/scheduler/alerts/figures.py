@@ -1,4 +1,4 @@
-"""What rules look at: rollups of the store, and queues, workers and schedules as they are now."""
+"""Figures for alert rules: rollups of the store, and the present queues, workers and schedules."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ from taskmq.scheduler.signals import LiveWorkers
 
 __all__ = ["AlertFigures"]
 
-# Tenants of one read.
+# Most tenants in one read.
 _MOST_TENANTS: Final = 500
-# Of one read: the loop, on which jobs are dispatched, waits for no more of them than that.
+# Rows per read, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 200
 
 
 class _Window(NamedTuple):
-    """What rules have in common whose figures are read together.
+    """A time window shared by rules whose figures are read together.
 
     Attributes:
-        is_whole: of all tenants; else of the rules' tenants.
-        is_exact: to the minute within the window; else quarters of an hour are read as one.
+        is_whole: whether it covers all tenants, instead of the rules' tenants.
+        is_exact: whether it is read by the minute; otherwise by quarters of an hour.
     """
 
     since: int
@@ -38,10 +38,10 @@ class _Window(NamedTuple):
 
 
 class AlertFigures:
-    """The figures of one look, each read once, when the first rule asks for it.
+    """The figures of one evaluation, each read once, when the first rule needs it.
 
     Args:
-        rules: those that are looked at.
+        rules: rules to evaluate.
     """
 
     def __init__(
@@ -57,22 +57,22 @@ class AlertFigures:
         self._unschedulable: dict[tuple[str, str, str], int] | None = None
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
-        """A rule's figure by subject; None where it is not known yet.
+        """Return a rule's figure by subject; None if it is not known yet.
 
         Raises:
-            StoreUnavailable, BrokerUnavailable: it could not be read.
+            StoreUnavailable, BrokerUnavailable: the figure could not be read.
         """
         if rule.metric in OF_ROLLUPS:
             found: dict[str, float] = {}
-            for number, (subject, value) in enumerate((await self._of_rule(rule)).samples(known), start=1):
+            for number, (subject, value) in enumerate((await self._figures_of_rule(rule)).samples(known), start=1):
                 found[subject] = value
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
             return found
         if rule.metric == "schedules_late":
-            return {"": await self._schedules_late()}
+            return {"": await self._read_lateness()}
         if rule.metric == "broker_alarm":
-            return await self._broker_alarm()
+            return await self._read_alarm()
         if rule.metric == "unschedulable":
             if self._unschedulable is None:
                 self._unschedulable = await unschedulable_jobs(self._app, self._store)
@@ -80,17 +80,17 @@ class AlertFigures:
         if rule.metric == "workers" and not self._workers.knows_all:
             return None
         if rule.metric not in self._queues:
-            self._queues[rule.metric] = await self._of_queues(rule.metric)
+            self._queues[rule.metric] = await self._read_queues(rule.metric)
         return queue_samples(rule, self._queues[rule.metric])
 
-    async def _of_rule(self, rule: AlertRule) -> WindowFigures:
+    async def _figures_of_rule(self, rule: AlertRule) -> WindowFigures:
         window = self._window(rule)
         if window not in self._windows:
-            self._windows[window] = await self._of_window(window)
+            self._windows[window] = await self._read_window(window)
         return self._windows[window][rule.tenant, rule.name]
 
-    async def _of_window(self, window: "_Window") -> dict[tuple[str, str], WindowFigures]:
-        """What the rules of a window come to, read once for all of them, some figures at a time."""
+    async def _read_window(self, window: "_Window") -> dict[tuple[str, str], WindowFigures]:
+        """Compute the figures of all rules of a window, from one read in small pages."""
         found = {
             (rule.tenant, rule.name): WindowFigures(rule, self._now)
             for rule in self._rules
@@ -121,12 +121,12 @@ class AlertFigures:
         since = minute_of(max(self._now - round(rule.window * 1000), 0))
         return _Window(since, is_whole=not rule.tenant, is_exact=rule.metric == "silence")
 
-    async def _of_queues(self, metric: str) -> dict[str, float]:
+    async def _read_queues(self, metric: str) -> dict[str, float]:
         names = self._names()
         if metric == "workers":
             return {name: float(self._workers.count_of(name)) for name in names}
         if metric == "age":
-            return await self._ages()
+            return await self._read_ages()
         physical = {
             part: name
             for name in names
@@ -141,7 +141,7 @@ class AlertFigures:
             found[physical[stats.queue]] += stats.ready
         return found
 
-    async def _ages(self) -> dict[str, float]:
+    async def _read_ages(self) -> dict[str, float]:
         dispatching = self._store.dispatching
         found = dict.fromkeys(self._names(), 0.0)
         queues = {
@@ -151,21 +151,21 @@ class AlertFigures:
             found[lane.queue] = max(found.get(lane.queue, 0.0), (self._now - head.due) / 1000)
         return found
 
-    async def _schedules_late(self) -> float:
+    async def _read_lateness(self) -> float:
         late = 0
         for partition in range(self._store.dispatching.partitions):
             for due in await self._store.schedules.due(partition, until=self._now, limit=1):
                 late = max(late, self._now - due.due)
         return late / 1000
 
-    async def _broker_alarm(self) -> dict[str, float] | None:
+    async def _read_alarm(self) -> dict[str, float] | None:
         broker = self._app.sessions.current().broker
         if not isinstance(broker, Alarming):
             return None
         return {"": 0.0 if await broker.alarm() is None else 1.0}
 
     def _names(self) -> list[str]:
-        """The queues that the app's tasks have, and those that live workers consume."""
+        """Return the queues of the app's tasks, and those that live workers consume."""
         return sorted({*(queue.name for queue in self._app.tasks.queues), *self._workers.queues()})
 
 
@@ -174,7 +174,7 @@ def _tenant(one: Rollup) -> str:
 
 
 def _reads(window: _Window, until: int, tenants: Sequence[str]) -> Iterator[RollupFilter]:
-    """What is read of a window: each in the order in which the store has it, and none of tenants without a rule."""
+    """Yield the reads of a window, in the store's order and without tenants that have no rule."""
     parts = [(window.since, until, MINUTE)] if window.is_exact else spans(window.since, until, QUARTER)
     for begin, end, step in parts:
         if window.is_whole:

@@ -1,8 +1,7 @@
-"""One POST over HTTP/1.1, to an address that was looked at before.
+"""POST requests over HTTP/1.1 to validated addresses.
 
-A URL that a user has entered must not reach what only this machine can: the name is looked up once, each of its
-addresses has to be one of the internet, and the connection is made to the very address that was looked at. Redirects
-are not followed.
+A URL entered by a user must not reach private services. The name is therefore resolved once, each of its addresses
+has to be public, and the connection uses the address that was checked. Redirects are not followed.
 """
 
 import asyncio
@@ -23,10 +22,10 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class DeliveryFailed(TaskMQError):
-    """A notice was not taken; the message says why, without what was sent.
+    """Raised when a receiver did not accept a notice; the message gives the reason, but not the content.
 
     Attributes:
-        is_final: to try again would be of no use.
+        is_final: whether retrying is useless.
     """
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
@@ -35,10 +34,10 @@ class DeliveryFailed(TaskMQError):
 
 
 async def post(url: str, body: bytes, *, headers: Mapping[str, str], allows_private: bool) -> int:
-    """Send JSON; the status of the answer, 200 to 299.
+    """Send JSON. Returns the status of the response, 200 to 299.
 
     Raises:
-        DeliveryFailed: it was not taken.
+        DeliveryFailed: the receiver did not accept it.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
@@ -57,15 +56,15 @@ async def post(url: str, body: bytes, *, headers: Mapping[str, str], allows_priv
             finally:
                 writer.close()
     except TimeoutError as error:
-        raise DeliveryFailed(f"{host}:{port} has not answered within {_TIMEOUT:g} s") from error
+        raise DeliveryFailed(f"{host}:{port} did not answer within {_TIMEOUT:g} s") from error
     except UnicodeError as error:
-        raise DeliveryFailed(f"{host} cannot be the name of a host", is_final=True) from error
+        raise DeliveryFailed(f"{host} is not a valid host name", is_final=True) from error
     except (OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError) as error:
         raise DeliveryFailed(f"{host}:{port}: {type(error).__name__}: {error}") from error
     if not 200 <= status < 300:
-        # What is wrong with the request itself stays so, except for being too many.
+        # A client error is permanent, except for too many requests and the like.
         raise DeliveryFailed(
-            f"{host}:{port} has answered {status}", is_final=400 <= status < 500 and status not in {408, 425, 429}
+            f"{host}:{port} answered {status}", is_final=400 <= status < 500 and status not in {408, 425, 429}
         )
     return status
 
@@ -77,8 +76,8 @@ async def _address(host: str, port: int, *, allows_private: bool) -> str:
         raise DeliveryFailed(f"{host} has no address")
     if not allows_private and (private := [each for each in addresses if not is_public(each)]):
         raise DeliveryFailed(
-            f"{host} is {private[0]}, which is no address of the internet: set TASKMQ_WEBHOOK_ALLOW_PRIVATE=1 where "
-            "webhooks may be in this network",
+            f"{host} is {private[0]}, which is not a public address: set TASKMQ_WEBHOOK_ALLOW_PRIVATE=1 if webhooks "
+            "may be in this network",
             is_final=True,
         )
     return addresses[0]
@@ -101,5 +100,5 @@ def _head(host: str, netloc: str, path: str, length: int, headers: Mapping[str, 
 async def _status(reader: asyncio.StreamReader, host: str) -> int:
     line = (await reader.readuntil(b"\r\n")).split(b" ", 2)
     if len(line) < 2 or not line[0].startswith(b"HTTP/1.") or not line[1].isdigit():
-        raise DeliveryFailed(f"{host} has answered something else than HTTP")
+        raise DeliveryFailed(f"{host} answered, but not in HTTP")
     return int(line[1])

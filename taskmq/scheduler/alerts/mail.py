@@ -1,4 +1,4 @@
-"""One mail over SMTP."""
+"""Mail over SMTP."""
 
 import smtplib
 import ssl
@@ -14,13 +14,13 @@ _TIMEOUT: Final = 15.0
 
 
 def send_mail(server: MailServer, message: EmailMessage) -> None:
-    """Hand the mail to the server; blocks.
+    """Send a mail through the server; blocks the calling thread.
 
     Raises:
-        DeliveryFailed: the server has not taken it.
+        DeliveryFailed: the server did not accept it.
     """
     try:
-        with _connected(server) as connection:
+        with _connect(server) as connection:
             if server.security == "smtp+starttls":
                 connection.starttls(context=ssl.create_default_context())
             if server.user:
@@ -29,16 +29,16 @@ def send_mail(server: MailServer, message: EmailMessage) -> None:
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
         raise DeliveryFailed(
-            f"{server.host} refuses the address", is_final=all(code >= 500 for code in codes)
+            f"{server.host} refused the recipient's address", is_final=all(code >= 500 for code in codes)
         ) from error
     except UnicodeError:
-        # Not the error itself: it says what is not ASCII.
-        raise DeliveryFailed(f"{server.host}: user and password of TASKMQ_SMTP_URL have to be ASCII") from None
+        # The error itself would reveal the characters.
+        raise DeliveryFailed(f"{server.host}: user and password in TASKMQ_SMTP_URL must be ASCII") from None
     except (smtplib.SMTPException, OSError) as error:
         raise DeliveryFailed(f"{server.host}:{server.port}: {type(error).__name__}") from error
 
 
-def _connected(server: MailServer) -> smtplib.SMTP:
+def _connect(server: MailServer) -> smtplib.SMTP:
     if server.security == "smtps":
         context = ssl.create_default_context()
         return smtplib.SMTP_SSL(server.host, server.port, timeout=_TIMEOUT, context=context)

@@ -1,4 +1,4 @@
-"""The messages to people and programs: mail, the JSON of webhooks and its signature, and Alertmanager's form."""
+"""Messages of alerts: mail, the JSON of webhooks with its signature, and Alertmanager's format."""
 
 import hashlib
 import hmac
@@ -26,13 +26,13 @@ __all__ = [
 _WORDS: Final = {"firing": "FIRING", "again": "STILL FIRING", "resolved": "RESOLVED", "test": "TEST"}
 
 ALERTMANAGER_MS: Final = 300_000
-"""For so long an Alertmanager keeps an alert that is not repeated; those that fire are repeated each minute."""
+"""Time for which an Alertmanager keeps an alert that is not repeated; firing ones are repeated each minute."""
 
 
 def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> str:
-    """Follows from text and receiver, so that the same alerts always give the same one."""
-    said = [
-        # `number` begins anew with a rule that is made again; `since` tells its alerts from those before.
+    """Derive the id of a notice from its content and receiver, so that equal notices have equal ids."""
+    content = [
+        # `number` restarts if a rule is created again; `since` distinguishes its alerts from earlier ones.
         (
             each.kind,
             each.alert.subject,
@@ -42,17 +42,17 @@ def notice_id(rule: AlertRule, channel: str, changes: Sequence[AlertChange]) -> 
         )
         for each in changes
     ]
-    digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, said]))
+    digest = hashlib.sha256(msgspec.json.encode([rule.tenant, rule.name, channel, content]))
     return digest.hexdigest()[:32]
 
 
 def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
-    """The notice as a mail."""
+    """Build the mail of a notice."""
     message = EmailMessage()
     message["Subject"] = subject_line(notice)
     message["From"] = sender
     message["To"] = recipient
-    # The same when it is sent again because it is unknown whether it was: mail programs show it once.
+    # Equal for a repeated send whose first result is unknown, so that mail programs show it once.
     message["Message-ID"] = f"<{notice.id}@taskmq.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(_text(notice))
@@ -60,7 +60,7 @@ def mail_of(notice: AlertNotice, recipient: str, sender: str) -> EmailMessage:
 
 
 def subject_line(notice: AlertNotice) -> str:
-    """What it is about, in one line, whatever is in the names of tasks."""
+    """Summarize a notice in one line, even if names of tasks contain line breaks."""
     words = {_WORDS[change.kind] for change in notice.changes}
     subjects = ", ".join(change.alert.subject for change in notice.changes if change.alert.subject)
     about = f": {subjects}" if subjects else ""
@@ -68,7 +68,7 @@ def subject_line(notice: AlertNotice) -> str:
 
 
 def webhook_body(notice: AlertNotice) -> bytes:
-    """The notice as JSON."""
+    """Encode a notice as JSON for a webhook."""
     rule = notice.rule
     return msgspec.json.encode(
         {
@@ -95,19 +95,19 @@ def webhook_body(notice: AlertNotice) -> bytes:
 
 
 def signature(secret: str, body: bytes, *, at: int) -> str:
-    """What a receiver compares: `t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY`."""
+    """Sign a body as `t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY`."""
     digest = hmac.new(secret.encode(), b"%d.%s" % (at, body), hashlib.sha256)
     return f"t={at},v1={digest.hexdigest()}"
 
 
 def alertmanager_body(notice: AlertNotice) -> bytes:
-    """The notice in the form of Alertmanager's `/api/v2/alerts`."""
+    """Encode a notice for Alertmanager's `/api/v2/alerts`."""
     return msgspec.json.encode([_alert(notice, change) for change in notice.changes])
 
 
 def _alert(notice: AlertNotice, change: AlertChange) -> dict[str, Any]:
     rule, alert = notice.rule, change.alert
-    # Alertmanager sends nothing of one that has ended before it knows it, so a test goes on for a while, too.
+    # Alertmanager ignores an alert that has already ended, so a test lasts for a while as well.
     lasts = 0 if change.kind == "resolved" else ALERTMANAGER_MS
     return {
         "labels": {
@@ -133,7 +133,7 @@ def _text(notice: AlertNotice) -> str:
 
 
 def line_of(rule: AlertRule, change: AlertChange) -> str:
-    """One change, for people."""
+    """Describe a change in one line for people."""
     alert = change.alert
     compared = "below" if rule.below else "above"
     return (

@@ -1,9 +1,9 @@
-"""Sends the notices of alerts to people: every scheduler takes notices from the store, a few at a time, in turns.
+"""Delivery of alert notices: every scheduler leases notices from the store, a few at a time.
 
 take, under a lease of a minute -> send -> settled
-                                          | not taken: again, later each time, for a day
-                                          | it never can be: given up
-    killed in between: taken again by another scheduler, with the same id, by which a receiver can tell
+                                          | not accepted: retried for a day, with growing pauses
+                                          | can never be accepted: given up
+    killed in between: sent again by another scheduler, with the same id, so that a receiver can recognize it
 """
 
 import asyncio
@@ -29,10 +29,10 @@ __all__ = ["NoticeSender"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 2.0
+_PERIOD: Final = 2.0
 _AT_ONCE: Final = 8
 _LEASE_MS: Final = 60_000
-# Well within the lease, so that no other scheduler sends it, too.
+# Well within the lease, so that no other scheduler sends it as well.
 _LONGEST: Final = 45.0
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 600_000
@@ -40,10 +40,10 @@ _GIVEN_UP_MS: Final = 86_400_000
 
 
 class NoticeSender:
-    """Sends what is due: a `Service`.
+    """A service that sends the notices that are due.
 
     Args:
-        longest: seconds that one notice may take.
+        longest: most seconds for one notice.
     """
 
     def __init__(self, alerts: AlertStore, settings: AlertSettings, *, longest: float = _LONGEST) -> None:
@@ -51,7 +51,7 @@ class NoticeSender:
         self._settings = settings
         self._longest = longest
         self._turns = NoticeTurns()
-        self._sending = TaskSet("notifies people of alerts", failure="a notice is sent again later")
+        self._sending = TaskSet("notifies people of alerts", failure="sending a notice failed, will retry")
         self._is_stopping = asyncio.Event()
         self._waking = asyncio.Event()
 
@@ -61,14 +61,14 @@ class NoticeSender:
         self._waking.set()
 
     async def run(self) -> None:
-        """Send notices that are due until `stop`."""
+        """Send due notices until `stop`."""
         try:
             while not self._is_stopping.is_set():
                 self._waking.clear()
                 if len(self._sending) < _AT_ONCE and (notice := await self._next()) is not None:
                     self._begin(notice)
                 else:
-                    await pause(self._waking, _LOOK)
+                    await pause(self._waking, _PERIOD)
             await self._sending.aclose(grace=self._longest)
         finally:
             await self._sending.aclose()
@@ -81,17 +81,17 @@ class NoticeSender:
             self._turns.end(notice, now())
             self._waking.set()
 
-        self._sending.start(self._tell(notice)).add_done_callback(end)
+        self._sending.start(self._deliver(notice)).add_done_callback(end)
 
     async def _next(self) -> AlertNotice | None:
         turn = self._turns.turn(asyncio.get_running_loop().time())
         try:
             return await self._alerts.take_notice(lease_ms=_LEASE_MS, turn=turn)
         except StoreUnavailable as error:
-            _log.warning("alerts cannot be sent for now: %s", error)
+            _log.warning("store unavailable, alert notices wait: %s", error)
             return None
 
-    async def _tell(self, notice: AlertNotice) -> None:
+    async def _deliver(self, notice: AlertNotice) -> None:
         assert notice.next is not None
         now = notice.next - _LEASE_MS
         retry_at: int | None = None
@@ -101,19 +101,21 @@ class NoticeSender:
         except Exception as error:  # noqa: BLE001 - one notice must not hold up the others
             channel = shown_channel(notice.channel)
             if _is_final(error) or now - notice.at > _GIVEN_UP_MS:
-                _log.error("rule %s: no notice over %s, given up: %s", notice.rule.name, channel, self._why(error))
+                _log.error("rule %s: giving up the notice over %s: %s", notice.rule.name, channel, self._why(error))
             else:
-                _log.warning("rule %s: no notice over %s yet: %s", notice.rule.name, channel, self._why(error))
+                _log.warning(
+                    "rule %s: notice over %s failed, will retry: %s", notice.rule.name, channel, self._why(error)
+                )
                 retry_at = now + min(_FIRST_PAUSE_MS << min(notice.tries - 1, 10), _LONGEST_PAUSE_MS)
         try:
             await self._alerts.settle_notice(notice, retry_at=retry_at)
         except StoreUnavailable as error:
-            _log.warning("rule %s: the notice is sent again in a minute: %s", notice.rule.name, error)
+            _log.warning("rule %s: store unavailable, sending again in a minute: %s", notice.rule.name, error)
 
     def _why(self, error: Exception) -> str:
-        """What is logged of it; what others say may have a secret in it."""
+        """Return a loggable reason. Errors from other libraries may contain secrets."""
         if isinstance(error, TimeoutError):
-            return f"it was not taken within {self._longest:g} s"
+            return f"not accepted within {self._longest:g} s"
         return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
 
     async def _send(self, notice: AlertNotice, now: int) -> None:
@@ -121,11 +123,11 @@ class NoticeSender:
         settings = self._settings
         if channel.kind == "mail":
             if settings.mail is None:
-                raise DeliveryFailed("no mail is sent: set TASKMQ_SMTP_URL for the scheduler")
+                raise DeliveryFailed("cannot send mail: set TASKMQ_SMTP_URL for the scheduler")
             await asyncio.to_thread(send_mail, settings.mail, mail_of(notice, channel.target, settings.sender))
             return
         if channel.kind == "alertmanager" and now - notice.at >= ALERTMANAGER_MS:
-            # What goes on is repeated; said so late, it would end there.
+            # Ongoing alerts are repeated anyway; such a late message would end them there.
             notice = replace(notice, changes=[one for one in notice.changes if one.kind == "resolved"])
             if not notice.changes:
                 return
@@ -137,5 +139,5 @@ class NoticeSender:
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether to try again would be of no use: the notice itself cannot be sent."""
+    """Whether retrying is useless, because the notice itself cannot be sent."""
     return error.is_final if isinstance(error, DeliveryFailed) else isinstance(error, (ValueError, InvalidOption))

@@ -1,4 +1,4 @@
-"""What each kind of receiver is posted, as its maker documents it. Pure.
+"""Requests to each kind of receiver, in its documented format. Pure.
 
 slack      https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks (Mattermost, Discord's `/slack`)
 teams      a message with an adaptive card, as workflows of Teams take it; at most 28 KB
@@ -22,13 +22,13 @@ from taskmq.scheduler.alerts.messages import alertmanager_body, line_of, subject
 __all__ = ["Post", "posts_of"]
 
 _CHANGES: Final = 20
-# Slack says so; Discord refuses what is longer, for good.
+# Slack's limit. Discord permanently refuses longer texts.
 _SLACK: Final = 4_000
 _DISCORD: Final = 2_000
 _DISCORD_HOSTS: Final = ("discord.com", "discordapp.com")
-# In UTF-16, as Telegram counts.
+# Counted in UTF-16 units by Telegram.
 _TELEGRAM: Final = 4_096
-# Of the text; what is around it is a quarter of that at most.
+# For the text; the rest of the card is at most a quarter of it.
 _TEAMS: Final = 20_000
 _SUMMARY: Final = 1_024
 _COLOURS: Final[Mapping[str, str]] = {
@@ -40,14 +40,14 @@ _COLOURS: Final[Mapping[str, str]] = {
 
 
 class Post(NamedTuple):
-    """One request: JSON to a URL."""
+    """A request: JSON to a URL."""
 
     url: str
     body: bytes
 
 
 def posts_of(notice: AlertNotice, channel: Channel) -> list[Post]:
-    """What a notice is for a channel that is no mail; in this order."""
+    """Build the requests of a notice for a channel other than mail, in order."""
     return _RECEIVERS[channel.kind](notice, channel.target)
 
 
@@ -62,15 +62,15 @@ def _alertmanager(notice: AlertNotice, url: str) -> list[Post]:
 def _slack(notice: AlertNotice, url: str) -> list[Post]:
     host = urlsplit(url).hostname or ""
     is_discord = any(host == each or host.endswith(f".{each}") for each in _DISCORD_HOSTS)
-    subject, *lines = _lines(notice, (_DISCORD if is_discord else _SLACK) - 2, lambda text: len(_unmarked(text)))
-    return [_post(url, {"text": _unmarked("\n".join([f"*{subject}*", *lines]))})]
+    subject, *lines = _lines(notice, (_DISCORD if is_discord else _SLACK) - 2, lambda text: len(_escape(text)))
+    return [_post(url, {"text": _escape("\n".join([f"*{subject}*", *lines]))})]
 
 
-def _unmarked(text: str) -> str:
-    """Text for Slack in which no name mentions anyone, or shows another link than it opens."""
+def _escape(text: str) -> str:
+    """Escape text for Slack, so that no name mentions people or disguises a link."""
     for letter, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(letter, written)
-    # Mattermost and Discord call everyone by that alone; a blank of no width is behind it now.
+    # Mattermost and Discord notify people by an @ alone; a zero-width space prevents that.
     return text.replace("@", "@\u200b")
 
 
@@ -88,7 +88,7 @@ def _teams(notice: AlertNotice, url: str) -> list[Post]:
 
 
 def _block(text: str, **looks: str) -> dict[str, Any]:
-    # Not a TextBlock, which is Markdown: stars and lines in the names of tasks would be read as such, and links.
+    # A TextBlock would interpret Markdown in the names of tasks.
     return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **looks}]}
 
 
@@ -96,7 +96,7 @@ def _pagerduty(notice: AlertNotice, url: str) -> list[Post]:
     parts = urlsplit(url)
     (key,) = parse_qs(parts.query)["routing_key"]
     enqueue = parts._replace(query="").geturl()
-    # A test is an incident that is over at once.
+    # A test is an incident that is resolved at once.
     return [
         _post(enqueue, _incident(notice, change, key, action))
         for change in notice.changes
@@ -136,10 +136,10 @@ def _telegram(notice: AlertNotice, url: str) -> list[Post]:
 
 
 def _lines(notice: AlertNotice, most: int, size: Callable[[str], int]) -> list[str]:
-    """The subject, as many changes as there is room for, how many more there are, and the note.
+    """Return the subject, as many changes as fit, the number of the others, and the note.
 
     Args:
-        most, size: how large they may be together, as the receiver counts.
+        most, size: most size of all together, and the receiver's measure of it.
     """
     rule = notice.rule
     subject = _cut(subject_line(notice), most // 5, size)
@@ -154,7 +154,7 @@ def _lines(notice: AlertNotice, most: int, size: Callable[[str], int]) -> list[s
 
 
 def _cut(text: str, most: int, size: Callable[[str], int]) -> str:
-    """The text, or as much of its beginning as is no larger."""
+    """Shorten a text to the given size."""
     if size(text) <= most:
         return text
     return text[: bisect_right(range(len(text)), most - size("…"), key=lambda end: size(text[:end])) - 1] + "…"

@@ -1,6 +1,6 @@
-"""Sends the alerts that go on to Alertmanagers each minute: an Alertmanager ends what is not repeated.
+"""Repetition of ongoing alerts to Alertmanagers each minute, because they end alerts that are not repeated.
 
-Nothing of it is kept: what could not be sent is sent with the next ones, by the scheduler that looks at rules then.
+Nothing is stored: a failed repetition is covered by the next one, from the scheduler that then evaluates the rules.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ __all__ = ["AlertRepetition"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD_MS: Final = 60_000
-# Rules are looked at after that: an Alertmanager that takes longer gets it the next time.
-_PATIENCE: Final = 10.0
-# Of one request: the loop, on which jobs are dispatched, waits for no more of them than that.
+# Evaluation of rules continues after this time; a slower Alertmanager gets the next repetition.
+_TIMEOUT: Final = 10.0
+# Alerts per request, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 200
 _OF_TENANT: Final = 2
 
 
 class AlertRepetition:
-    """Repeats the alerts that fire, whatever `repeat` of their rules is; those that were never told are left out."""
+    """Repetition of firing alerts, independent of the `repeat` of their rules; unannounced ones are left out."""
 
     def __init__(self, settings: AlertSettings) -> None:
         self._settings = settings
         self._repeated = 0
 
     async def repeat(self, rules: Iterable[AlertRule], alerts: Iterable[Alert], *, now: int) -> None:
-        """Send those of the alerts that go on, once a minute.
+        """Send the ongoing alerts, once a minute.
 
         Args:
             now: ms since the epoch.
@@ -46,7 +46,7 @@ class AlertRepetition:
         channels = _by_channel({(rule.tenant, rule.name): rule for rule in rules}, alerts, now)
         if channels:
             self._repeated = now
-            # However many Alertmanagers a tenant names, it holds no more connections than that.
+            # Limits the connections of a tenant that names many Alertmanagers.
             rooms = {tenant: asyncio.Semaphore(_OF_TENANT) for tenant, _ in channels}
             await asyncio.gather(
                 *(self._send(channel, notices, rooms[tenant]) for (tenant, channel), notices in channels.items())
@@ -55,14 +55,14 @@ class AlertRepetition:
     async def _send(self, channel: str, notices: list[AlertNotice], room: asyncio.Semaphore) -> None:
         url = f"{parse_channel(channel).target.rstrip('/')}/api/v2/alerts"
         try:
-            async with asyncio.timeout(_PATIENCE), room:
+            async with asyncio.timeout(_TIMEOUT), room:
                 for notice in notices:
                     body = alertmanager_body(notice)
                     await post(url, body, headers={}, allows_private=self._settings.allows_private)
         except TimeoutError:
-            _log.warning("alerts are not repeated over %s: no answer in %g s", shown_channel(channel), _PATIENCE)
+            _log.warning("repeating alerts over %s failed: no answer within %g s", shown_channel(channel), _TIMEOUT)
         except (DeliveryFailed, InvalidOption) as error:
-            _log.warning("alerts are not repeated over %s: %s", shown_channel(channel), error)
+            _log.warning("repeating alerts over %s failed: %s", shown_channel(channel), error)
 
 
 def _by_channel(

@@ -1,4 +1,4 @@
-"""How a scheduler notifies people of alerts. Secrets come from the environment, and are never logged."""
+"""Settings for alert notices. Secrets come from the environment, and are never logged."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ class MailServer(msgspec.Struct, frozen=True, kw_only=True):
     """An SMTP server that mail goes through.
 
     Attributes:
-        security: `smtp`: none; `smtp+starttls`; `smtps`: TLS from the beginning.
+        security: `smtp` (none), `smtp+starttls`, or `smtps` (TLS from the start).
     """
 
     host: str
@@ -34,11 +34,11 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a scheduler's alerts.
 
     Attributes:
-        mail: through which mail is sent; None: none is.
-        sender: whose mail it is.
-        secret: webhooks are signed with it; "": they are not signed.
-        allows_private: webhooks may be on this machine and in private networks.
-        heartbeat: a URL that is asked each minute for as long as rules are looked at; "": none.
+        mail: server for mail; None: no mail is sent.
+        sender: sender's address of mail.
+        secret: key that signs webhooks; "": they are not signed.
+        allows_private: whether webhooks may be on this host and in private networks.
+        heartbeat: URL that gets a request each minute while rules are evaluated; "": none.
     """
 
     mail: MailServer | None = None
@@ -52,18 +52,18 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "AlertSettings":
-        """What the environment says.
+        """Read the settings from the environment.
 
         TASKMQ_SMTP_URL (`smtp+starttls://user:password@host:587`), TASKMQ_ALERT_SENDER, TASKMQ_WEBHOOK_SECRET,
         TASKMQ_WEBHOOK_ALLOW_PRIVATE (`1`), TASKMQ_ALERT_HEARTBEAT_URL.
 
         Raises:
-            InvalidSetting: a value that cannot be.
+            InvalidSetting: a value is invalid.
         """
         url = environment.get("TASKMQ_SMTP_URL", "")
         heartbeat = environment.get("TASKMQ_ALERT_HEARTBEAT_URL", "")
         if heartbeat and not heartbeat.startswith(("https://", "http://")):
-            raise InvalidSetting("TASKMQ_ALERT_HEARTBEAT_URL: it begins with https:// or http://")
+            raise InvalidSetting("TASKMQ_ALERT_HEARTBEAT_URL: must start with https:// or http://")
         return cls(
             mail=_mail_server(url) if url else None,
             sender=environment.get("TASKMQ_ALERT_SENDER") or "taskmq@localhost",
@@ -80,9 +80,9 @@ def _mail_server(url: str) -> MailServer:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme not in _PORTS or not parts.hostname:
-        # Not the URL itself: it may have a password.
+        # The message omits the URL, which may contain a password.
         raise InvalidSetting(
-            "TASKMQ_SMTP_URL: it looks like smtp+starttls://user:password@host:587, smtps:// or smtp://"
+            "TASKMQ_SMTP_URL: give a URL such as smtp+starttls://user:password@host:587, smtps:// or smtp://"
         )
     return MailServer(
         host=parts.hostname,

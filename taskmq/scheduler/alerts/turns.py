@@ -1,8 +1,8 @@
-"""The order in which tenants have notices sent: none holds up the others, however slow its receivers are.
+"""Turns of tenants in sending notices, so that slow receivers of one tenant do not delay the others.
 
-A receiver may keep a sender waiting for as long as it likes, up to the time-out. So of the few notices under way at a
-time, at most two are a tenant's, and at most one goes to each host of a tenant. Hosts that were slow share
-two places, of whichever tenant they are, so that a quick receiver always finds a sender.
+A receiver may delay its answer up to the timeout. Of the few notices sent at a time, at most two belong to one
+tenant, and at most one goes to each host of a tenant. Slow hosts of all tenants share two connections, so a fast
+receiver always finds a free one.
 """
 
 from typing import Final
@@ -22,12 +22,12 @@ _Host = tuple[str, str]
 
 
 class NoticeTurns:
-    """Notices under way of one sender. Instants are seconds, by a clock that never goes back."""
+    """Notices that one sender is sending. Instants are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._after = ""
         self._begun: dict[str, tuple[_Host, float]] = {}
-        # Tenants and hosts that were slow, and until when they count as that.
+        # Slow hosts by tenant, and until when they count as slow.
         self._slow: dict[_Host, float] = {}
 
     def turn(self, now: float) -> NoticeTurn:
@@ -43,13 +43,13 @@ class NoticeTurns:
         )
 
     def begin(self, notice: AlertNotice, now: float) -> None:
-        """Note that the notice is being sent."""
+        """Record that a notice is being sent."""
         tenant = notice.rule.tenant
         self._after = tenant
         self._begun[notice.id] = ((tenant, channel_host(notice.channel)), now)
 
     def end(self, notice: AlertNotice, now: float) -> None:
-        """Note that the attempt has ended, whatever came of it."""
+        """Record that an attempt has ended, whether or not it succeeded."""
         host, begun = self._begun.pop(notice.id)
         self._slow.pop(host, None)
         if now - begun >= _SLOW_SECONDS:

@@ -1,4 +1,4 @@
-"""Jobs that wait for a node which is yet to come: no node that is known has what they need."""
+"""Unschedulable jobs: no known node could ever meet their needs."""
 
 import asyncio
 from collections import Counter
@@ -13,18 +13,18 @@ from taskmq.model.nodes import HostNode, JobNeeds, could_ever_fit
 __all__ = ["unschedulable_jobs"]
 
 _MOST: Final = 5_000
-# The loop, on which jobs are dispatched, waits for no more of them than that.
+# Jobs per read, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 200
 _NOTHING: Final = JobNeeds()
 
 
 async def unschedulable_jobs(app: TaskMQ, store: JobStore) -> dict[tuple[str, str, str], int]:
-    """How many there are of each task, queue and tenant, among the first 5,000 jobs that wait for nodes.
+    """Count them by task, queue and tenant, among the first 5,000 jobs that wait for nodes.
 
-    Each lane has its part of these, so jobs of one tenant hide none of another.
+    The limit is divided among the lanes, so that one tenant's jobs do not hide another's.
 
     Raises:
-        StoreUnavailable: it could not be reached.
+        StoreUnavailable: the store could not be reached.
     """
     dispatching = store.dispatching
     lanes = [
@@ -56,7 +56,7 @@ async def unschedulable_jobs(app: TaskMQ, store: JobStore) -> dict[tuple[str, st
 
 
 def _share(left: Mapping[Lane, int]) -> dict[Lane, int]:
-    """How many to read of the first lanes now, `_TOGETHER` in all."""
+    """Return how many jobs to read from the first lanes, `_TOGETHER` in all."""
     some: dict[Lane, int] = {}
     room = _TOGETHER
     for lane, count in left.items():
@@ -71,12 +71,12 @@ def _is_placed(app: TaskMQ, queue: str) -> bool:
     try:
         return app.producer.queue(queue).placed
     except InvalidOption:
-        # A version that knew other rules has submitted to it.
+        # A version with other rules has submitted to it.
         return False
 
 
 class _Fitting:
-    """Which needs some node could ever meet; those of many jobs are the same."""
+    """Cache of which needs some node could ever meet; many jobs have equal needs."""
 
     def __init__(self, nodes: Sequence[HostNode]) -> None:
         self._nodes = nodes

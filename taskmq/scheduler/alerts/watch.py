@@ -1,11 +1,9 @@
-"""Looks at the rules each ten seconds: one scheduler for all, in turns of half a minute.
+"""Evaluation of alert rules every ten seconds, by one scheduler for all, in turns of half a minute.
 
-    rules, alerts, silences -> figures -> evaluate -> alerts and notices, one transaction for each rule
-                                                   -> what goes on, to Alertmanagers each minute
-
-The lease only spares the others the work. What counts is the version of each alert: of two that look at a time one
-writes, and what the other has found comes to nothing; so each change is announced once, whichever scheduler dies in
-between.
+    rules, alerts, silences -> figures -> evaluate -> alerts and notices, one transaction per rule
+                                                   -> ongoing alerts, to Alertmanagers each minute
+The lease only saves work. If two schedulers evaluate a rule at a time, the version of each alert lets only one of
+them write, so each change is announced once, even if a scheduler dies.
 """
 
 import asyncio
@@ -36,14 +34,14 @@ _log = logging.getLogger("taskmq.scheduler")
 _KEY: Final = "alerts"
 _TURN: Final = 30.0
 _PERIOD: Final = 10.0
-_LOOKS: Final = 3
+_TURNS: Final = 3
 _HEARTBEAT: Final = 60.0
-# The loop, on which jobs are dispatched, waits for no more subjects than that.
+# Subjects per step, so that dispatching on the same loop is not delayed.
 _TOGETHER: Final = 200
 
 
 class _Seen(NamedTuple):
-    """What was read for one look; `firing` are the rules with an alert that fires, by tenant and name."""
+    """Data read for one evaluation; `firing` has the rules with a firing alert, by tenant and name."""
 
     known: Sequence[Alert]
     silences: Sequence[Silence]
@@ -51,10 +49,10 @@ class _Seen(NamedTuple):
     now: int
 
 
-async def _evaluated(
+async def _evaluate_in_steps(
     rule: AlertRule, samples: Mapping[str, float], own: Mapping[str, Alert], seen: _Seen
 ) -> Evaluation:
-    """`evaluate`, some subjects at a time."""
+    """Evaluate a rule, some subjects at a time."""
     is_inhibited = any((rule.tenant, name) in seen.firing for name in rule.unless)
     await asyncio.sleep(0)
     subjects = sorted(samples.keys() | own.keys())
@@ -76,10 +74,10 @@ async def _evaluated(
 
 
 class AlertWatch:
-    """Looks at rules in turns with others: a `Service`.
+    """A service that evaluates rules in turns with other schedulers.
 
     Attributes:
-        looked_at: when this scheduler has last looked at all rules, ms since the epoch; None: it never has.
+        evaluated: when this scheduler last evaluated all rules (ms since the epoch); None: never.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class AlertWatch:
         *,
         me: str,
     ) -> None:
-        self.looked_at: int | None = None
+        self.evaluated: int | None = None
         self._app = app
         self._store = store
         self._alerts = alerts
@@ -100,10 +98,10 @@ class AlertWatch:
         self._settings = settings
         self._me = me
         self._is_stopping = asyncio.Event()
-        self._looks_left = 0
+        self._turns_left = 0
         self._beat_at = 0.0
         self._repetition = AlertRepetition(settings)
-        # As they are after what was written in this look, by tenant, rule and subject.
+        # Alerts after the writes of this evaluation, by tenant, rule and subject.
         self._present: dict[tuple[str, str, str], Alert] = {}
 
     def stop(self) -> None:
@@ -111,67 +109,67 @@ class AlertWatch:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Look in turns with others, until `stop`."""
+        """Evaluate rules in turns with other schedulers, until `stop`."""
         while not self._is_stopping.is_set():
             await pause(self._is_stopping, await self._turn())
 
     async def _turn(self) -> float:
-        """Seconds until the next look."""
+        """Evaluate the rules if it is this scheduler's turn. Returns the seconds until the next call."""
         try:
-            if not self._looks_left:
+            if not self._turns_left:
                 leases = self._store.dispatching.leases
                 token = await acquire_in_term(leases, _KEY, owner=self._me, seconds=_TURN)
                 if isinstance(token, Lease):
                     return min(max(token.left, 1.0), _PERIOD)
-                self._looks_left = _LOOKS
-            self._looks_left -= 1
-            await self.look()
+                self._turns_left = _TURNS
+            self._turns_left -= 1
+            await self.evaluate_all()
             await self._beat()
         except (StateUnavailable, StoreUnavailable) as error:
-            self._looks_left = 0
-            _log.warning("rules of alerts are not looked at for now: %s", error)
+            self._turns_left = 0
+            _log.warning("store unavailable, alert rules are not evaluated: %s", error)
         return _PERIOD
 
-    async def look(self) -> None:
-        """Look at all rules once.
+    async def evaluate_all(self) -> None:
+        """Evaluate all rules once.
 
         Raises:
-            StoreUnavailable: the store could not be reached; what was written is written.
+            StoreUnavailable: the store could not be reached; some changes may have been written.
         """
-        # Before the rules: one that is not among them has gone since then, and is not one that has just come.
+        # Read before the rules: an alert without a rule then belongs to a removed rule, not to a new one.
         known = await self._alerts.alerts()
         kept = {(each.rule.tenant, each.rule.name): each.rule for each in await self._alerts.rules()}
         rules = [rule for rule in kept.values() if rule.is_enabled]
         now = await self._store.now_ms()
         self._present = {_key(each): each for each in known}
-        await self._let_go(known, kept, now)
+        await self._end_orphans(known, kept, now)
         if rules:
             seen = _Seen(known, await self._alerts.silences(), _firing(known, rules), now)
             figures = AlertFigures(self._app, self._store, self._workers, rules, now=now)
-            # What silences others is looked at first.
+            # Rules that inhibit others come first.
             for rule in sorted(rules, key=lambda rule: bool(rule.unless)):
-                await self._look_at(rule, figures, seen)
+                await self._evaluate(rule, figures, seen)
             await self._repetition.repeat(rules, self._present.values(), now=now)
-        self.looked_at = now
+        self.evaluated = now
 
-    async def _look_at(self, rule: AlertRule, figures: AlertFigures, seen: "_Seen") -> None:
+    async def _evaluate(self, rule: AlertRule, figures: AlertFigures, seen: "_Seen") -> None:
         await asyncio.sleep(0)
         own = {each.subject: each for each in seen.known if (each.tenant, each.rule) == (rule.tenant, rule.name)}
         try:
             samples = await figures.samples(rule, own.keys())
         except BrokerUnavailable as error:
-            _log.warning("rule %s is not looked at for now: %s", rule.name, error)
+            _log.warning("rule %s: not evaluated, broker unavailable: %s", rule.name, error)
             return
         if samples is None:
             return
-        found = await _evaluated(rule, samples, own, seen)
+        found = await _evaluate_in_steps(rule, samples, own, seen)
         if await self._write(rule.name, rule, found, seen.now) and any(
             each.state is AlertState.FIRING for each in found.alerts
         ):
             seen.firing.add((rule.tenant, rule.name))
 
-    async def _let_go(self, known: Sequence[Alert], kept: Mapping[tuple[str, str], AlertRule], now: int) -> None:
-        """End the alerts of rules that are disabled, or gone."""
+    async def _end_orphans(self, known: Sequence[Alert], kept: Mapping[tuple[str, str], AlertRule], now: int) -> None:
+        """End the alerts of disabled or removed rules."""
         left: dict[tuple[str, str], list[Alert]] = {}
         for each in known:
             rule = kept.get((each.tenant, each.rule))
@@ -181,9 +179,9 @@ class AlertWatch:
             await self._write(key[1], kept.get(key), let_go(alerts, now), now)
 
     async def _write(self, name: str, rule: AlertRule | None, found: Evaluation, now: int) -> bool:
-        """Write what a look came to, and its notices; False where another scheduler has looked meanwhile."""
+        """Write an evaluation and its notices. Returns False if another scheduler was faster."""
         if not await self._alerts.commit(found.alerts, self._notices(rule, found, now)):
-            _log.info("rule %s: another scheduler has looked at it meanwhile", name)
+            _log.info("rule %s: another scheduler has evaluated it meanwhile", name)
             return False
         self._present.update((_key(each), each) for each in found.alerts)
         for change in found.changes:
@@ -191,7 +189,7 @@ class AlertWatch:
         return True
 
     def _notices(self, rule: AlertRule | None, found: Evaluation, now: int) -> list[AlertNotice]:
-        """What has changed, together for each channel where that can be; a rule that is gone has none."""
+        """Build the notices of all changes, one per channel if the channel allows it; a removed rule has none."""
         if rule is None or not found.changes:
             return []
         return [
@@ -204,16 +202,16 @@ class AlertWatch:
         ]
 
     async def _beat(self) -> None:
-        """Say that rules are looked at: without this heartbeat, a watcher knows that no alert is sent."""
+        """Send the heartbeat; an external monitor raises an alarm if it is missing."""
         now = asyncio.get_running_loop().time()
         if not self._settings.heartbeat or now < self._beat_at:
             return
         self._beat_at = now + _HEARTBEAT
         try:
-            # Said by who runs the scheduler, not by who makes rules.
+            # The URL was set by the operator of the scheduler, not by a user.
             await post(self._settings.heartbeat, b"{}", headers={}, allows_private=True)
         except DeliveryFailed as error:
-            _log.warning("the heartbeat of alerts was not taken: %s", error)
+            _log.warning("sending the alert heartbeat failed: %s", error)
 
 
 def _key(alert: Alert) -> tuple[str, str, str]:
@@ -221,6 +219,6 @@ def _key(alert: Alert) -> tuple[str, str, str]:
 
 
 def _firing(known: Sequence[Alert], rules: Sequence[AlertRule]) -> set[tuple[str, str]]:
-    """Those of the rules that fire, by tenant and name."""
+    """Return the rules with a firing alert, by tenant and name."""
     firing = {(each.tenant, each.rule) for each in known if each.state is AlertState.FIRING}
     return firing & {(rule.tenant, rule.name) for rule in rules}

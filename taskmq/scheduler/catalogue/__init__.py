@@ -1,4 +1,4 @@
-"""What the store learns of tasks: by this scheduler of its own app, and by workers over the broker."""
+"""Registration of tasks in the store: those of this scheduler's app, and those that workers report."""
 
 from taskmq.scheduler.catalogue.registrar import TaskRegistrar
 

@@ -1,10 +1,10 @@
-"""Writes down which tasks there are, so that jobs can be submitted, checked and shown without the tasks' code.
+"""Registration of tasks in the store, so that jobs can be submitted, checked and shown without the tasks' code.
 
-    this scheduler's app  ->  origin "app"     at the beginning, and every ten minutes
-    workers, by broadcast ->  origin "broker"  where nothing is wrong with it; the same again once in five minutes
+    this scheduler's app  ->  origin "app"     at the start, and every ten minutes
+    workers, by broadcast ->  origin "broker"  if valid; an unchanged one at most every five minutes
 
-Who may write to the broker can tell tasks, too. So what comes from there is judged first (`flaw_of`), is bounded, and
-counts only where no scheduler's app has a task of that name (`in_force`).
+Anyone with write access to the broker can report tasks. Reports are therefore validated (`flaw_of`) and bounded, and
+count only if no scheduler's app has a task of that name (`in_force`).
 """
 
 import asyncio
@@ -35,10 +35,10 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class TaskRegistrar:
-    """Keeps the store's list of tasks: a `Service`.
+    """A service that keeps the store's list of tasks up to date.
 
     Args:
-        me: this scheduler.
+        me: name of this scheduler.
     """
 
     def __init__(self, app: TaskMQ, tasks: TaskStore, *, me: str) -> None:
@@ -52,12 +52,12 @@ class TaskRegistrar:
         self._is_stopping = asyncio.Event()
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
 
-    def hear(self, body: bytes) -> None:
-        """Take a message of a worker; whatever it is, nothing is raised."""
+    def receive(self, body: bytes) -> None:
+        """Queue a worker's report. Invalid reports are logged, not raised."""
         try:
             told = decode_told(body)
         except MalformedMessage as error:
-            _log.debug("a message about tasks: %s", error)
+            _log.debug("ignoring a malformed report of tasks: %s", error)
             return
         if told.app == self._app.name:
             self._waiting.append(told)
@@ -68,7 +68,7 @@ class TaskRegistrar:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Write what there is until `stop`. A store that is not there is waited for."""
+        """Register tasks until `stop`. Waits while the store is unavailable."""
         loop = asyncio.get_running_loop()
         again = loop.time()
         while not self._is_stopping.is_set():
@@ -82,7 +82,7 @@ class TaskRegistrar:
                     self._waiting.popleft()
             except StoreUnavailable as error:
                 if not self._backoff.failures:
-                    _log.warning("what tasks there are is written down later: %s", error)
+                    _log.warning("store unavailable, will register tasks later: %s", error)
                 await pause(self._is_stopping, self._backoff.next())
                 continue
             self._backoff.reset()
@@ -96,11 +96,11 @@ class TaskRegistrar:
             self._written.update(dict.fromkeys(fresh, now))
 
     def _is_news(self, key: bytes, one: TaskRegistration, now: float) -> bool:
-        """Whether it is to be written: it is in order, and was not written a moment ago."""
+        """Whether to register the task: it is valid, and was not registered a moment ago."""
         if key in self._written:
             return now - self._written[key] >= _KNOWN_SECONDS
-        flaw = "there are too many already" if len(self._written) >= _MOST_FORMS else flaw_of(one)
+        flaw = "too many tasks are registered" if len(self._written) >= _MOST_FORMS else flaw_of(one)
         if flaw and len(self._complaints) < _MOST_WAITING and one.task not in self._complaints:
             self._complaints.add(one.task)
-            _log.warning("task %.128r: a worker's description of it is refused: %s", one.task, flaw)
+            _log.warning("task %.128r: refusing a worker's registration: %s", one.task, flaw)
         return not flaw

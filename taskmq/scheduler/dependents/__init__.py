@@ -1,4 +1,4 @@
-"""Jobs that wait for others, and are let go once those have ended."""
+"""Release of jobs that depend on others, once those have ended."""
 
 from taskmq.scheduler.dependents.releases import DependentReleases
 

@@ -1,11 +1,11 @@
-"""Lets jobs go that waited for others.
+"""Release of jobs that waited for others.
 
     a report ends a job that others wait for -> wake -+
-    half a second has gone                            +-> release, up to 500 dependencies a transaction -> ready
-    there is more                                   --+
+    half a second has passed                          +-> release, up to 500 dependencies per transaction -> ready
+    more are left                                   --+
 
-Every scheduler does so, for whichever jobs, and what one has in hand the others pass by: one that dies in the middle
-has done nothing, and the next look of another one does it. What ended by an operator's hand is found by that look.
+Every scheduler releases dependents of any partition, and skips rows that another one has locked. If a scheduler dies,
+its transaction has no effect, and another one repeats it. The poll also finds jobs that operators ended.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ __all__ = ["DependentReleases"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 0.5
+_POLL: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
 class DependentReleases:
-    """Lets jobs go that waited for others: a `Service`."""
+    """A service that releases jobs that waited for others."""
 
     def __init__(self, store: JobStore, wakeups: Wakeups) -> None:
         self._dispatching = store.dispatching
         self._wakeups = wakeups
         self._is_stopping = asyncio.Event()
         self._woken = asyncio.Event()
-        self._backoff = Backoff(_LOOK, _LONGEST_PAUSE)
+        self._backoff = Backoff(_POLL, _LONGEST_PAUSE)
 
     def wake(self) -> None:
-        """A job has ended that others wait for."""
+        """Release dependents at once: a job that others wait for has ended."""
         self._woken.set()
 
     def stop(self) -> None:
@@ -46,17 +46,17 @@ class DependentReleases:
         self._woken.set()
 
     async def run(self) -> None:
-        """Let jobs go until `stop`."""
+        """Release dependents until `stop`."""
         while not self._is_stopping.is_set():
             try:
                 await self._release()
                 self._backoff.reset()
             except StoreUnavailable as error:
                 if not self._backoff.failures:
-                    _log.warning("jobs that wait for others go on waiting: %s", error)
+                    _log.warning("store unavailable, dependent jobs keep waiting: %s", error)
                 await pause(self._is_stopping, self._backoff.next())
                 continue
-            await pause(self._woken, _LOOK)
+            await pause(self._woken, _POLL)
 
     async def _release(self) -> None:
         self._woken.clear()

@@ -1,17 +1,18 @@
-"""Fair division: of partitions among schedulers, and of turns among jobs of a queue. Pure: no clock, no I/O.
+"""Fair division of partitions among schedulers, and of turns among the jobs of a queue. Pure: no clock, no I/O.
 
-- `division`: which partitions a scheduler takes, and which it gives back.
-- `window`: how many jobs of a queue may be at the broker and with workers at a time.
-- `shares`: whose turn it is, over the queues of a partition; `queue_turns`: in one queue, by its policy.
-- `caps`: what a pool may still have of each resource, where jobs are placed on nodes.
-- `guarantees`: what pools and classes are to have in any case, for which runs of others may be stopped.
-- `branches`: the tree of classes, pools and tenants that take turns; `accounts`: what each pool has in flight beside
-  its minimum and its cap; `costs`: what runs will probably take, and have taken; `order`: the heap below all of it.
+- `division`: the partitions that a scheduler acquires and releases.
+- `window`: the number of jobs of a queue that may be in flight.
+- `shares`: turns over the queues of a partition; `queue_turns`: turns within one queue, by its policy.
+- `caps`: the amounts that a pool may still use, where jobs are placed on nodes.
+- `guarantees`: the minimums of pools and classes, for which runs of others may be stopped.
+- `branches`: the tree of classes, pools and tenants that take turns; `accounts`: the usage of each pool, with its
+  minimum and cap; `costs`: expected and actual run times; `order`: the heap below all of it.
 
-A caller says what there is and what time it is, and gets values back. The same calls give the same turns: so the
-simulator (`python -m benchmarks.fairness`) decides as a scheduler does. A decision costs O(log n) of the tenants.
-What holds in every policy: no pool has more in flight than its cap, and one below its minimum that has jobs is served
-before all that are not below theirs. State that was lost is made anew of what waits and what is in flight.
+A caller passes the present situation and time, and gets values back. Equal calls give equal turns, so the simulator
+(`python -m benchmarks.fairness`) decides like a scheduler. A decision costs O(log n) of the tenants.
+
+In every policy, no pool exceeds its cap, and a pool with jobs below its minimum is served before all pools that have
+their minimum. Lost state is rebuilt from the waiting jobs and the jobs in flight.
 """
 
 from taskmq.scheduler.fairness.caps import Caps

@@ -1,4 +1,4 @@
-"""What each pool has in flight in one queue, beside its minimum and its cap. Pure."""
+"""Accounts of pools in one queue: usage, minimum and cap. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -8,21 +8,21 @@ from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pool
 __all__ = ["ONE_SLOT", "Account", "Accounts"]
 
 ONE_SLOT: Final[Amounts] = {SLOTS_ASKED: 1.0}
-"""What a job takes of which nothing else is known; no job takes less."""
+"""Needs of a job if nothing else is known; no job needs less."""
 
-# All minimums together get at most so much of a queue: the rest is for those that were promised nothing.
+# Most of a queue's capacity for all minimums together; the rest is left to pools without one.
 _PROMISED_AT_MOST: Final = 0.9
 
 
 class Account:
-    """What one pool uses, with all that is below it.
+    """Usage of one pool, including the pools below it.
 
     Attributes:
         used: amounts in flight.
-        flights: how many jobs in flight that is.
-        latest: what the last job that went into flight takes.
-        is_blocked: its next job would be above its cap: nothing below it is picked until one of its jobs has ended.
-        suspended: pools below it that are owed something and cannot have it while it is blocked.
+        flights: number of jobs in flight.
+        latest: needs of the last dispatched job.
+        is_blocked: whether its next job would exceed its cap; nothing below it is picked until one of its jobs ends.
+        suspended: pools below it that are below their minimum, and cannot be served while it is blocked.
     """
 
     __slots__ = ("flights", "is_blocked", "latest", "least", "most", "name", "parent", "suspended", "used", "weight")
@@ -40,14 +40,14 @@ class Account:
         self.suspended: list[Account] = []
 
     def path(self) -> "Iterator[Account]":
-        """It, its parent, and so on."""
+        """Yield this account, its parent, and so on."""
         account: Account | None = self
         while account is not None:
             yield account
             account = account.parent
 
     def full(self, needs: Amounts) -> "Account | None":
-        """The outermost pool that has no room for such a job; None: all have."""
+        """Return the outermost pool without room for such a job; None if all have room."""
         found: Account | None = None
         account: Account | None = self
         while account is not None:
@@ -57,7 +57,7 @@ class Account:
         return found
 
     def take(self, needs: Amounts, count: int = 1) -> None:
-        """Jobs go into flight."""
+        """Add the usage of dispatched jobs."""
         account: Account | None = self
         while account is not None:
             account.flights += count
@@ -68,26 +68,26 @@ class Account:
             account = account.parent
 
     def give(self, needs: Amounts) -> None:
-        """A job has left."""
+        """Subtract the usage of a job that has left."""
         for account in self.path():
             account.flights -= 1
             if not account.flights:
-                # Sums of fractions leave something behind.
+                # Removes rounding errors.
                 account.used.clear()
                 continue
             for resource, amount in needs.items():
                 account.used[resource] -= amount
 
     def part_of_minimum(self) -> float:
-        """How much of its minimum it has, of the resource of which it has most; 1: all.
+        """Return the used part of its minimum, for the resource with the largest part; 1 means all.
 
-        Of the resources that its latest job takes: a minimum of others is of no use to such a one.
+        Only resources that its latest job needs count, because other minimums do not help such a job.
         """
         parts = (self.used.get(name, 0.0) / amount for name, amount in self.least.items() if name in self.latest)
         return max(parts, default=1.0)
 
     def has_room(self, needs: Amounts) -> bool:
-        """Whether such a job is within its own cap."""
+        """Whether such a job is within this pool's own cap."""
         return all(
             self.used.get(resource, 0.0) + needs.get(resource, 0.0) <= most * (1 + 1e-9)
             for resource, most in self.most.items()
@@ -96,10 +96,10 @@ class Account:
 
 
 class Accounts:
-    """The accounts of one queue, made when they are needed.
+    """The accounts of one queue, created on demand.
 
     Raises:
-        InvalidOption: these are no pools, see `check_pools`.
+        InvalidOption: the pools are invalid, see `check_pools`.
     """
 
     def __init__(self, pools: Mapping[str, TenantPool]) -> None:
@@ -114,7 +114,7 @@ class Accounts:
                     self._promised[resource] = self._promised.get(resource, 0.0) + amount
 
     def of(self, tenant: str) -> Account:
-        """The account of a tenant's jobs, below which there is none."""
+        """Return the account of a tenant's own jobs."""
         known = self._own.get(tenant) if tenant in self._parents else self._found.get(tenant)
         if known is not None:
             return known
@@ -130,12 +130,12 @@ class Accounts:
         return account
 
     def forget(self, account: Account) -> None:
-        """No lane needs it for now."""
+        """Drop an account that no lane needs for now."""
         if self._own.pop(account.name, None) is None:
             self._found.pop(account.name, None)
 
-    def honoured(self, capacities: Amounts) -> float:
-        """Which part of all minimums can be kept: 1 unless more was promised than there is."""
+    def honourable_part(self, capacities: Amounts) -> float:
+        """Return the part of all minimums that can be kept: 1 unless they exceed the capacity."""
         part = 1.0
         for resource, promised in self._promised.items():
             capacity = capacities.get(resource)

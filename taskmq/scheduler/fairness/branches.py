@@ -2,15 +2,15 @@
 
     queue -> priority class -> pool -> ... -> the jobs of one tenant and class, by lanes
 
-Of its children a branch serves the one with the least key. By turns that is the one with the least *virtual time*:
-what its jobs have taken, divided by its weight. One that had no jobs for a while comes back at the virtual time of
-those that had (start-time fair queueing): no branch saves up turns. By heads it is the one whose first job comes
-first.
+A branch serves the child with the least key. By turns, that is the child with the least *virtual time*: the cost of
+its jobs divided by its weight. A branch that had no jobs for a while resumes at the virtual time of the others
+(start-time fair queueing), so it cannot save up turns. By heads, it is the child with the first job in order.
 
-What a branch owes is bounded, and so is what it is owed, however wrong the expected run times were: it is ahead of
-the clock by no more than what it has in flight, or what its longest run alone comes to; and behind it by no more than
-what it has in flight and was charged for the run that has just ended. So no branch pays later for room that others
-left unused, and one with nothing in flight is served after each other one has had a turn of bounded size.
+
+The lead and the lag of a branch are bounded, even if expected run times were wrong. It is ahead of the clock by at
+most its jobs in flight or its longest single run, and behind by at most its jobs in flight and the charge for the run
+that has just ended. So no branch pays later for capacity that others left unused, and a branch with nothing in flight
+is served after every other one has had a turn of bounded size.
 """
 
 from math import inf
@@ -26,9 +26,9 @@ __all__ = ["Branch", "Clocks", "Leaf"]
 Clocks = tuple[float, ...]
 """The virtual times above a branch, its parent's first."""
 
-# Of a tenant's jobs in one class each priority gets four times the turns of the one below it.
+# Within a tenant's jobs of one class, each priority gets four times the turns of the one below it.
 _EACH_PRIORITY: Final = 4.0
-# So many jobs of a lane are taken for as old as the first one, which is all that is known of it.
+# Number of a lane's jobs that are assumed to be as old as its first one, the only one that is known.
 _AS_OLD: Final = 8
 
 
@@ -36,15 +36,15 @@ class Branch:
     """A pool in one class, a class, or the queue itself.
 
     Args:
-        by_heads: how its children take turns.
-        rank: of its class, 0 for the highest.
+        by_heads: whether its children are ordered by their first jobs.
+        rank: rank of its class, 0 for the highest.
 
     Attributes:
-        virtual: what its jobs have taken, by its weight.
-        flying: what its jobs in flight were charged.
-        paid: the virtual time up to which one of its runs alone has brought it.
-        clock: the virtual time of what was served last below it.
-        children: those that have jobs which may be picked.
+        virtual: virtual time: the cost of its jobs divided by its weight.
+        flying: charges for its jobs in flight.
+        paid: largest virtual time reached by one run alone.
+        clock: virtual time of the child served last.
+        children: children with jobs that may be picked.
     """
 
     __slots__ = (
@@ -85,26 +85,26 @@ class Branch:
 
     @property
     def top(self) -> "Branch":
-        """The class that it belongs to."""
+        """Class that it belongs to."""
         branch = self
         while branch.parent is not None and branch.parent.parent is not None:
             branch = branch.parent
         return branch
 
     def head(self) -> Key:
-        """The key of what would be served first."""
+        """Return the key of the job that would be served first."""
         first = self.children.first()
         assert first is not None
         return self.children.key(first)
 
     def key_of(self, child: "Branch") -> Key:
-        """By what it orders a child."""
+        """Return the key that orders a child."""
         if self.by_rank:
             return (child.rank, 0.0)
         return child.head() if self.by_heads else (child.virtual, 0.0)
 
     def list_up(self) -> None:
-        """It has jobs that may be picked."""
+        """List the branch in its parent, because it has jobs that may be picked."""
         parent = self.parent
         if (
             parent is None
@@ -114,20 +114,20 @@ class Branch:
         ):
             return
         first = parent.children.first()
-        # One of the others may be behind the clock, because it was charged too much: no newcomer waits for that.
+        # Another child may be behind the clock because it was charged too much; a newcomer must not wait for it.
         self.virtual = max(self.virtual, parent.clock if first is None else min(parent.clock, first.virtual))
         parent.children.put(self, parent.key_of(self))
         parent.list_up()
 
     def unlist(self) -> None:
-        """Nothing of it may be picked for now."""
+        """Remove the branch from its parent, because none of its jobs may be picked now."""
         if (parent := self.parent) is not None and self.is_listed:
             parent.children.discard(self)
             if parent.is_empty:
                 parent.unlist()
 
     def charge(self, cost: float) -> None:
-        """Its jobs in flight will probably take so much more, or less."""
+        """Add to the expected cost of its jobs in flight; may be negative."""
         branch: Branch = self
         while (parent := branch.parent) is not None:
             branch.flying += cost
@@ -137,7 +137,7 @@ class Branch:
             branch = parent
 
     def clocks(self) -> Clocks:
-        """Those of all that are above it, for `settle`."""
+        """Return the clocks of all branches above it, for `settle`."""
         found: list[float] = []
         parent = self.parent
         while parent is not None:
@@ -146,17 +146,17 @@ class Branch:
         return tuple(found)
 
     def settle(self, charged: float, took: float, since: Clocks) -> None:
-        """A job that was charged so much has left, and has taken so much.
+        """Replace the charge for a job that has left by its actual cost.
 
         Args:
-            since: the clocks when it went into flight.
+            since: the clocks when it was dispatched.
         """
         branch: Branch = self
         for then in since:
             parent = branch.parent
             assert parent is not None
             weight, clock = branch.weight, parent.clock
-            # Sums of fractions leave something behind.
+            # Avoids rounding errors below zero.
             branch.flying = max(branch.flying - charged, 0.0)
             branch.paid = max(branch.paid, then + took / weight)
             most = max(clock, branch.paid) + branch.flying / weight
@@ -167,14 +167,14 @@ class Branch:
             branch = parent
 
     def catch_up(self, cost: float) -> None:
-        """The last of several jobs that were charged together was served at the virtual time before its own cost."""
+        """Advance the clocks to the virtual time before the last of several jobs that were charged together."""
         branch: Branch = self
         while (parent := branch.parent) is not None:
             parent.clock = max(parent.clock, branch.virtual - cost / branch.weight)
             branch = parent
 
     def reorder(self) -> None:
-        """Its key, and so perhaps that of those above, is another one."""
+        """Update its key, and those of the branches above."""
         branch: Branch = self
         while (parent := branch.parent) is not None:
             if branch in parent.children:
@@ -182,7 +182,7 @@ class Branch:
             branch = parent
 
     def serve(self) -> "Leaf | None":
-        """The jobs below it whose turn it is."""
+        """Return the leaf below it whose turn it is."""
         branch: Branch = self
         while not isinstance(branch, Leaf):
             child = branch.children.first()
@@ -197,10 +197,10 @@ class Leaf(Branch):
     """The jobs of one tenant and class, by lanes.
 
     Attributes:
-        lanes: those that have jobs.
-        flights: how many of its jobs are in flight.
-        known: the lanes that it was asked for.
-        needs: of lanes whose last job took something else than a slot: what that was.
+        lanes: lanes with jobs.
+        flights: number of its jobs in flight.
+        known: all lanes that were requested.
+        needs: needs of the last job of each lane, unless it was one slot.
     """
 
     __slots__ = ("_clock", "_served", "flights", "known", "lanes", "needs")
@@ -226,7 +226,7 @@ class Leaf(Branch):
         return self.lanes.key(first)
 
     def put(self, lane: Lane, head: Key) -> None:
-        """The lane has jobs; `head` is the key of its first one, where that counts."""
+        """Add a lane with jobs; `head` is the key of its first job, if the order depends on it."""
         if self.by_heads:
             self._served.pop(lane, None)
             self.lanes.put(lane, head)
@@ -235,7 +235,7 @@ class Leaf(Branch):
             self.lanes.put(lane, self._turn_of(lane))
 
     def is_alone(self) -> bool:
-        """Whether there is no other lane whose turn it could be, and no cap."""
+        """Whether no other lane could be served, and no cap applies."""
         if len(self.lanes) > 1 or self.account is None or any(account.most for account in self.account.path()):
             return False
         branch: Branch = self
@@ -245,8 +245,8 @@ class Leaf(Branch):
             branch = parent
         return True
 
-    def served(self, lane: Lane, number: int) -> None:
-        """So many jobs of the lane were picked."""
+    def record_served(self, lane: Lane, number: int) -> None:
+        """Record that jobs of a lane were picked."""
         if self.by_heads:
             count = self._served[lane] = self._served.get(lane, 0.0) + number
             if count >= _AS_OLD:
@@ -257,7 +257,7 @@ class Leaf(Branch):
             self.lanes.put(lane, self._turn_of(lane))
 
     def forget(self, lane: Lane) -> None:
-        """The lane has no jobs any more."""
+        """Remove a lane without jobs."""
         self.lanes.discard(lane)
         if not self.lanes:
             self._served.clear()
@@ -266,5 +266,5 @@ class Leaf(Branch):
     def _turn_of(self, lane: Lane) -> Key:
         if self.by_rank:
             return (-lane.priority, 0.0)
-        # When its next one will have been served: so the highest goes first, also where all are new.
+        # The turn after its next job, so that the highest priority goes first if all are new.
         return (self._served[lane] + _EACH_PRIORITY**-lane.priority, -lane.priority)

@@ -1,4 +1,4 @@
-"""What caps of pools leave room for where jobs are placed on nodes, and take different amounts. Pure."""
+"""Room within the caps of pools, for placed jobs with different amounts. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,25 +9,25 @@ __all__ = ["Caps"]
 
 
 class Caps:
-    """The amounts that are placed of each pool, in each queue for itself."""
+    """Placed amounts of each pool, for each queue separately."""
 
     def __init__(self, pools: Mapping[str, TenantPool]) -> None:
         self._pools = pools
         self._queues: dict[str, Accounts] = {}
 
     def has_room(self, queue: str, tenant: str, amounts: Amounts) -> bool:
-        """Whether so much more of the tenant's is within all its caps."""
+        """Whether a tenant's additional amounts are within all its caps."""
         account = self._account(queue, tenant)
         found = account.full(amounts) is None
         self._forget(queue, account)
         return found
 
     def take(self, queue: str, tenant: str, amounts: Amounts) -> None:
-        """A job is placed."""
+        """Add the amounts of a placed job."""
         self._account(queue, tenant).take(amounts)
 
     def give(self, queue: str, tenant: str, amounts: Amounts) -> None:
-        """A job that was placed has left."""
+        """Subtract the amounts of a placed job that has left."""
         account = self._account(queue, tenant)
         account.give(amounts)
         self._forget(queue, account)
@@ -39,6 +39,6 @@ class Caps:
         return found.of(tenant)
 
     def _forget(self, queue: str, account: Account) -> None:
-        # Of a described pool others may be parts.
+        # A configured pool may have children.
         if not account.flights and account.name not in self._pools:
             self._queues[queue].forget(account)

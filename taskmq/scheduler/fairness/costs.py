@@ -1,7 +1,7 @@
-"""What jobs will probably take, and what those in flight are charged. Pure: times are seconds.
+"""Expected run times, and the charges for jobs in flight. Pure: times are seconds.
 
-A job is charged what runs of its task take on average, when it is dispatched; more, if it turns out to run longer;
-and in the end what it took. Where no run of its task is known, that is a guess, until the first one has ended.
+When a job is dispatched, it is charged the average run time of its task; more, if it runs longer; and finally its
+actual time. If no run of its task is known, the charge is a guess until the first one has ended.
 """
 
 from collections import OrderedDict
@@ -15,9 +15,9 @@ from taskmq.model.jobs.pools import Amounts
 
 __all__ = ["ChargedJob", "Flights", "RunTimes"]
 
-# Of a run the moving average takes so much.
+# Weight of the newest run in the moving average.
 _NEWEST: Final = 0.2
-# Of which nothing at all is known. What is charged is only ever compared.
+# Charge if nothing is known. Charges are only compared with each other.
 _UNKNOWN: Final = 1.0
 # No run is free.
 _LEAST: Final = 1e-4
@@ -25,33 +25,33 @@ _REMEMBERED: Final = 50_000
 
 
 class RunTimes:
-    """How long runs of tasks, of lanes and of all take on average."""
+    """Average run times of tasks, of lanes and of all jobs."""
 
     def __init__(self) -> None:
-        # A plain dict would search its beginning, where entries have been deleted, for the first one that is left.
+        # In a plain dict, deleting the first entry would scan over all deleted ones.
         self._of: OrderedDict[str | Lane, float] = OrderedDict()
         self._of_all: float | None = None
 
-    def expected(self, task: str, lane: Lane) -> float:
-        """Seconds of a run, as far as is known."""
+    def expect(self, task: str, lane: Lane) -> float:
+        """Return the expected seconds of a run."""
         return self._of.get(task) or self.expected_next(lane)
 
     def expected_next(self, lane: Lane) -> float:
-        """Seconds of whatever comes next in a lane."""
+        """Return the expected seconds of the next job of a lane."""
         return self._of.get(lane) or self._of_all or _UNKNOWN
 
     def knows(self, task: str) -> bool:
-        """Whether a run of the task was seen to end."""
+        """Whether a run of the task has ended."""
         return task in self._of
 
-    def took(self, task: str, lane: Lane, seconds: float) -> None:
-        """A run has ended."""
+    def record_run(self, task: str, lane: Lane, seconds: float) -> None:
+        """Record the duration of a run."""
         seconds = max(seconds, _LEAST)
         self._of_all = _average(self._of_all, seconds)
         for what in (task, lane):
             self._of[what] = _average(self._of.get(what), seconds)
         while len(self._of) > _REMEMBERED:
-            # Who came first is learned anew.
+            # The oldest entries are learned anew.
             self._of.popitem(last=False)
 
 
@@ -61,16 +61,16 @@ def _average(before: float | None, seconds: float) -> float:
 
 @dataclass(slots=True)
 class ChargedJob:
-    """A job in flight, and what its pool was charged for it.
+    """A job in flight, and the charge to its pool.
 
     Attributes:
-        needs: amounts that it takes.
-        worth: how many slots that is.
-        seconds: what was charged, of run time.
-        began: when it began to run, or was first known to; None: that is not known.
-        ran: for how long it had run before it was known here, which is not charged.
-        is_late: it has run for longer than was charged.
-        since: the virtual times when it went into flight.
+        needs: amounts that it needs.
+        worth: number of slots that these are worth.
+        seconds: charged run time.
+        began: when it started, or was first known to run; None if unknown.
+        ran: run time before it was known here, which is not charged.
+        is_late: whether it has run longer than was charged.
+        since: the virtual times when it was dispatched.
     """
 
     id: str
@@ -100,11 +100,11 @@ class Flights:
         return iter(self._jobs.values())
 
     def find(self, job_id: str) -> ChargedJob | None:
-        """The job, if it is in flight."""
+        """Return the job; None if it is not in flight."""
         return self._jobs.get(job_id)
 
     def add(self, job: ChargedJob, *, is_guessed: bool) -> None:
-        """A job goes into flight; what it was charged may be a guess, of whose task no run is known."""
+        """Add a dispatched job; its charge is a guess if no run of its task is known."""
         self._jobs[job.id] = job
         if is_guessed:
             self._guessed.setdefault(job.task, {})[job.id] = job
@@ -112,32 +112,32 @@ class Flights:
             heappush(self._overdue, (job.began + job.seconds, job.id))
 
     def remove(self, job_id: str) -> ChargedJob:
-        """A job has left."""
+        """Remove a job that has left."""
         job = self._jobs.pop(job_id)
-        if (guessed := self._guessed.get(job.task)) is not None:
-            guessed.pop(job_id, None)
-            if not guessed:
+        if (take_guessed := self._guessed.get(job.task)) is not None:
+            take_guessed.pop(job_id, None)
+            if not take_guessed:
                 del self._guessed[job.task]
         return job
 
-    def guessed(self, task: str) -> list[ChargedJob]:
-        """The jobs of a task that were charged a guess; charge them anew, they are not given again."""
+    def take_guessed(self, task: str) -> list[ChargedJob]:
+        """Remove and return the jobs of a task that were charged a guess, to be charged anew."""
         return list(self._guessed.pop(task, {}).values())
 
-    def began(self, job_id: str, *, now: float) -> None:
-        """A job is known to run."""
+    def start(self, job_id: str, *, now: float) -> None:
+        """Record that a job is running."""
         job = self._jobs.get(job_id)
         if job is not None and job.began is None:
             job.began = now
             heappush(self._overdue, (now + job.seconds, job_id))
 
-    def overdue(self, *, now: float) -> Iterator[ChargedJob]:
-        """Jobs that run for longer than was charged; charge them more before the next one."""
+    def iterate_overdue(self, *, now: float) -> Iterator[ChargedJob]:
+        """Yield jobs that run longer than was charged; the caller has to charge each before the next one."""
         while self._overdue and self._overdue[0][0] <= now:
             _, job_id = heappop(self._overdue)
             job = self._jobs.get(job_id)
             if job is not None and job.began is not None:
-                # It may have been charged more meanwhile.
+                # Its charge may have been raised meanwhile.
                 if job.began + job.seconds <= now:
                     yield job
                 heappush(self._overdue, (job.began + job.seconds, job_id))

@@ -1,8 +1,8 @@
 """Division of partitions among schedulers. Pure.
 
-Each scheduler looks at who holds which partition and decides alone; the lease of a partition sees to it that it has
-one holder. A scheduler that has less than its share, and finds none free, announces that it *wants* more. Those that
-have more give some back: all above the larger share, or one partition of the largest holder.
+Each scheduler reads the holders of all partitions and decides alone; leases ensure that each partition has one
+holder. A scheduler with less than its share that finds no free partition announces that it *wants* more. Schedulers
+with more then release some: all above the larger share, or one partition of the largest holder.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ __all__ = ["Division", "divide"]
 
 
 class Division(msgspec.Struct, frozen=True):
-    """What a scheduler does next.
+    """Decision of a scheduler.
 
     Attributes:
-        take: free slots to acquire.
-        give: the partitions that it releases.
-        wants: it has to say that it has less than its share.
+        take: free partitions to acquire.
+        give: partitions to release.
+        wants: whether to announce that it has less than its share.
     """
 
     take: list[int]
@@ -28,11 +28,11 @@ class Division(msgspec.Struct, frozen=True):
 
 
 def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -> Division:
-    """Decide which partitions `me` takes and gives back.
+    """Decide which partitions `me` acquires and releases.
 
     Args:
-        holders: who holds each partition; None: no scheduler.
-        wanting: the scheduler that says that it has less than its share, if any.
+        holders: holder of each partition; None: free.
+        wanting: the scheduler that announced that it has less than its share, if any.
     """
     counts = Counter(holder for holder in holders.values() if holder is not None)
     mine = sorted(partition for partition, holder in holders.items() if holder == me)
@@ -41,7 +41,7 @@ def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -
     smaller, rest = divmod(len(holders), len(live))
     larger = smaller + (rest > 0)
     other_wants = wanting is not None and wanting != me
-    # What another scheduler waits for is left to it, but for what makes up the smaller share here.
+    # Free partitions are left to the wanting scheduler, except for those of the smaller share here.
     limit = max(smaller, 1) if other_wants else larger
     take = free[: max(limit - len(mine), 0)]
     give: list[int] = []
@@ -49,7 +49,7 @@ def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -
         surplus = max(len(mine) - larger, 0)
         most = max(counts.values(), default=0)
         if not surplus and not free and smaller < len(mine) == most:
-            # Of those that hold the most, one gives: everybody sees the same one.
+            # Only one of the largest holders releases; all schedulers choose the same one.
             surplus = int(me == min(holder for holder, count in counts.items() if count == most))
         give = mine[len(mine) - surplus :]
     return Division(take, give, len(mine) + len(take) < smaller)

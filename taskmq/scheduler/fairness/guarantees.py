@@ -1,7 +1,7 @@
-"""What pools and classes of one queue are to have in any case. Pure.
+"""Guaranteed amounts of pools and classes in one queue. Pure.
 
-A pool has its `min`, or the part of it that can be kept where more was promised than there is, as when turns are
-dealt out. A priority class has its share of the slots, where the queue goes by classes and none goes first always.
+A pool has its `min`, or the part of it that can be kept if the minimums exceed the capacity. A priority class has its
+share of the slots, if the queue's policy uses classes without strict priority.
 """
 
 from collections.abc import Mapping
@@ -16,31 +16,31 @@ from taskmq.scheduler.fairness.queue_turns import IN_CLASSES
 
 __all__ = ["Guarantees"]
 
-# Parts of sums are not exact.
+# Tolerance for rounding errors.
 _TINY: Final = 1e-9
 
 
 class Guarantees:
-    """Those of one queue.
+    """The guarantees of one queue.
 
     Args:
-        capacities: what its workers or nodes have.
+        capacities: capacities of its workers or nodes.
 
     Attributes:
-        least: by pool and class, under the names that people know them by; of slots only whole ones.
+        least: guaranteed amounts by name of pool or class; slots are whole numbers.
 
     Raises:
-        InvalidOption: these are no pools, see `check_pools`.
+        InvalidOption: the pools are invalid, see `check_pools`.
     """
 
     def __init__(self, policy: QueuePolicy, pools: Mapping[str, TenantPool], *, capacities: Amounts) -> None:
         self._pools = pools
         self.least: dict[str, Amounts] = {}
         slots = capacities.get(SLOTS_ASKED, 0.0)
-        honoured = Accounts(pools).honoured(capacities)
+        part = Accounts(pools).honourable_part(capacities)
         for pool in pools.values():
-            # What no node has can be guaranteed to none, nor can what jobs of any worker take beside a slot.
-            least = {name: amount * honoured for name, amount in pool.min.items() if name in capacities}
+            # Resources that no node has cannot be guaranteed.
+            least = {name: amount * part for name, amount in pool.min.items() if name in capacities}
             if SLOTS_ASKED in least:
                 least[SLOTS_ASKED] = float(ceil(least[SLOTS_ASKED] - _TINY))
             self._promise(pool_group(pool.name), least)
@@ -51,7 +51,7 @@ class Guarantees:
                 self._promise(_class_name(name), least)
 
     def groups(self, lane: Lane) -> tuple[str, ...]:
-        """To which of those in `least` the jobs of a lane belong, the outermost pool first, the class last."""
+        """Return the names in `least` that a lane's jobs belong to, the outermost pool first, the class last."""
         names = [pool_group(pool.name) for pool in path_of(lane.tenant, self._pools)]
         names.append(_class_name(class_of(lane.priority)))
         return tuple(name for name in names if name in self.least)

@@ -1,9 +1,9 @@
-"""Whose turn it is in one queue. Pure.
+"""Turns of the lanes of one queue. Pure.
 
     a pool below its minimum, the furthest below first
-    else: priority class -> pool -> ... -> tenant -> lane (`branches`), passing those that are at their caps
+    else: priority class -> pool -> ... -> tenant -> lane (`branches`), skipping those at their caps
 
-Everything is charged to what was served: also what a pool got for its minimum counts when it takes turns.
+Every job is charged to the branches that were served, including jobs that a pool got for its minimum.
 """
 
 from collections import OrderedDict, defaultdict
@@ -23,13 +23,13 @@ from taskmq.scheduler.fairness.order import Key, Order
 __all__ = ["BY_HEADS", "IN_CLASSES", "Head", "QueueTurns"]
 
 Head = tuple[float, float]
-"""Of the first job of a lane: since when it is due, and when it expires; seconds."""
+"""First job of a lane: when it became due and when it expires, in seconds."""
 
 _Charge = tuple[Amounts, float]
 
 _NOTHING: Final = 1e-12
-# So many leaves that owe something are looked at with each refresh.
-_LOOKED_AT: Final = 1000
+# Number of leaves with a debt to check with each refresh.
+_CHECKED: Final = 1000
 _NO_HEAD: Final[Head] = (0.0, inf)
 _SLOTS: Final[Mapping[str, Amounts]] = {}
 IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
@@ -37,18 +37,18 @@ BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
 
 class QueueTurns:
-    """Deals out turns among the lanes of one queue, and keeps the account of what is in flight.
+    """Turns of the lanes of one queue, and the accounts of its jobs in flight.
 
-    Made anew, with the backlog and what is in flight, it goes on where another one was.
+    A new instance with the same backlog and jobs in flight continues where another one was.
 
-    What a job takes is known once it is in flight. Until then it is charged what the one before it in its lane took,
-    and stopped by caps of slots alone: who places jobs on nodes sees to the others, job by job (`Caps`).
+    The needs of a job are known once it is dispatched. Until then it is charged like the previous job of its lane,
+    and only caps of slots apply; the placement on nodes checks the other caps for each job (`Caps`).
 
     Args:
-        capacities: of resources, also beside slots, where they are known.
+        capacities: capacities of resources, as far as known.
 
     Raises:
-        InvalidOption: these are no pools, see `check_pools`.
+        InvalidOption: the pools are invalid, see `check_pools`.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class QueueTurns:
         self._times = times
         self._accounts = Accounts(pools)
         self._owed: Order[Account] = Order()
-        # Where each takes turns, by class.
+        # Branches of each account, by class.
         self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
         self._lanes: set[Lane] = set()
         self._leaves: dict[Lane, Leaf] = {}
-        # Those that have nothing but a debt, which others have to catch up with before it can be forgotten.
+        # Leaves without jobs whose debt others have to catch up with before it can be dropped.
         self._owing: OrderedDict[Leaf, None] = OrderedDict()
         self._picked: dict[Lane, list[_Charge]] = {}
         self.flights = Flights()
@@ -88,21 +88,21 @@ class QueueTurns:
             self._fly(job)
 
     def __len__(self) -> int:
-        """How many lanes have jobs, as far as is known here."""
+        """Return the number of lanes with known jobs."""
         return len(self._lanes)
 
     def refresh(self, lanes: Mapping[Lane, Head | None]) -> None:
-        """These are the lanes that have jobs. Who was there before keeps its place."""
+        """Replace the lanes with jobs; present ones keep their turns."""
         for lane in self._lanes - lanes.keys():
             self.remove(lane)
-        for leaf in list(islice(self._owing, _LOOKED_AT)):
+        for leaf in list(islice(self._owing, _CHECKED)):
             del self._owing[leaf]
             self._prune(leaf)
         for lane in lanes if self.by_heads else sorted(lanes.keys() - self._lanes):
             self.add(lane, lanes[lane])
 
     def add(self, lane: Lane, head: Head | None) -> None:
-        """The lane has jobs; `head`, of its first one, counts where the policy goes by age."""
+        """Add a lane with jobs; `head` is its first job, for policies that order by age."""
         self._lanes.add(lane)
         leaf = self._leaf(lane)
         leaf.put(lane, self._key(lane, head or _NO_HEAD))
@@ -114,7 +114,7 @@ class QueueTurns:
         self._see(leaf.account)
 
     def remove(self, lane: Lane) -> None:
-        """The lane has no jobs any more."""
+        """Remove a lane without jobs."""
         if lane not in self._lanes:
             return
         self._lanes.discard(lane)
@@ -135,37 +135,37 @@ class QueueTurns:
             case "priority" if self.policy.strict:
                 return (-lane.priority, due)
             case "priority":
-                # A waiting job rises by one priority in this time: so what has waited longer for it goes first.
+                # A waiting job gains one priority per `ageing` seconds.
                 return (due - lane.priority * self.policy.ageing, -lane.priority)
             case _:
                 return (due, 0.0)
 
     def picks(self, count: int) -> dict[Lane, int]:
-        """Whose turn it is, so many times; fewer where all others have to wait.
+        """Pick up to `count` jobs by lane; fewer if all others have to wait.
 
-        What is picked counts as in flight until `taken` says what became of it.
+        Picked jobs count as in flight until `resolve` is called.
         """
         self._slots = self.capacities.get(SLOTS_ASKED) or len(self.flights) + self._open() + float(count)
-        honoured = self._accounts.honoured({**self.capacities, SLOTS_ASKED: self._slots})
+        part = self._accounts.honourable_part({**self.capacities, SLOTS_ASKED: self._slots})
         found: dict[Lane, int] = {}
-        while count > 0 and (picked := self._pick(honoured, count)) is not None:
+        while count > 0 and (picked := self._pick(part, count)) is not None:
             lane, number = picked
             found[lane] = found.get(lane, 0) + number
             count -= number
         return found
 
-    def taken(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
-        """What was picked has come to these jobs: id, task and lane of each, which are in flight now.
+    def resolve(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
+        """Replace the picks by the jobs that were dispatched: id, task and lane of each.
 
         Args:
-            needs_of: by id, what jobs take that take more than a slot.
+            needs_of: needs of jobs that need more than one slot, by id.
         """
         picked, self._picked = self._picked, {}
         found: dict[Lane, list[ChargedJob]] = {}
         for job_id, task, lane in jobs:
             needs = needs_of.get(job_id, ONE_SLOT)
             job = ChargedJob(job_id, task, lane, needs, self._worth(needs), 0.0)
-            job.seconds = self._expected(job)
+            job.seconds = self._expect(job)
             found.setdefault(lane, []).append(job)
         for lane in [*picked, *(lane for lane in found if lane not in picked)]:
             self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
@@ -188,14 +188,14 @@ class QueueTurns:
             self._take(leaf, job.needs)
         if found:
             _learn(leaf, found[-1])
-        # What came of the order of sums is no cost.
+        # Ignores rounding errors.
         if abs(cost) > _NOTHING:
             leaf.charge(cost)
         self._prune(leaf)
 
-    def _pick(self, honoured: float, most: int) -> tuple[Lane, int] | None:
+    def _pick(self, part: float, most: int) -> tuple[Lane, int] | None:
         while True:
-            leaf = self._owed_leaf(honoured) or self._root.serve()
+            leaf = self._owed_leaf(part) or self._root.serve()
             if leaf is None:
                 return None
             lane = leaf.lanes.first()
@@ -205,9 +205,9 @@ class QueueTurns:
             if (full := leaf.account.full(ONE_SLOT)) is not None:
                 self._block(full)
                 continue
-            # One alone needs no turns.
+            # A single lane needs no turns.
             number = most if most > 1 and leaf.is_alone() else 1
-            leaf.served(lane, number)
+            leaf.record_served(lane, number)
             self._take(leaf, needs, number)
             cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
             self._picked.setdefault(lane, []).extend([(needs, cost)] * number)
@@ -216,8 +216,8 @@ class QueueTurns:
                 leaf.catch_up(cost)
             return lane, number
 
-    def _owed_leaf(self, honoured: float) -> Leaf | None:
-        while (owed := self._owed.first()) is not None and self._owed.key(owed)[0] < honoured:
+    def _owed_leaf(self, part: float) -> Leaf | None:
+        while (owed := self._owed.first()) is not None and self._owed.key(owed)[0] < part:
             blocked = next((above for above in owed.path() if above.is_blocked), None)
             if blocked is None:
                 branches = [branch for branch in self._branches[owed].values() if branch.is_listed]
@@ -226,37 +226,37 @@ class QueueTurns:
             blocked.suspended.append(owed)
         return None
 
-    def began(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
-        """A job is known to run: it is charged more if it runs for longer than was charged.
+    def start(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
+        """Record that a job is running; it is charged more if it runs longer than charged.
 
         Args:
-            ran: for how long it has run already, while this was not kept account of: only the rest is charged.
+            ran: run time before it was known here; only the rest is charged.
         """
         if self.policy.policy == "round_robin":
             return
         job = self.flights.find(job_id)
         if ran and job is not None and job.began is None:
             job.ran = ran
-            self._charge(job, self._expected(job))
-        self.flights.began(job_id, now=now)
+            self._charge(job, self._expect(job))
+        self.flights.start(job_id, now=now)
 
-    def learned(self, task: str) -> None:
-        """The first run of a task has ended: its jobs in flight were charged a guess."""
-        for job in self.flights.guessed(task):
-            seconds = self._expected(job)
+    def learn(self, task: str) -> None:
+        """Charge a task's jobs in flight anew, because its first run has ended and replaces the guess."""
+        for job in self.flights.take_guessed(task):
+            seconds = self._expect(job)
             self._charge(job, max(seconds, job.seconds) if job.is_late else seconds)
 
-    def look_at_running(self, *, now: float) -> None:
-        """Charge those that run for longer than was charged: as much again."""
-        for job in self.flights.overdue(now=now):
+    def charge_late(self, *, now: float) -> None:
+        """Double the charge for jobs that run longer than charged."""
+        for job in self.flights.iterate_overdue(now=now):
             job.is_late = True
             self._charge(job, 2 * job.seconds)
 
-    def ended(self, job_id: str, seconds: float | None) -> None:
-        """A job that is in flight has left.
+    def end(self, job_id: str, seconds: float | None) -> None:
+        """Remove a job in flight that has left.
 
         Args:
-            seconds: for which it has run; None: unknown.
+            seconds: how long it ran; None: unknown.
         """
         job = self.flights.remove(job_id)
         leaf = self._leaf(job.lane)
@@ -268,7 +268,7 @@ class QueueTurns:
     def _fly(self, job: ChargedJob) -> None:
         leaf = self._leaf(job.lane)
         _learn(leaf, job)
-        job.seconds = self._expected(job)
+        job.seconds = self._expect(job)
         self._take(leaf, job.needs)
         job.since = leaf.clocks()
         self.flights.add(job, is_guessed=not self._times.knows(job.task))
@@ -278,17 +278,17 @@ class QueueTurns:
         self._leaf(job.lane).charge(job.worth * (seconds - job.seconds))
         job.seconds = seconds
 
-    def _expected(self, job: ChargedJob) -> float:
-        """What is to be charged: the rest of its run. One that has taken more than others do takes as much again."""
-        seconds = self._times.expected(job.task, job.lane)
+    def _expect(self, job: ChargedJob) -> float:
+        """Return the charge: the rest of the expected run, or as much again if it already ran longer."""
+        seconds = self._times.expect(job.task, job.lane)
         return self._seconds(seconds - job.ran if seconds > job.ran else job.ran)
 
     def _seconds(self, seconds: float) -> float:
-        """What counts of a run time: in `round_robin` each run is one turn."""
+        """Return the charged run time; in `round_robin` each run is one turn."""
         return 1.0 if self.policy.policy == "round_robin" else seconds
 
     def _worth(self, needs: Amounts) -> float:
-        """How many slots it comes to: of the resource of which it takes the largest part (dominant resource)."""
+        """Return the worth in slots, by the resource with the largest part (dominant resource)."""
         slots = needs.get(SLOTS_ASKED, 0.0)
         if len(needs) == 1:
             return slots
@@ -331,7 +331,7 @@ class QueueTurns:
         account.suspended.clear()
 
     def _see(self, account: Account | None) -> None:
-        """See which of these pools are owed something."""
+        """Update which of these pools are below their minimum."""
         while account is not None:
             if account.least:
                 if any(branch.is_listed for branch in self._branches[account].values()):
@@ -376,7 +376,7 @@ class QueueTurns:
         return account.weight if self.policy.policy == "weighted" else 1.0
 
     def _prune(self, leaf: Leaf) -> None:
-        """Forget one that has no jobs and has taken no more than the others."""
+        """Drop a leaf without jobs that has no debt to the others."""
         if leaf.flights or leaf.lanes:
             return
         parent, account = leaf.parent, leaf.account
@@ -396,7 +396,7 @@ class QueueTurns:
 
 
 def _learn(leaf: Leaf, job: ChargedJob) -> None:
-    """The next job of the lane probably takes as much."""
+    """Assume the same needs for the next job of the lane."""
     if job.needs is ONE_SLOT:
         leaf.needs.pop(job.lane, None)
     else:

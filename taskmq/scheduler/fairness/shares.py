@@ -1,9 +1,9 @@
-"""Whose turn it is in the queues of one partition, and what each has had. Pure: times are seconds.
+"""Turns of the queues of one partition, and the accounts of their run time. Pure: times are seconds.
 
-    refresh (lanes) -> picks -> taken (the jobs that were found) -> began -> ended (what they took)
+    refresh (lanes) -> picks -> resolve (the dispatched jobs) -> start -> end (their run time)
 
-A class that has no jobs leaves its turns to the others, and no class is ever without: nothing starves behind a flood
-of higher ones. Within a class each tenant gets as much run time as any other, or by its pool's weight, whatever the
+A class without jobs leaves its turns to the others, and every class gets turns, so no job starves behind a flood of
+higher ones. Within a class each tenant gets the same run time, or that of its pool's weight, however many jobs the
 others have queued.
 """
 
@@ -22,7 +22,7 @@ _SLOTS: Final[Mapping[str, Amounts]] = {}
 
 
 class Shares:
-    """Deals out turns among the lanes that have jobs."""
+    """Turns of the lanes with jobs, over all queues of a partition."""
 
     def __init__(self) -> None:
         self._capacities: dict[str, Amounts] = {}
@@ -34,14 +34,14 @@ class Shares:
         self._queue_of: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """How many queues have jobs that are ready, as far as is known here."""
+        """Return the number of queues with known ready jobs."""
         return sum(1 for turns in self._queues.values() if len(turns))
 
     def configure(self, policies: Mapping[str, QueuePolicy], pools: Mapping[str, TenantPool]) -> None:
-        """From now on it is so; what waits and what is in flight is dealt with accordingly.
+        """Apply policies and pools, also to waiting jobs and jobs in flight.
 
         Raises:
-            InvalidOption: these are no pools, see `check_pools`; nothing is changed then.
+            InvalidOption: the pools are invalid, see `check_pools`; nothing was changed.
         """
         if policies == self._policies and pools == self._pools:
             return
@@ -51,16 +51,16 @@ class Shares:
         self._policies, self._pools = dict(policies), dict(pools)
 
     def resize(self, queue: str, capacities: Amounts) -> None:
-        """The nodes on which jobs of a queue are placed have so much: a job counts by its largest part of it."""
+        """Set the capacity of a placed queue's nodes; a job counts by its largest part of it."""
         self._capacities[queue] = capacities
         if (turns := self._queues.get(queue)) is not None:
             turns.capacities = capacities
 
     def refresh(self, lanes: Iterable[Lane], heads: Mapping[Lane, Head] | None = None) -> None:
-        """These are the lanes that have jobs. Who was there before keeps its place.
+        """Replace the lanes with jobs; present ones keep their turns.
 
         Args:
-            heads: of lanes in queues whose policy goes by age (`goes_by_heads`).
+            heads: first jobs of lanes, for queues that order by age (`goes_by_heads`).
         """
         by_queue: dict[str, dict[Lane, Head | None]] = {}
         for lane in lanes:
@@ -70,44 +70,44 @@ class Shares:
                 turns.refresh({})
                 self._drop_idle(queue)
         self._backlog = by_queue
-        for queue, its in by_queue.items():
-            self._of(queue).refresh(its)
+        for queue, lanes_of_queue in by_queue.items():
+            self._of(queue).refresh(lanes_of_queue)
 
-    def arrived(self, lane: Lane, head: Head | None = None) -> None:
-        """The lane has jobs, or another first one."""
+    def add(self, lane: Lane, head: Head | None = None) -> None:
+        """Add a lane with jobs, or update its first job."""
         self._backlog.setdefault(lane.queue, {})[lane] = head
         self._of(lane.queue).add(lane, head)
 
     @property
     def pools(self) -> Mapping[str, TenantPool]:
-        """All pools, by name: another object after each change."""
+        """Pools by name; a new object after each change."""
         return self._pools
 
-    def described(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
-        """How a queue takes turns, and all pools."""
+    def rules_of(self, queue: str) -> tuple[QueuePolicy, Mapping[str, TenantPool]]:
+        """Return the policy of a queue, and all pools."""
         return self._policies.get(queue, FAIR), self._pools
 
     def goes_by_heads(self, queue: str) -> bool:
-        """Whether a queue goes by the age of jobs."""
+        """Whether a queue orders by the age of jobs."""
         return self._policies.get(queue, FAIR).policy in BY_HEADS
 
-    def exhausted(self, lane: Lane) -> None:
-        """The lane had fewer jobs than were picked: none counts as waiting until the next refresh."""
+    def drop(self, lane: Lane) -> None:
+        """Drop a lane that had fewer jobs than were picked, until the next refresh."""
         if (turns := self._queues.get(lane.queue)) is not None:
             turns.remove(lane)
             self._backlog.get(lane.queue, {}).pop(lane, None)
             self._drop_idle(lane.queue)
 
     def picks(self, room: Callable[[str], int], *, limit: int, now: float = 0.0) -> list[Pick]:
-        """Up to `limit` jobs, of each queue at most as many as it has room for.
+        """Pick up to `limit` jobs, and from each queue at most as many as it has room for.
 
-        The queues take turns at being the first, so that none of them uses up the limit of all. What is picked counts
-        as in flight until `taken`.
+        The queues take turns at being first, so that none uses up the whole limit. Picked jobs count as in flight
+        until `resolve` is called.
         """
         found: list[Pick] = []
         for queue, turns in self._queues.items():
             if len(turns) and (count := min(room(queue), limit)) > 0:
-                turns.look_at_running(now=now)
+                turns.charge_late(now=now)
                 picked = turns.picks(count)
                 limit -= sum(picked.values())
                 found += [Pick(lane, number) for lane, number in picked.items()]
@@ -115,36 +115,36 @@ class Shares:
             self._queues.move_to_end(found[0].lane.queue)
         return found
 
-    def taken(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
-        """What was picked has come to these jobs, which are in flight now: id, task and lane of each.
+    def resolve(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
+        """Replace the picks by the jobs that were dispatched: id, task and lane of each.
 
-        Also those that an earlier holder of the partition has dispatched.
+        Also adds jobs that an earlier holder of the partition dispatched.
 
         Args:
-            needs_of: by id, what jobs take that take more than a slot.
+            needs_of: needs of jobs that need more than one slot, by id.
         """
         by_queue: dict[str, list[tuple[str, str, Lane]]] = {}
         for job in jobs:
-            self.ended(job[0], 0.0)
+            self.end(job[0], 0.0)
             self._queue_of[job[0]] = job[2].queue
             by_queue.setdefault(job[2].queue, []).append(job)
         for queue in [*self._queues, *(queue for queue in by_queue if queue not in self._queues)]:
-            self._of(queue).taken(by_queue.get(queue, ()), needs_of)
+            self._of(queue).resolve(by_queue.get(queue, ()), needs_of)
 
-    def began(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
-        """A job is known to run.
+    def start(self, job_id: str, *, now: float, ran: float = 0.0) -> None:
+        """Record that a job is running.
 
         Args:
-            ran: for how long it has already, where an earlier holder of the partition has dispatched it.
+            ran: seconds it has already run, if an earlier holder of the partition dispatched it.
         """
         if (queue := self._queue_of.get(job_id)) is not None:
-            self._queues[queue].began(job_id, now=now, ran=ran)
+            self._queues[queue].start(job_id, now=now, ran=ran)
 
-    def ended(self, job_id: str, seconds: float | None) -> None:
-        """A job has left.
+    def end(self, job_id: str, seconds: float | None) -> None:
+        """Remove a job that has left.
 
         Args:
-            seconds: for which it has run, 0: it never did; None: unknown.
+            seconds: how long it ran; 0: not at all; None: unknown.
         """
         queue = self._queue_of.pop(job_id, None)
         if queue is None:
@@ -154,11 +154,11 @@ class Shares:
         is_first = False
         if job is not None and seconds:
             is_first = not self._times.knows(job.task)
-            self._times.took(job.task, job.lane, seconds)
-        turns.ended(job_id, seconds)
+            self._times.record_run(job.task, job.lane, seconds)
+        turns.end(job_id, seconds)
         if is_first and job is not None:
             for each in self._queues.values():
-                each.learned(job.task)
+                each.learn(job.task)
         self._drop_idle(queue)
 
     def _of(self, queue: str) -> QueueTurns:

@@ -1,7 +1,7 @@
-"""How many jobs of a queue may be at the broker and with workers at a time. Pure.
+"""Window of a queue: the number of its jobs that may be in flight. Pure.
 
-Few, so that order, shares, changes and cancels are decided in the store up to the last moment; enough, so that no
-worker waits for the next dispatch.
+It is small, so that order, shares, changes and cancels are decided in the store up to the last moment, but large
+enough that no worker waits for the next dispatch.
 """
 
 from math import ceil, exp
@@ -10,24 +10,26 @@ from typing import Final
 __all__ = ["FLOOR", "Window"]
 
 FLOOR: Final = 64
-"""The window of a queue of which no live worker is known."""
+"""Window of a queue without known live workers."""
 
-# Beside a job for each slot, so many that wait there: as many again, or what short runs need until the next dispatch.
-# Each of them is one that no other may pass any more.
+# Jobs that wait at the broker in addition to one per slot: up to as many again for short runs. Each of them can no
+# longer be overtaken.
 _WAITING: Final = 0.25
 _WAITING_AT_LEAST: Final = 4
 _UNTIL_NEXT: Final = 0.25
-# Of what is there for short runs alone so much is used up before more is dispatched: small batches are what costs.
+# Part of the addition for short runs that has to be used up before more is dispatched, because small batches are
+# expensive.
 _USED_UP: Final = 0.5
-# What jobs need that end at once: so many seconds of the present rate.
+# Seconds of the present rate, for very short jobs.
 _SECONDS: Final = 0.05
 _MEMORY: Final = 0.5
 _INTERVAL: Final = 0.05
 
 
 class Window:
-    """Of one queue: its live worker slots and a quarter more, up to twice as many where runs are short; or what 50 ms
-    of the present rate need. Times are seconds.
+    """The window of one queue. Times are seconds.
+
+    It is a quarter more than the live worker slots, up to twice as many for short runs, or 50 ms of the present rate.
     """
 
     def __init__(self) -> None:
@@ -37,16 +39,16 @@ class Window:
 
     @property
     def rate(self) -> float:
-        """Jobs that leave in a second."""
+        """Jobs that leave per second."""
         return self._rate
 
-    def ended(self, count: int, *, now: float) -> None:
-        """So many more jobs have left."""
+    def record_ended(self, count: int, *, now: float) -> None:
+        """Record that jobs have left."""
         self._roll(now)
         self._ended += count
 
     def size(self, slots: int | None, *, now: float) -> int:
-        """How many jobs may be in flight.
+        """Return how many jobs may be in flight.
 
         Args:
             slots: live worker slots; None: unknown.
@@ -56,14 +58,12 @@ class Window:
         return max(_least(slots), (slots or 0) + waiting, ceil(self._rate * _SECONDS))
 
     def room(self, slots: int | None, in_flight: int, *, now: float) -> int:
-        """How many more jobs may be dispatched now.
-
-        None while there are enough: where a window is larger because runs are short, it is filled again once half of
-        that addition has ended.
+        """Return how many more jobs may be dispatched now.
+        If the window is larger because of short runs, it is filled again once half of that addition has ended.
 
         Args:
             slots: live worker slots; None: unknown.
-            in_flight: how many jobs are.
+            in_flight: number of jobs in flight.
         """
         size = self.size(slots, now=now)
         room = size - in_flight
@@ -82,7 +82,7 @@ class Window:
 
 
 def _least(slots: int | None) -> int:
-    """The size of a window whose runs are long."""
+    """Return the size of a window for long runs."""
     if slots is None:
         return FLOOR
     return slots + min(slots, max(_WAITING_AT_LEAST, ceil(slots * _WAITING)))

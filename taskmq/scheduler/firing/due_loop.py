@@ -1,9 +1,9 @@
 """Due rows of a partition: read ahead, and fired at their time by the store's clock.
 
-    once a second: what is due within 6 s -> at its instant, or at the next turn: fired, under the partition's epoch
+    once a second: rows due within 6 s -> at their instants, or at the next turn: fired, under the partition's epoch
 
-What was changed in between stays as it is: firing compares. Between two looks this waits for the next instant, so a
-partition where nothing is due costs one look a second, and however much the store has, a page of it is here.
+Rows that changed in between are skipped, because firing compares them. An idle partition costs one poll a second, and
+only a page of rows is in memory.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ __all__ = ["DueLoop", "DueRow", "FiringPace", "StoreClock"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 1.0
+_PERIOD: Final = 1.0
 _AHEAD: Final = 6.0
 _FRESH: Final = 0.5
-# Whatever is expected, so much time is between two looks.
+# Least seconds between two polls.
 _SOONEST: Final = 0.01
-# Loops that come within this time of each other have the same turn.
+# Loops that arrive within this time of each other share a turn.
 _TOGETHER: Final = 0.001
 _PAGE: Final = 5_000
 _PAUSE: Final = 0.5
@@ -34,7 +34,7 @@ _LONGEST_PAUSE: Final = 5.0
 
 
 class DueRow(Protocol):
-    """Something that is due at an instant, ms since the epoch."""
+    """A row that is due at an instant (ms since the epoch)."""
 
     @property
     def due(self) -> int: ...
@@ -44,47 +44,47 @@ D = TypeVar("D", bound=DueRow)
 
 
 class StoreClock:
-    """The store's clock, as far as it is known here: asked once a second, for all that goes by it.
+    """An estimate of the store's clock, measured at most twice a second.
 
     Args:
-        ask: the store.
+        ask: returns the store's time in ms.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[int]]) -> None:
         self._ask = ask
-        # It is so many seconds ahead of the loop's.
+        # Seconds by which it is ahead of the loop's clock.
         self._offset = 0.0
         self._asked: float | None = None
 
     async def measure(self) -> None:
-        """Ask the store, if that was not done just now.
+        """Measure the store's clock, unless that was just done.
 
         Raises:
-            StoreUnavailable: it could not be reached.
+            StoreUnavailable: the store could not be reached.
         """
         now = asyncio.get_running_loop().time
         began = now()
         if self._asked is None or began - self._asked >= _FRESH:
-            # As if the answer had taken no time: nothing is fired too early.
+            # Ignores the duration of the answer, so that nothing is fired too early.
             self._offset = await self._ask() / 1000 - now()
             self._asked = began
 
     def now(self) -> float:
-        """Seconds since the epoch: never ahead of the store's."""
+        """Return the seconds since the epoch, never ahead of the store's clock."""
         return asyncio.get_running_loop().time() + self._offset
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch: never ahead of the store's."""
+        """Return the milliseconds since the epoch, never ahead of the store's clock."""
         return int(self.now() * 1000)
 
 
 class FiringPace:
-    """When loops fire: at once where none of them has for a while, else all of them together when that is over.
+    """Common pace of several loops: fire at once after a pause, else together at its end.
 
-    Each firing is a statement, and what follows it: a dispatch, messages, and what these wait for.
+    Each firing costs a statement, a dispatch and messages.
 
     Args:
-        seconds: how long that is.
+        seconds: length of the pause.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -100,22 +100,22 @@ class FiringPace:
             if passed >= self._seconds:
                 self._opened = now()
                 return
-            # A loop that has waited for this turn has it, also where it comes back late because others kept it busy.
+            # A loop that waited for this turn gets it, even if it resumes late because the event loop was busy.
             if self._opened > came or passed < _TOGETHER:
                 return
-            await pause(stop, _whole(self._seconds - passed))
+            await pause(stop, _round_up(self._seconds - passed))
 
 
 class DueLoop(Generic[D]):
-    """Fires what is due at one partition: a `Service`.
+    """A service that fires the due rows of one partition.
 
     Args:
-        what: for the log.
-        clock: the store's.
-        pace: of it, and of other loops that fire together with it.
-        due: up to so many that are due before an instant, the first first.
-        fire: called with those whose time has come; again with the same ones where it raises `StoreUnavailable`.
-        batch: how many are fired together.
+        what: name of the rows in log lines.
+        clock: the store's clock.
+        pace: pace shared with other loops.
+        due: returns up to a number of rows due before an instant, earliest first.
+        fire: called with due rows; called again with the same rows if it raises `StoreUnavailable`.
+        batch: number of rows to fire together.
     """
 
     def __init__(
@@ -135,16 +135,16 @@ class DueLoop(Generic[D]):
         self._fire_batch = fire
         self._batch = batch
         self._due: deque[D] = deque()
-        self._next_look = 0.0
-        self._earliest_look = 0.0
+        self._next_poll = 0.0
+        self._earliest_poll = 0.0
         self._waking = asyncio.Event()
         self._is_stopping = asyncio.Event()
 
     def expect(self, seconds: float) -> None:
-        """Something was given a time which is so far away: look when it comes, if that is before the next look."""
-        at = max(self._now() + seconds, self._earliest_look)
-        if at < self._next_look:
-            self._next_look = at
+        """Poll after this many seconds, if that is before the next poll, because a row becomes due then."""
+        at = max(self._now() + seconds, self._earliest_poll)
+        if at < self._next_poll:
+            self._next_poll = at
             self._waking.set()
 
     def stop(self) -> None:
@@ -153,32 +153,32 @@ class DueLoop(Generic[D]):
         self._waking.set()
 
     async def run(self) -> None:
-        """Fire what is due until `stop`."""
+        """Fire due rows until `stop`."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
-        self._next_look = self._now()
+        self._next_poll = self._now()
         while not self._is_stopping.is_set():
             self._waking.clear()
             try:
-                if self._now() >= self._next_look:
-                    await self._look()
+                if self._now() >= self._next_poll:
+                    await self._poll()
                 await self._fire()
                 backoff.reset()
             except StoreUnavailable as error:
-                _log.debug("%s wait for the store: %s", self._what, error)
+                _log.debug("%s: store unavailable, will retry: %s", self._what, error)
                 await pause(self._is_stopping, backoff.next())
                 continue
             await pause(self._waking, self._wait())
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         asked = self._now()
         await self._clock.measure()
         due = await self._find(round((self._clock.now() + _AHEAD) * 1000), _PAGE)
         self._due = deque(due)
-        self._next_look = asked + _LOOK
-        self._earliest_look = asked + _SOONEST
+        self._next_poll = asked + _PERIOD
+        self._earliest_poll = asked + _SOONEST
         if len(due) == _PAGE:
-            # There may be more: look again when most of these are gone.
-            self._next_look = min(self._next_look, self._at(due[-1]))
+            # There may be more: poll again when most of these were fired.
+            self._next_poll = min(self._next_poll, self._at(due[-1]))
 
     async def _fire(self) -> None:
         while self._due and self._is_due(self._due[0]):
@@ -198,12 +198,12 @@ class DueLoop(Generic[D]):
         return row.due / 1000 <= self._clock.now()
 
     def _wait(self) -> float:
-        """Seconds until there is something to do."""
-        at = min(self._next_look, self._at(self._due[0])) if self._due else self._next_look
-        return _whole(max(at - self._now(), 0.0))
+        """Return the seconds until the next poll or due row."""
+        at = min(self._next_poll, self._at(self._due[0])) if self._due else self._next_poll
+        return _round_up(max(at - self._now(), 0.0))
 
     def _at(self, row: DueRow) -> float:
-        """When it is due, by the loop's clock."""
+        """Return when a row is due, by the loop's clock."""
         return self._now() + row.due / 1000 - self._clock.now()
 
     @staticmethod
@@ -211,6 +211,6 @@ class DueLoop(Generic[D]):
         return asyncio.get_running_loop().time()
 
 
-def _whole(seconds: float) -> float:
-    """As milliseconds that a loop which counts by them does not end too early."""
+def _round_up(seconds: float) -> float:
+    """Round up to whole milliseconds, so that loops with that resolution do not wake too early."""
     return ceil(seconds * 1000) / 1000

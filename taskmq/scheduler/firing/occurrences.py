@@ -1,4 +1,4 @@
-"""The job of an occurrence."""
+"""Jobs of occurrences."""
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import NewJob
@@ -17,17 +17,17 @@ __all__ = ["job_of"]
 def job_of(
     app: TaskMQ, rule: StoredRule, call: Envelope, claim: OccurrenceClaim, *, occurrence: str, keyed: bool, now: int
 ) -> NewJob:
-    """The job of one occurrence, which its submitter, the schedule, has given the occurrence's id.
+    """Build the job of one occurrence, with an id derived from the occurrence.
 
     Args:
-        call: the rule's.
-        occurrence: its id.
-        keyed: a beat may have sent it before, so that workers have to tell the two by this id.
+        call: call of the rule.
+        occurrence: id of the occurrence.
+        keyed: whether a beat may have sent it before, so that workers need the id as idempotency key.
         now: ms since the epoch.
 
     Raises:
-        TooLarge: the broker could not carry it.
-        InvalidOption: the store cannot have it.
+        TooLarge: the job exceeds the broker's message size.
+        InvalidOption: the store cannot store the job.
     """
     envelope = occurrence_envelope(
         call, rule, claim, job_id=tenant_key(call.tenant, occurrence), now=now, key=occurrence if keyed else None

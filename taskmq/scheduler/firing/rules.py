@@ -1,4 +1,4 @@
-"""The definitions of schedules, read from their rows and kept for the next time."""
+"""Cache of schedule definitions parsed from their rows."""
 
 from collections import OrderedDict
 from typing import Final
@@ -13,10 +13,10 @@ _KEPT: Final = 1_000
 
 
 class RuleCache:
-    """The rules of the schedules that were looked at last.
+    """The rules of the schedules that were used last.
 
     Args:
-        app: whose own triggers and tasks are known.
+        app: app with the tasks and custom triggers.
     """
 
     def __init__(self, app: TaskMQ) -> None:
@@ -24,10 +24,10 @@ class RuleCache:
         self._kept: OrderedDict[int, tuple[bytes, StoredRule]] = OrderedDict()
 
     def rule_of(self, row: StoredSchedule) -> StoredRule:
-        """What the row defines.
+        """Return the rule that a row defines.
 
         Raises:
-            InvalidOption: it cannot be read, or started, here.
+            InvalidOption: the definition cannot be parsed or started here.
         """
         found = self._kept.get(row.id)
         if found is not None and found[0] == row.definition:

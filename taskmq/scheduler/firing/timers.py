@@ -1,4 +1,4 @@
-"""Timers of one partition: read ahead, and fired when their time has come. One that is changed meanwhile stays."""
+"""Timers of one partition: jobs read ahead, and made ready when due. Jobs that changed meanwhile are skipped."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -14,11 +14,11 @@ _BATCH: Final = 500
 
 
 class Timers:
-    """Fires the timers of one partition: a `Service`.
+    """A service that fires the timers of one partition.
 
     Args:
-        pace: of the timers of all partitions of this process.
-        fired: called with the lanes that have got jobs which are ready.
+        pace: pace of the timers of all partitions of this process.
+        on_ready: called with the lanes that got ready jobs.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class Timers:
         clock: StoreClock,
         *,
         pace: FiringPace,
-        fired: Callable[[set[Lane]], None],
+        on_ready: Callable[[set[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
         self._dispatching: DispatchStore = store.dispatching
         self._lease = lease
-        self._fired = fired
+        self._on_ready = on_ready
         self._counts = counts
         self._loop = DueLoop(
-            f"partition {lease.partition}: jobs whose time comes",
+            f"partition {lease.partition}: due jobs",
             clock=clock,
             pace=pace,
             due=self._due,
@@ -45,7 +45,7 @@ class Timers:
         )
 
     def expect(self, seconds: float) -> None:
-        """A job was given a time which is so far away."""
+        """Expect a job to become due in this many seconds."""
         self._loop.expect(seconds)
 
     def stop(self) -> None:
@@ -53,7 +53,7 @@ class Timers:
         self._loop.stop()
 
     async def run(self) -> None:
-        """Fire timers that are due until `stop`."""
+        """Fire due timers until `stop`."""
         await self._loop.run()
 
     async def _due(self, until: int, limit: int) -> list[DueJob]:
@@ -63,4 +63,4 @@ class Timers:
         lanes = await self._dispatching.fire(self._lease.partition, self._lease.epoch, batch)
         self._counts.fired += len(batch)
         if lanes:
-            self._fired(lanes)
+            self._on_ready(lanes)

@@ -1,4 +1,4 @@
-"""The schedules of one partition: looked at when they are due, and fired, many in one transaction."""
+"""Schedules of one partition: decided when they are due, and fired, many in one transaction."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _log = logging.getLogger("taskmq.scheduler")
 _BATCH: Final = 250
 # Seconds between two firings of one partition.
 _PACE: Final = 0.01
-# What waits for earlier occurrences to end is looked at so often.
+# Interval of checks while occurrences wait for earlier ones to end.
 _ROOM_MS: Final = 1_000
 _BROKEN_MS: Final = 30_000
 _CANCELLED: Final = "a newer occurrence of its schedule is due"
@@ -41,10 +41,10 @@ _Occurrence = tuple[int, int, str]
 
 
 class _Decided(msgspec.Struct, frozen=True):
-    """A schedule, and what is to become of it.
+    """A schedule and the decision about it.
 
     Attributes:
-        given_up: instants whose jobs can never be, and why.
+        given_up: instants whose jobs can never be submitted, and why.
     """
 
     rule: StoredRule
@@ -56,10 +56,10 @@ class _Decided(msgspec.Struct, frozen=True):
 
 
 class ScheduleTurns:
-    """Fires the schedules of one partition: a `Service`.
+    """A service that fires the schedules of one partition.
 
     Args:
-        fired: called with the lanes that have got jobs which are ready.
+        on_ready: called with the lanes that got ready jobs.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class ScheduleTurns:
         lease: HeldLease,
         clock: StoreClock,
         *,
-        fired: Callable[[set[Lane]], None],
+        on_ready: Callable[[set[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
         self._app = app
         self._whole_store = store
         self._store = store.schedules
         self._lease = lease
-        self._fired = fired
+        self._on_ready = on_ready
         self._counts = counts
         self._rules = RuleCache(app)
         self._workflows = ScheduledWorkflows(app, store.schedules, counts)
@@ -102,7 +102,7 @@ class ScheduleTurns:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Give workflows that are being started half a second. What has not started then is started later."""
+        """Give workflows that are being started half a second; the rest are started later."""
         await self._workflows.aclose()
 
     @property
@@ -114,14 +114,14 @@ class ScheduleTurns:
         return await self._store.due(self._lease.partition, until=until, limit=limit)
 
     async def fire(self, batch: Sequence[DueSchedule]) -> None:
-        """Fire those whose time has come, by the clock; what has changed since they were found is as it is now.
+        """Fire the schedules that are due, in their current version.
 
         Raises:
-            StoreUnavailable: the store could not be reached; nothing has happened, or all of it.
+            StoreUnavailable: the store could not be reached; either nothing or everything was written.
         """
         rows = await self._store.load([due.id for due in batch])
         now = self._clock.now_ms()
-        # Of those that were changed since they were found, some are not due any more.
+        # Schedules that changed since they were found may no longer be due.
         due = [row for row in rows if row.next is not None and row.next <= now]
         conflicts: frozenset[_Occurrence] = frozenset()
         while True:
@@ -134,25 +134,25 @@ class ScheduleTurns:
                     else set[int]()
                 )
             except OccurrenceConflict as error:
-                # Decided once more without them, of which there are fewer each time.
+                # Decide again without the conflicting occurrences.
                 conflicts |= error.occurrences
                 continue
             break
         if taken is None:
             self._counts.refused += len(firings)
             _log.warning(
-                "partition %d was lost: %d schedules are left to its holder", self._lease.partition, len(firings)
+                "partition %d was lost: leaving %d schedules to its holder", self._lease.partition, len(firings)
             )
             return
-        await self._follow([one for one in decided if one.firing.before.id in taken])
+        await self._announce([one for one in decided if one.firing.before.id in taken])
 
     async def _decide(
         self, rows: Sequence[StoredSchedule], now: int, conflicts: frozenset[_Occurrence]
     ) -> tuple[list[_Decided], list[ScheduleFiring]]:
-        """What becomes of each; and those of which nothing can be made here, to be looked at later.
+        """Decide about each schedule. Also returns those that failed here, to be tried again later.
 
         Args:
-            conflicts: occurrences whose ids other jobs have.
+            conflicts: occurrences whose ids belong to other jobs.
         """
         decided: list[_Decided] = []
         broken: list[ScheduleFiring] = []
@@ -161,15 +161,15 @@ class ScheduleTurns:
             try:
                 read.append((row, self._rules.rule_of(row), record_of(row)))
             except TaskMQError as error:
-                broken.append(_broken(row, error, now))
+                broken.append(_build_retry(row, error, now))
         alive = await self._store.alive([run.job_id for _, _, record in read for run in record.active])
         for row, rule, record in read:
-            # Whatever its record says, a job has its place as long as it lives.
+            # A job counts as active as long as it has not ended, whatever the record says.
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
                 decided.append(self._take_turn(row, rule, record, now, conflicts))
             except BaseException as error:  # noqa: BLE001 - the app's middleware, or its own trigger
-                broken.append(_broken(row, error, now))
+                broken.append(_build_retry(row, error, now))
         return decided, broken
 
     def _take_turn(
@@ -180,7 +180,7 @@ class ScheduleTurns:
         now: int,
         conflicts: frozenset[_Occurrence],
     ) -> _Decided:
-        # Claims of the row are those of workflows, or of a beat that may have sent what it has claimed.
+        # Claims of the row belong to workflows, or to a beat that may have sent them.
         earlier = {(claim.instant, claim.run) for claim in record.claims}
         by_hand = record.history
         missed = record.counts.missed
@@ -190,14 +190,14 @@ class ScheduleTurns:
         )
         if rule.workflow is None:
             complete(record, turn.claims, at=now, jitter=jitter_of(rule.name, rule.policy.jitter))
-            # The store has the others.
+            # The store keeps the other runs.
             record.history = by_hand
         following = next_look(record, rule, now)
         cancel = turn.cancel
         if record.buffered and record.paused is None:
             following = min(now + _ROOM_MS, following or now + _ROOM_MS)
             if rule.policy.overlap == "cancel_other":
-                # Again, where a scheduler died before it had done so.
+                # Repeated, in case a scheduler died before it cancelled them.
                 cancel = [run.job_id for run in record.active]
         firing = ScheduleFiring(before=row, record=encode_record(record), next=following, occurrences=occurrences)
         return _Decided(rule, firing, turn.claims, given_up, cancel, record.counts.missed - missed)
@@ -223,7 +223,7 @@ class ScheduleTurns:
                 keyed = (claim.instant, claim.run) in earlier
                 try:
                     if (row.id, claim.instant, claim.run) in conflicts:
-                        raise JobConflict(f"job {occurrence} is there already, with another task or other arguments")
+                        raise JobConflict(f"job {occurrence} exists with another task or other arguments")
                     job = job_of(self._app, rule, rule.call, claim, occurrence=occurrence, keyed=keyed, now=now)
                 except (TooLarge, JobConflict) as error:
                     given_up.append((claim.instant, str(error)))
@@ -231,19 +231,17 @@ class ScheduleTurns:
                     continue
                 jobs[occurrence] = job.id
             found.append(OccurrenceJob(instant=claim.instant, run=claim.run, kind=claim.kind, job=job))
-        # By the ids that the store has given them.
+        # Replace the ids by the store's.
         record.active = [ActiveRun(jobs.get(run.job_id, run.job_id), run.until) for run in record.active]
         return found, given_up
 
-    async def _follow(self, done: Sequence[_Decided]) -> None:
-        """What comes after the transaction."""
+    async def _announce(self, done: Sequence[_Decided]) -> None:
+        """Log, count and announce the fired schedules, after the transaction."""
         at = self._clock.now_ms()
         lanes: set[Lane] = set()
         for one in done:
             for instant, why in one.given_up:
-                _log.error(
-                    "schedule %s: the occurrence of %d is not started: %s", one.firing.before.name, instant, why
-                )
+                _log.error("schedule %s: giving up the occurrence of %d: %s", one.firing.before.name, instant, why)
                 self._counts.schedules.count_failed(one.rule.task)
             if one.rule.workflow is not None:
                 self._workflows.start(one.firing.before, one.rule, one.claims)
@@ -254,13 +252,13 @@ class ScheduleTurns:
             made = (each.job for each in one.firing.occurrences)
             lanes |= {Lane(job.queue, job.priority, job.tenant) for job in made if job is not None}
         if lanes:
-            self._fired(lanes)
+            self._on_ready(lanes)
         for one in done:
             await self._cancel(one.cancel)
         await self._count_missed(done, at)
 
     async def _count_missed(self, done: Sequence[_Decided], at: int) -> None:
-        """Have rules of alerts see what was missed or given up, among the figures of the task by the minute."""
+        """Add missed and given-up occurrences to the task's figures by the minute, for alert rules."""
         found: dict[RollupKey, Rollup] = {}
         for one in done:
             if missed := one.missed + len(one.given_up):
@@ -272,7 +270,7 @@ class ScheduleTurns:
         try:
             await self._whole_store.history.rollups.add(list(found.values()))
         except StoreUnavailable as error:
-            _log.warning("missed occurrences of %d tasks are not counted in figures: %s", len(found), error)
+            _log.warning("store unavailable, missed occurrences of %d tasks are not counted: %s", len(found), error)
 
     async def _cancel(self, jobs: Sequence[str]) -> None:
         for job_id in jobs:
@@ -282,7 +280,7 @@ class ScheduleTurns:
                 # It has ended.
                 continue
             except (TaskMQError, StoreUnavailable) as error:
-                _log.warning("job %s is not cancelled yet: %s", job_id, error)
+                _log.warning("job %s: cancelling failed, will retry: %s", job_id, error)
 
 
 def _give_up(record: ScheduleRecord, turn: Turn, claim: OccurrenceClaim, occurrence: str) -> None:
@@ -292,8 +290,8 @@ def _give_up(record: ScheduleRecord, turn: Turn, claim: OccurrenceClaim, occurre
     record.counts.failed += 1
 
 
-def _broken(row: StoredSchedule, error: BaseException, now: int) -> ScheduleFiring:
-    """The schedule as it is, to be looked at again later, here or by a scheduler that can read it."""
+def _build_retry(row: StoredSchedule, error: BaseException, now: int) -> ScheduleFiring:
+    """Build a firing that leaves the schedule unchanged, to be retried later by any scheduler."""
     details = None if issubclass(type(error), TaskMQError) else error
-    _log.error("schedule %s is not fired, and tried again: %s", row.name, error, exc_info=details)
+    _log.error("schedule %s: firing failed, will retry: %s", row.name, error, exc_info=details)
     return ScheduleFiring(before=row, record=row.record, next=now + _BROKEN_MS)

@@ -1,9 +1,9 @@
 """Schedules that start workflows.
 
-A workflow is started at the broker and in the state, so it cannot be part of the store's transaction. Its occurrence
-is claimed there first, with a lease, and the claim goes once it is started: the scheduler that finds it after its
-lease starts the same workflow again, under the same id. Workflows are started beside the firing of other schedules,
-which do not wait for the broker.
+Starting a workflow writes to the broker and the state, so it cannot be part of the store's transaction. Its
+occurrence is first claimed in the store, with a lease. The claim is removed once the workflow is started; if the
+lease expires, another scheduler starts the same workflow again, with the same id. Workflows are started in the
+background, so other schedules do not wait for the broker.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _GRACE: Final = 0.5
 
 
 class ScheduledWorkflows:
-    """Starts the workflows that are claimed, some at a time."""
+    """Starts of claimed workflows, several at a time."""
 
     def __init__(self, app: TaskMQ, store: JobScheduleStore, counts: SchedulerCounts) -> None:
         self._app = app
@@ -52,18 +52,18 @@ class ScheduledWorkflows:
 
     @property
     def is_starting(self) -> bool:
-        """Whether some are being started."""
+        """Whether workflows are being started."""
         return bool(self._starting)
 
     def start(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
-        """Begin to start those of one schedule; what fails, and what is too much, is started after its lease."""
+        """Start the workflows of one schedule; those that fail or exceed the limit start after their lease."""
         new = [claim for claim in claims if _key(row, claim) not in self._under_way]
         if new and len(self._under_way) < _MOST:
             self._under_way.update(_key(row, claim) for claim in new)
             self._starting.start(self._start_all(row, rule, new))
 
     async def aclose(self) -> None:
-        """Give what is under way half a second to end. What has not ended then is started after its lease."""
+        """Give current starts half a second to end; the rest start after their lease."""
         await self._starting.aclose(grace=_GRACE)
 
     async def _start_all(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
@@ -73,12 +73,12 @@ class ScheduledWorkflows:
                 if started:
                     await self._complete(row, rule, started)
         except StoreUnavailable as error:
-            _log.warning("schedule %s: whether its workflows have started is looked up later: %s", row.name, error)
+            _log.warning("schedule %s: store unavailable, will record its workflows later: %s", row.name, error)
         finally:
             self._under_way.difference_update(_key(row, claim) for claim in claims)
 
     async def _complete(self, row: StoredSchedule, rule: StoredRule, started: list[OccurrenceClaim]) -> None:
-        """Take the claims of what was started out of the store."""
+        """Remove the claims of started workflows from the store."""
         now = self._app.sessions.clock.now_ms()
         for claim in started:
             self._counts.schedules.count_emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
@@ -122,7 +122,7 @@ class ScheduledWorkflows:
                 raise
             is_known = issubclass(type(error), TaskMQError)
             _log.warning(
-                "schedule %s: the workflow of %d is started later: %s",
+                "schedule %s: starting the workflow of %d failed, will retry: %s",
                 row.name,
                 claim.instant,
                 error,

@@ -1,16 +1,13 @@
-"""Limits of tasks, as a scheduler keeps them before it dispatches: so that what has to wait waits in the store.
+"""Limits of tasks, applied before the dispatch, so that limited jobs wait in the store.
 
-    ready jobs -> demands (what their tasks' limits say) -> gates (pure): free, or behind the gate of a limit and key
-    a job leaves, or time passes -> gates that let some go
-
-A gate has the key that the limit has in the state. The scheduler counts what it has in flight itself and asks no
-state: so nothing is held for a job that waits at the broker, and nothing is lost with a scheduler. The worker's
-guard has the last word, as for any other job. It turns back what comes too early, because jobs of the broker lane or
-of another partition share the limit, and its report says so (`Report.limited`): such a job keeps its place here for
-up to 10 seconds, and rates learn nothing of it.
-
-Jobs are looked at, with their bodies, in the queues that tasks with limits name, and in another queue for a minute
-after the last limited job was seen there: the first one that comes later goes unseen, and its worker's guard decides.
+    ready jobs -> demands (by the limits of their tasks) -> gates (pure): free, or behind the gate of a limit and key
+    a job leaves, or time passes -> gates that open for some jobs
+A gate has the key of the limit in the state. The scheduler counts its own jobs in flight and does not ask the state.
+So no permit is held for a job at the broker, and none is lost with a scheduler. The worker's guard decides finally,
+as for any other job. It turns a job back if sent jobs or another partition have used up the limit, and reports that
+(`Report.limited`). Such a job keeps its permit here for up to 10 seconds, and does not count for rates.
+Jobs are examined, with their bodies, in the queues of tasks with limits, and in another queue for a minute after the
+last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """
 
 from taskmq.scheduler.gates.demands import TaskDemands

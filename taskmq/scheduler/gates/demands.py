@@ -1,4 +1,4 @@
-"""What a job of the store demands of its task's limits, as far as that is known without running the task's code."""
+"""Demands of stored jobs on the limits of their tasks, as far as known without running the task's code."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -18,19 +18,19 @@ _kwargs: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class TaskDemands:
-    """Those of the tasks of one app.
+    """The demands of one app's tasks.
 
-    A limit counts here where all its calls share it, or its key is made of parameters of type `str` and `int`. Strict
-    rates are left to the workers: a start that is counted here is late there.
+    A limit applies here if all its calls share it, or its key consists of parameters of type `str` and `int`. Strict
+    rates are left to the workers, because the start of a run differs from its dispatch.
     """
 
     def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
         self._tasks = {task.name: task for task in tasks if task.limits}
         self.queues = frozenset(task.queue for task in self._tasks.values())
-        """Where jobs of tasks with limits are, unless they were sent elsewhere."""
+        """Queues of the tasks with limits."""
 
     def of(self, task: str, body: bytes) -> Sequence[Demand]:
-        """What the job of this body demands; where that is empty, what all jobs of the task do."""
+        """Return the demands of a job with this body; with an empty body, those of all jobs of the task."""
         known = self._tasks.get(task)
         if known is None:
             return _NOTHING
@@ -44,7 +44,7 @@ class TaskDemands:
                 args, kwargs = _args.decode(envelope.args), _kwargs.decode(envelope.kwargs)
             except (MalformedMessage, msgspec.MsgspecError):
                 return _NOTHING
-            # Those of a reference are not here.
+            # Arguments stored elsewhere are not available here.
             tenant, has_arguments = envelope.tenant, envelope.blob is None
         found = [
             limit.plain_demand(args, kwargs, tenant=tenant)
@@ -55,5 +55,5 @@ class TaskDemands:
 
 
 def _is_kept(demand: Demand) -> bool:
-    # No database keeps a text with NUL in it.
+    # Databases do not accept text with NUL.
     return not (isinstance(demand, RateDemand) and demand.strict) and "\0" not in demand.key

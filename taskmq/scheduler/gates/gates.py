@@ -1,11 +1,11 @@
-"""Gates of one partition: the limits of tasks decide which jobs may go. Pure: times are seconds.
+"""Gates of one partition: the limits of tasks decide which jobs may be dispatched. Pure: times are seconds.
 
-    sort (ready jobs) -> free: to be dispatched -> taken -> left
-                      -> behind a gate          -> due: so many of it are looked at again
+    sort (ready jobs) -> free: to be dispatched -> add -> remove
+                      -> behind a gate          -> due: some of them are examined again
 
-A place is in use from the dispatch of a job until it has left. A rate counts dispatches, by the generic cell rate
-algorithm. What was let go and not dispatched after all (it was cancelled, or its queue has no room) is found by an
-alarm, and twice as many go the next time: a gate with room and jobs behind it is never forgotten.
+A permit is in use from the dispatch of a job until it has left. A rate counts dispatches, by the generic cell rate
+algorithm. If a released job was not dispatched (it was cancelled, or its queue has no room), an alarm opens the gate
+again for twice as many. So a gate with room and waiting jobs is never forgotten.
 """
 
 import heapq
@@ -20,24 +20,24 @@ from taskmq.scheduler.gates.demands import TaskDemands
 
 __all__ = ["Gates"]
 
-# So much before their time jobs of a rate go: what the way to a worker takes.
+# Seconds by which rate-limited jobs are dispatched early: the time to reach a worker.
 _LEAD: Final = 0.1
-# So much of the time in which a rate let no job go is made up for.
+# Unused seconds of a rate that may be caught up.
 _MADE_UP: Final = 0.25
-# Not each job of a high rate by itself.
+# Interval of a high rate's releases, so that its jobs go in batches.
 _STEP: Final = 0.05
 _CHECK: Final = 1.0
-# So many go at once where those that went before were not dispatched.
+# Most jobs released at once after earlier ones were not dispatched.
 _MOST_AGAIN: Final = 500
-# So long a job that a worker has turned back keeps its place: the limit is used up elsewhere.
+# Most seconds for which a job that a worker turned back keeps its permit, because the limit is used up elsewhere.
 _TURNED_BACK: Final = 10.0
 _MOST_PACES: Final = 10_000
-# So long jobs of a queue are looked at after a limited one was seen there.
+# Seconds for which jobs of a queue are examined after a limited one was seen there.
 _CONCERNED: Final = 60.0
 
 
 class _Gate(NamedTuple):
-    """A gate with jobs behind it: what they demand, and the queues that they are in."""
+    """A gate with waiting jobs: their demand, and their queues."""
 
     demand: Demand
     queues: frozenset[str]
@@ -48,46 +48,46 @@ class Gates:
 
     def __init__(self, demands: TaskDemands) -> None:
         self._demands = demands
-        # Until when other queues than those of `demands` have jobs with limits.
+        # Until when queues other than those of `demands` may have jobs with limits.
         self._concerned: dict[str, float] = {}
         self._waiting: dict[str, _Gate] = {}
-        # How many went last of those gates from which none was dispatched since.
+        # Number of jobs last released from gates without a dispatch since.
         self._in_vain: dict[str, int] = {}
         self._flights: dict[str, tuple[str, ...]] = {}
         self._in_use: Counter[str] = Counter()
-        # Until when the rate is used up.
+        # Until when each rate is used up.
         self._paces: dict[str, float] = {}
         self._most_paces = _MOST_PACES
         self._news: set[str] = set()
         self._alarms: list[tuple[float, str]] = []
-        # Those that were turned back; their places end unless they go again before.
+        # Jobs that were turned back, and when their permits end unless they are dispatched again before.
         self._turned_back: dict[str, float] = {}
         self._returns: list[tuple[float, str]] = []
 
-    def concern(self, queue: str, *, now: float) -> bool:
+    def may_have_limits(self, queue: str, *, now: float) -> bool:
         """Whether jobs of the queue may have limits."""
         return queue in self._demands.queues or self._concerned.get(queue, -math.inf) > now
 
     @property
     def are_closed(self) -> bool:
-        """Whether jobs wait behind any."""
+        """Whether jobs wait behind any gate."""
         return bool(self._waiting)
 
     def sort(
         self, jobs: Sequence[ReadyJob], counts: Mapping[Lane, int], *, now: float
     ) -> tuple[Counter[Lane], dict[str, str]]:
-        """How many of the first jobs of each lane may go, and those that have to wait, each with its gate.
+        """Return how many jobs of each lane may be dispatched, and the gates of those that have to wait.
 
         Args:
-            jobs: the first ones of lanes, in their order.
-            counts: how many of each lane are to go.
+            jobs: the first jobs of the lanes, in order.
+            counts: number of jobs wanted from each lane.
         """
         room: dict[str, int] = {}
         free: Counter[Lane] = Counter()
         behind: dict[str, str] = {}
         for job in jobs:
             if job.id in self._turned_back:
-                # It is there again, and needs the place that it has kept.
+                # It is ready again, and needs the permit that it has kept.
                 self._end(job.id)
         for job in jobs:
             if demands := self._demands.of(job.task, job.body):
@@ -105,8 +105,8 @@ class Gates:
                     room.update((demand.key, room[demand.key] - 1) for demand in demands)
         return free, behind
 
-    def taken(self, jobs: Sequence[DispatchedJob], *, now: float) -> None:
-        """These are in flight now; also those that an earlier holder of the partition has dispatched."""
+    def add(self, jobs: Sequence[DispatchedJob], *, now: float) -> None:
+        """Record dispatched jobs, including those of an earlier holder of the partition."""
         if not self._demands.queues:
             return
         for job in jobs:
@@ -115,9 +115,9 @@ class Gates:
                 continue
             self._note(job.queue, now)
             self._end(job.id)
-            places = tuple(demand.key for demand in demands if isinstance(demand, PlaceDemand))
-            self._flights[job.id] = places
-            self._in_use.update(places)
+            permits = tuple(demand.key for demand in demands if isinstance(demand, PlaceDemand))
+            self._flights[job.id] = permits
+            self._in_use.update(permits)
             for demand in demands:
                 self._in_vain.pop(demand.key, None)
                 if not isinstance(demand, PlaceDemand):
@@ -126,21 +126,21 @@ class Gates:
             self._paces = {key: until for key, until in self._paces.items() if until > now}
             self._most_paces = max(_MOST_PACES, 2 * len(self._paces))
 
-    def turned_back(self, job_id: str, seconds: float, *, now: float) -> None:
-        """A worker says that a limit of the job's task is used up: for so long there is no more room than it has."""
+    def turn_back(self, job_id: str, seconds: float, *, now: float) -> None:
+        """Record that a worker turned the job back, as a limit is used up; it keeps its permits for a time."""
         if job_id in self._flights:
             self._turned_back[job_id] = until = now + min(seconds, _TURNED_BACK)
             heapq.heappush(self._returns, (until, job_id))
 
-    def left(self, job_id: str) -> bool:
-        """A job is not in flight any more; whether other jobs wait for its place."""
+    def remove(self, job_id: str) -> bool:
+        """Remove a job in flight. Returns whether other jobs wait for its permits."""
         return job_id in self._flights and job_id not in self._turned_back and self._end(job_id)
 
     def due(self, has_room: Callable[[str], bool], *, now: float) -> dict[str, int]:
-        """The gates that let jobs go now, and how many.
+        """Return the gates that can release jobs now, and how many.
 
         Args:
-            has_room: of a queue; others wait.
+            has_room: returns whether a queue has room; the jobs of others keep waiting.
         """
         while self._returns and self._returns[0][0] <= now:
             until, job_id = heapq.heappop(self._returns)
@@ -163,20 +163,20 @@ class Gates:
                 self._set_alarm(gate.demand, now)
         return found
 
-    def opened(self, asked: Mapping[str, int], found: Mapping[str, int]) -> None:
-        """Forget the gates behind which fewer jobs waited than were asked for."""
+    def record_released(self, asked: Mapping[str, int], found: Mapping[str, int]) -> None:
+        """Record released jobs, and forget gates with fewer waiting jobs than requested."""
         for key, count in asked.items():
             if found.get(key, 0) < count:
                 self._waiting.pop(key, None)
                 self._in_vain.pop(key, None)
 
     def next(self) -> float:
-        """When `due` may find something without any other call before; infinity: it will not."""
+        """Return when to call `due` next; infinity if no time is set."""
         times = [heap[0][0] for heap in (self._alarms, self._returns) if heap]
         return min(times, default=math.inf)
 
     def _note(self, queue: str, now: float) -> None:
-        """A job with limits is there."""
+        """Record that the queue has a job with limits."""
         self._concerned[queue] = now + _CONCERNED
 
     def _wait_behind(self, demand: Demand, queue: str, now: float) -> None:
@@ -191,7 +191,7 @@ class Gates:
         if not isinstance(demand, PlaceDemand):
             at = max(self._base(demand.key, now) - (demand.burst - 1) * demand.interval - _LEAD, now + _STEP)
         elif self._room(demand, now) < 1 and demand.key in self._in_use:
-            # A job that leaves opens it.
+            # It opens when a job leaves.
             return
         heapq.heappush(self._alarms, (at, demand.key))
 
@@ -206,13 +206,13 @@ class Gates:
         return now if until is None else max(until, now - _MADE_UP)
 
     def _end(self, job_id: str) -> bool:
-        """The job's places are free; whether others wait for one of them."""
+        """Free the job's permits. Returns whether others wait for one of them."""
         self._turned_back.pop(job_id, None)
-        places = self._flights.pop(job_id, ())
-        for key in places:
+        permits = self._flights.pop(job_id, ())
+        for key in permits:
             self._in_use[key] -= 1
             if not self._in_use[key]:
                 del self._in_use[key]
-        closed = {key for key in places if key in self._waiting}
+        closed = {key for key in permits if key in self._waiting}
         self._news |= closed
         return bool(closed)

@@ -1,4 +1,4 @@
-"""Decisions of `Gates` for one partition, carried out in the store."""
+"""Execution of the decisions of `Gates` in the store, for one partition."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from taskmq.scheduler.partitions import HeldLease
 
 __all__ = ["GatePassage", "Passed"]
 
-# So often lanes are looked at again, deeper, before what is free in them goes.
-_LOOKS: Final = 4
+# Rounds in which lanes are read deeper before their free jobs are dispatched.
+_ROUNDS: Final = 4
 _TOGETHER: Final = 500
 
 
@@ -19,8 +19,8 @@ class Passed(NamedTuple):
     """Picks without the jobs that have to wait.
 
     Attributes:
-        has_put: some have left their lanes to wait.
-        has_more: there may be more of them.
+        has_put: whether some jobs were moved behind gates.
+        has_more: whether more jobs may have to wait.
     """
 
     picks: list[Pick]
@@ -29,10 +29,10 @@ class Passed(NamedTuple):
 
 
 class GatePassage:
-    """Puts jobs of one partition behind gates, and lets them go again. Every method raises `StoreUnavailable`.
+    """The moves of one partition's jobs behind gates and back. Every method raises `StoreUnavailable`.
 
     Attributes:
-        gates: what decides.
+        gates: gates that decide.
     """
 
     def __init__(self, gates: Gates, store: DispatchStore, lease: HeldLease) -> None:
@@ -40,16 +40,16 @@ class GatePassage:
         self._store = store
         self._lease = lease
 
-    async def passed(self, picks: list[Pick], *, now: float) -> Passed:
-        """Have the jobs leave their lanes that have to wait, and look at those behind them, which may go instead."""
-        counts = {pick.lane: pick.count for pick in picks if self.gates.concern(pick.lane.queue, now=now)}
+    async def divide(self, picks: list[Pick], *, now: float) -> Passed:
+        """Move jobs that have to wait behind gates, and examine the next ones, which may be dispatched instead."""
+        counts = {pick.lane: pick.count for pick in picks if self.gates.may_have_limits(pick.lane.queue, now=now)}
         if not counts:
             return Passed(picks)
         found: dict[Lane, list[ReadyJob]] = {}
         free: Counter[Lane] = Counter()
         depths = dict(counts)
         put = 0
-        while put < _LOOKS:
+        while put < _ROUNDS:
             ready = await self._look(depths)
             found |= ready
             free, behind = self.gates.sort([job for lane in counts for job in found[lane]], counts, now=now)
@@ -61,19 +61,19 @@ class GatePassage:
             closed = [lane for lane, jobs in ready.items() if any(job.id in behind for job in jobs)]
             depths = {lane: max(counts[lane], _TOGETHER // len(closed)) for lane in closed}
         rest = [Pick(pick.lane, free[pick.lane] if pick.lane in counts else pick.count) for pick in picks]
-        return Passed([pick for pick in rest if pick.count], put > 0, put == _LOOKS)
+        return Passed([pick for pick in rest if pick.count], put > 0, put == _ROUNDS)
 
     async def open_due(self, has_room: Callable[[str], bool], *, now: float) -> set[Lane]:
-        """Let jobs go for which their limits and queues have room; return the lanes that they have gone to."""
+        """Release jobs whose limits and queues have room. Returns their lanes."""
         due = self.gates.due(has_room, now=now)
         if not due:
             return set()
         opened = await self._store.open_gates(self._lease.partition, self._lease.epoch, due)
-        self.gates.opened(due, Counter(gate for gate, _ in opened))
+        self.gates.record_released(due, Counter(gate for gate, _ in opened))
         return {lane for _, lane in opened}
 
     async def open_all(self, *, unless: Callable[[], bool]) -> bool:
-        """Let all jobs go, some at a time, until `unless` is true; whether all have gone."""
+        """Release all jobs in batches, until `unless` is true. Returns whether all were released."""
         while not unless():
             if not await self._store.open_gates(self._lease.partition, self._lease.epoch):
                 return True

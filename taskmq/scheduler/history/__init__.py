@@ -1,4 +1,4 @@
-"""What a scheduler writes down about runs: figures by the minute, failures; and when that is forgotten."""
+"""History of runs: figures by the minute, failures, and their retention."""
 
 from taskmq.scheduler.history.listener import RunHistory
 from taskmq.scheduler.history.retention import forget_old

@@ -1,11 +1,11 @@
-"""Counts what workers report of their runs, and keeps failures of the broker lane: one scheduler for all.
+"""Counting of runs that workers report, and recording of failures of sent jobs, by one scheduler for all.
 
-    events of jobs -> figures of this minute -> added to the store each five seconds
-    jobs that the store itself has ended as expired -> the same figures
-                   -> failures of plain jobs  ->, with what their errors said, of few of them
+    events of jobs -> figures of this minute -> added to the store every five seconds
+    jobs that the store itself ended as expired -> the same figures
+                   -> failures of plain jobs, with error messages for some of them
 
-One scheduler at a time listens, by a lease; if it dies, another one does within half a minute, and what was sent
-meanwhile is not counted. Events may be lost in any case: figures show how things are, and are no accounts.
+One scheduler at a time listens, under a lease. If it dies, another one takes over within half a minute; events in
+between are not counted. Events may be lost in any case, so figures are estimates.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ _log = logging.getLogger("taskmq.scheduler")
 _KEY: Final = "history"
 _LEASE: Final = 30.0
 _PERIOD: Final = 5.0
-_LOOK: Final = 10.0
+_PERIOD_IDLE: Final = 10.0
 _MOST_FAILURES: Final = 5_000
-# Entries of all jobs' histories in one look; of more, earlier ones are left out.
+# Most history entries per poll; if there are more, earlier ones are left out.
 _MOST_ACTIONS: Final = 5_000
 _MOST_ROWS: Final = 20_000
-# Of messages and tracebacks, characters of a minute: 288 MB a day, if it never stops.
-_MOST_WORDS: Final = 200_000
-_WORDS_PERIOD: Final = 60.0
-_SAID_KNOWN: Final = 10_000
+# Most characters of messages and tracebacks per minute, at most 288 MB a day.
+_MOST_TEXT: Final = 200_000
+_TEXT_PERIOD: Final = 60.0
+_MOST_PENDING: Final = 10_000
 
 
 class RunHistory:
-    """Listens in turns with others: a `Service`.
+    """A service that listens to the workers' events, in turns with other schedulers.
 
     Attributes:
-        dropped: events that were not counted here, as far as is known.
+        dropped: known number of events that were not counted.
     """
 
     def __init__(self, broker: Broker, store: JobStore, rollups: RollupStore, *, me: str) -> None:
@@ -63,10 +63,10 @@ class RunHistory:
         self._is_stopping = asyncio.Event()
         self._figures: dict[RollupKey, Rollup] = {}
         self._failures: list[RunFailure] = []
-        self._words = 0
-        self._words_until = 0.0
-        # Failures whose plain event is still to come, by worker and number.
-        self._said: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._text_size = 0
+        self._text_until = 0.0
+        # Failures whose plain event has not arrived yet, by worker and number.
+        self._pending_events: OrderedDict[tuple[str, int], None] = OrderedDict()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -77,33 +77,33 @@ class RunHistory:
         if not isinstance(self._broker, Broadcasting):
             return
         while not self._is_stopping.is_set():
-            wait = _LOOK
+            wait = _PERIOD_IDLE
             try:
                 token = await acquire_in_term(self._leases, _KEY, owner=self._me, seconds=_LEASE)
                 if isinstance(token, Lease):
-                    wait = min(max(token.left, 1.0), _LOOK)
+                    wait = min(max(token.left, 1.0), _PERIOD_IDLE)
                 else:
                     await self._listen(token)
             except (BrokerUnavailable, TopologyMismatch, StateUnavailable) as error:
-                _log.warning("what workers report is not counted for now: %s", error)
+                _log.warning("runs are not counted for now: %s", error)
             await pause(self._is_stopping, wait)
 
     async def _listen(self, token: int) -> None:
-        """Listen for as long as the lease is ours."""
+        """Listen while this scheduler holds the lease."""
         try:
             async with EventStream(lambda: self._broker, JOB_EVENTS, FAILURE_EVENTS) as events:
                 counting = asyncio.create_task(self._count(events), name="taskmq counts events")
-                looks = Lookback()
+                lookback = Lookback()
                 try:
-                    await self._count_expired(looks)
+                    await self._count_expired(lookback)
                     while not self._is_stopping.is_set():
                         await pause(self._is_stopping, _PERIOD)
                         if not await self._leases.renew(_KEY, token=token, seconds=_LEASE):
                             _log.warning(
-                                "another scheduler counts what workers report: this one was silent for too long"
+                                "lost the lease for counting runs to another scheduler: it was not renewed in time"
                             )
                             return
-                        await self._count_expired(looks)
+                        await self._count_expired(lookback)
                         await self._write()
                 finally:
                     counting.cancel()
@@ -119,33 +119,33 @@ class RunHistory:
             if not isinstance(event, JobEvent):
                 continue
             if isinstance(event, FailureEvent):
-                self._keep_words(event)
+                self._keep_failure_text(event)
                 continue
             if len(self._figures) < _MOST_ROWS:
                 rolled_up([event], self._figures)
             else:
                 self.dropped += 1
-            if (event.worker, event.number) in self._said:
-                del self._said[event.worker, event.number]
+            if (event.worker, event.number) in self._pending_events:
+                del self._pending_events[event.worker, event.number]
             elif (failure := failure_of(event)) is not None:
                 self._keep(failure)
 
-    async def _count_expired(self, looks: Lookback) -> None:
-        """Count the jobs that the store has ended as expired: it announces nothing, so it is asked."""
+    async def _count_expired(self, lookback: Lookback) -> None:
+        """Count the jobs that the store ended as expired; it announces nothing, so it is polled."""
         try:
             now = await self._store.now_ms()
-            actions = await self._store.actions(looks.since(now), limit=_MOST_ACTIONS)
+            actions = await self._store.actions(lookback.since(now), limit=_MOST_ACTIONS)
         except StoreUnavailable as error:
-            _log.warning("jobs that have expired are counted later: %s", error)
+            _log.warning("store unavailable, expired jobs are counted later: %s", error)
             return
         found = [
             RollupKey(minute_of(one.entry.at), one.task, one.queue, one.tenant)
             for one in actions
             if one.entry.kind == "ended"
             and one.entry.state is JobState.EXPIRED
-            and looks.is_new((one.job_id, str(one.entry.version)), one.entry.at)
+            and lookback.is_new((one.job_id, str(one.entry.version)), one.entry.at)
         ]
-        if looks.end(now):
+        if lookback.end(now):
             return
         for key in found:
             self._figures.setdefault(key, Rollup(key)).merge_outcomes(Rollup(key, {EXPIRED: 1}))
@@ -156,20 +156,20 @@ class RunHistory:
         else:
             self.dropped += 1
 
-    def _keep_words(self, event: FailureEvent) -> None:
-        """Keep a failure with its words, or without where there are too many; its plain event comes after it."""
+    def _keep_failure_text(self, event: FailureEvent) -> None:
+        """Keep a failure with its message, or without if there are too many; its plain event follows."""
         if (failure := failure_of(event)) is None:
             return
         now = asyncio.get_running_loop().time()
-        if now >= self._words_until:
-            self._words, self._words_until = 0, now + _WORDS_PERIOD
-        self._words += len(failure.message) + len(failure.traceback)
-        if self._words > _MOST_WORDS:
+        if now >= self._text_until:
+            self._text_size, self._text_until = 0, now + _TEXT_PERIOD
+        self._text_size += len(failure.message) + len(failure.traceback)
+        if self._text_size > _MOST_TEXT:
             failure = replace(failure, message="", traceback="")
         self._keep(failure)
-        self._said[event.worker, event.number] = None
-        if len(self._said) > _SAID_KNOWN:
-            self._said.popitem(last=False)
+        self._pending_events[event.worker, event.number] = None
+        if len(self._pending_events) > _MOST_PENDING:
+            self._pending_events.popitem(last=False)
 
     async def _write(self) -> None:
         figures, self._figures = self._figures, {}
@@ -179,8 +179,8 @@ class RunHistory:
         try:
             await self._rollups.add(list(figures.values()), failures)
         except StoreUnavailable as error:
-            _log.warning("reports of workers are kept for the next time: %s", error)
-            # Perhaps it was written: to count a minute twice is worse than to lose five seconds of it.
+            _log.warning("store unavailable, will write the counts later: %s", error)
+            # If it may have been written, losing five seconds is better than counting a minute twice.
             if error.is_certain:
                 self._failures = failures + self._failures
                 for key, one in figures.items():

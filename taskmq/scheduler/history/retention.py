@@ -1,4 +1,4 @@
-"""How long what is remembered of runs is kept: lines of logs by their level, everything else for a month."""
+"""Retention of the history of runs: log lines by level, everything else for a month."""
 
 from typing import Final
 
@@ -14,10 +14,10 @@ _TOGETHER: Final = 1_000
 
 
 async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
-    """Forget what is older than that, some at a time.
+    """Delete history older than its retention, in batches.
 
     Raises:
-        StoreUnavailable: the store could not be reached; some may be forgotten.
+        StoreUnavailable: the store could not be reached; some may have been deleted.
     """
     now = await store.now_ms()
     await store.bulks.forget(before=now - kept_days * _DAY)

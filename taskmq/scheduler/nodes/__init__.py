@@ -1,7 +1,7 @@
-"""Host nodes, as a scheduler deals with them.
+"""Host nodes.
 
-registrar   workers report their nodes -> the store; silent ones are lost
-placer      jobs of queues with `placed=True` -> nodes that have what they need
+registrar   workers report their nodes -> the store; silent nodes are lost
+placer      jobs of queues with `placed=True` -> nodes with the resources they need
 """
 
 from taskmq.scheduler.nodes.placer import Placer

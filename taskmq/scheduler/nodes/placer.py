@@ -1,10 +1,10 @@
-"""Places the jobs of one partition whose queues say `placed=True`.
+"""Placement of one partition's jobs in queues with `placed=True`.
 
-    picks (whose turn it is) -> the first jobs of these lanes, and all nodes, as the store has them
-                                and where not all of those fitted, some behind them, further back with each look
+    picks (in turn order) -> the first jobs of these lanes, and all nodes, as the store has them;
+                                if some did not fit, also jobs behind them, further back with each round
       -> plan (pure) -> place: allocated and dispatched in one transaction -> published to the node's own queue
 
-`Placements` keeps what runs where until it leaves; it is read from the store after a take-over.
+`Placements` keeps which job has what of which node until it leaves; it is read from the store after a take-over.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from taskmq.scheduler.placement import Candidate, plan_placements
 __all__ = ["Placer"]
 
 _NOTHING: Final = JobNeeds()
-# Behind the first jobs of a lane twice as many are looked at, by half of them further back each time: a gang that
-# lies across the end of one look is whole in the next.
+# Behind the first jobs of a lane twice as many are read, each round starting half of them further back. A gang that
+# spans the end of one round is then complete in the next.
 _BEHIND: Final = 2
 
 
 class Placer:
-    """Chooses nodes for the jobs of one partition.
+    """Selection of nodes for the jobs of one partition.
 
-    Nothing is placed on a node to whose queue the broker takes nothing for now.
+    A node whose queue the broker refuses gets no jobs for now.
 
     Attributes:
-        capacity: what all open nodes together have, as they were last read.
+        capacity: total capacity of all open nodes, as last read.
     """
 
     def __init__(self, store: JobStore, lease: HeldLease, state: PartitionState) -> None:
@@ -44,26 +44,26 @@ class Placer:
         self._lease = lease
         self._state = state
         self.capacity: Amounts = {}
-        # Of lanes whose first jobs do not all fit: behind which job the next look goes on.
+        # For lanes whose first jobs do not all fit: the job after which the next round continues.
         self._behind: dict[Lane, tuple[int, str]] = {}
-        # Queues and tenants of which a quota has let a job wait that had a node.
+        # Queues and tenants with a job that had a node, but was held back by a quota.
         self._waiting: set[tuple[str, str]] = set()
 
     async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
-        """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
+        """Dispatch the jobs of these lanes that fit on a node, and end expired ones. Returns None if nothing fits.
 
-        Of each tenant and queue no more are dispatched than were picked, but for a gang, which goes whole. Jobs
-        behind those that fit nowhere get their turn too: each look goes on where the one before has stopped, up to
-        the end of the lane, and begins again. A tenant whose quota has let a job wait leaves the next look to the
-        others. No pool has more of a resource than its cap.
+        No more jobs of a tenant and queue are dispatched than were picked, except for a gang, which is dispatched as
+        a whole. Jobs behind those that fit nowhere get a turn too: each round continues where the last one stopped,
+        up to the end of the lane, and then starts again. A tenant held back by a quota skips the next round. No pool
+        exceeds its cap of a resource.
 
         Raises:
-            StoreUnavailable: it could not be reached.
+            StoreUnavailable: the store could not be reached.
         """
         state, placements = self._state, self._state.placements
         quotas = state.quotas
         placements.follow(state.shares.pools)
-        looked_at, first = await self._first(picks)
+        looked_at, first = await self._read_first(picks)
         if not first:
             self._behind.clear()
             return None
@@ -74,7 +74,7 @@ class Placer:
             if not state.pauses.is_paused(node_queue(node.name), now=now)
         ]
         self.capacity = capacity_of(nodes)
-        waiting = [*first, *(await self._further_back(looked_at, first))]
+        waiting = [*first, *(await self._read_further(looked_at, first))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
         over = [one.id for one in waiting if one.expires is not None and one.expires <= now_ms]
         gone = set(over)
@@ -97,10 +97,10 @@ class Placer:
         )
         placements.held_for = plan.held
         if placements.caps is not None:
-            # They count once they are dispatched.
+            # Planned jobs count only once they are dispatched.
             for each in plan.placements:
                 placements.caps.give(queues[each.job], each.tenant, each.amounts)
-        self._move_back(looked_at, waiting, {each.job for each in plan.placements} | gone)
+        self._advance(looked_at, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
         batch = await self._store.nodes.place(
@@ -116,8 +116,8 @@ class Placer:
         placements.plan({each.job: Reservation(each.node, each.epoch, each.amounts) for each in plan.placements})
         return batch
 
-    async def _first(self, picks: Sequence[Pick]) -> tuple[Sequence[Pick], Sequence[UnplacedJob]]:
-        """The first jobs of these lanes, and how many of each were looked at: a gang at its head as a whole."""
+    async def _read_first(self, picks: Sequence[Pick]) -> tuple[Sequence[Pick], Sequence[UnplacedJob]]:
+        """Read the first jobs of these lanes, including a whole gang at the head. Returns the picks and the jobs."""
         first = await self._store.nodes.waiting(picks)
         counts = {pick.lane: pick.count for pick in picks}
         gangs: dict[Lane, int] = {}
@@ -130,37 +130,37 @@ class Placer:
         picks = [Pick(pick.lane, gangs.get(pick.lane, pick.count)) for pick in picks]
         return picks, await self._store.nodes.waiting(picks)
 
-    async def _further_back(self, picks: Sequence[Pick], first: Sequence[UnplacedJob]) -> list[UnplacedJob]:
+    async def _read_further(self, picks: Sequence[Pick], first: Sequence[UnplacedJob]) -> list[UnplacedJob]:
         behind = {pick.lane: place for pick in picks if (place := self._behind.get(pick.lane)) is not None}
         if not behind:
             return []
         for one in first:
-            # Where jobs have gone since the look before, the first ones reach further back than it did.
+            # If jobs have left since the last round, the first ones reach further back than it did.
             if one.lane in behind:
                 behind[one.lane] = max(behind[one.lane], one.place)
         wanted = [Pick(pick.lane, _BEHIND * pick.count) for pick in picks if pick.lane in behind]
         return await self._store.nodes.waiting(wanted, behind=behind)
 
-    def _move_back(self, picks: Sequence[Pick], waiting: Sequence[UnplacedJob], gone: set[str]) -> None:
-        """See where the next look goes on, in the lanes of which not all have gone."""
+    def _advance(self, picks: Sequence[Pick], waiting: Sequence[UnplacedJob], gone: set[str]) -> None:
+        """Remember where the next round continues, in lanes that still have jobs."""
         lanes: defaultdict[Lane, list[UnplacedJob]] = defaultdict(list)
         for one in waiting:
             lanes[one.lane].append(one)
         before, self._behind = self._behind, {}
         for pick in picks:
-            its = lanes[pick.lane]
-            first, behind = its[: pick.count], its[pick.count :]
+            jobs = lanes[pick.lane]
+            first, behind = jobs[: pick.count], jobs[pick.count :]
             if len(first) < pick.count or all(one.id in gone for one in first):
                 continue
-            # Where the lane has come to its end, it begins again behind its first jobs.
+            # At the end of the lane it starts again after the first jobs.
             is_whole = pick.lane in before and len(behind) == _BEHIND * pick.count
             self._behind[pick.lane] = behind[pick.count - 1].place if is_whole else first[-1].place
 
-    async def located(self, batch: DispatchBatch) -> DispatchBatch:
-        """A batch of an earlier holder of the partition, whose jobs know their nodes again.
+    async def locate(self, batch: DispatchBatch) -> DispatchBatch:
+        """Return a batch of an earlier holder, with the nodes of its jobs.
 
         Raises:
-            StoreUnavailable: it could not be reached.
+            StoreUnavailable: the store could not be reached.
         """
         tokens = {job.id: job.token for job in batch.jobs}
         found = {
@@ -174,16 +174,16 @@ class Placer:
         nodes = {job: each.node for job, each in found.items()}
         return replace(batch, jobs=[replace(job, node=nodes.get(job.id, "")) for job in batch.jobs])
 
-    async def lost(self) -> set[str]:
-        """Jobs in flight whose node has been lost, or is not known any more.
+    async def find_lost(self) -> set[str]:
+        """Return the jobs in flight whose node is lost or unknown.
 
         Raises:
-            StoreUnavailable: it could not be reached.
+            StoreUnavailable: the store could not be reached.
         """
         placements = self._state.placements
         if not placements:
             return set()
-        return placements.lost({node.name: node for node in await self._store.nodes.nodes()})
+        return placements.find_lost({node.name: node for node in await self._store.nodes.nodes()})
 
     def _candidate(self, one: UnplacedJob, now_ms: int) -> Candidate:
         return Candidate(
@@ -193,6 +193,6 @@ class Placer:
             task=one.task,
             needs=one.needs or _NOTHING,
             waited=max(now_ms - one.due, 0) / 1000,
-            seconds=self._state.placements.expected(one.task, one.tenant),
+            seconds=self._state.placements.expected_seconds(one.task, one.tenant),
             is_first=one.is_first,
         )

@@ -1,11 +1,11 @@
-"""Writes down which nodes there are, as workers report them, and which are lost.
+"""Registration of nodes in the store, as workers report them, and detection of lost nodes.
 
-    worker.beat, every 10 s, by broadcast -> heard -> once a second: written to the store
-    once a second, one scheduler in turns -> expire: who has missed three heartbeats is lost
+    worker.beat, every 10 s, by broadcast -> received -> once a second: written to the store
+    once a second, one scheduler in turns -> expire: a node that missed three heartbeats is lost
 
-Where no scheduler has listened for that long, silence says nothing: no node is lost then.
+No node is declared lost until a scheduler has listened for that long.
 
-Who may write to the broker can report nodes, too: what they send is judged first, and there are at most 10,000.
+Anyone with write access to the broker can report nodes. Reports are therefore validated, and limited to 10,000.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ _MOST: Final = 10_000
 
 
 class NodeRegistrar:
-    """Keeps the store's list of nodes: a `Service`.
+    """A service that keeps the store's list of nodes up to date.
 
     Args:
-        me: this scheduler.
-        knows_all: whether each node that is there would have been heard by now.
+        me: name of this scheduler.
+        knows_all: returns whether every live node must have been heard by now.
     """
 
     def __init__(self, store: JobStore, *, me: str, knows_all: Callable[[], bool]) -> None:
@@ -48,39 +48,39 @@ class NodeRegistrar:
         self._is_stopping = asyncio.Event()
         self._has_trouble = False
 
-    def hear(self, told: NodeTold) -> None:
-        """Take what a worker reports of its node; whatever it is, nothing is raised."""
+    def receive(self, report: NodeTold) -> None:
+        """Queue a worker's report of its node. Invalid reports are logged, not raised."""
         try:
             if len(self._heard) < _MOST:
-                self._heard[told.name] = checked_node(told)
+                self._heard[report.name] = checked_node(report)
         except InvalidOption as error:
-            if len(self._complaints) < _MOST and told.name not in self._complaints:
-                self._complaints.add(told.name)
-                _log.warning("the report of a worker about its node is not used: %s", error)
+            if len(self._complaints) < _MOST and report.name not in self._complaints:
+                self._complaints.add(report.name)
+                _log.warning("ignoring a worker's report of its node: %s", error)
 
     def stop(self) -> None:
         """See `Service`."""
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Write and look once a second until `stop`. A store that is not there is waited for."""
+        """Write reports and expire nodes once a second until `stop`. Waits while the store is unavailable."""
         while not await pause(self._is_stopping, _SECOND):
             try:
-                await self._tell()
+                await self._write()
                 await self._expire()
                 self._has_trouble = False
             except (StateUnavailable, StoreUnavailable) as error:
                 self._turns_left = 0
                 if not self._has_trouble:
-                    _log.warning("the list of nodes is updated later: %s", error)
+                    _log.warning("updating the list of nodes failed, will retry: %s", error)
                 self._has_trouble = True
 
-    async def _tell(self) -> None:
+    async def _write(self) -> None:
         heard = dict(self._heard)
         if heard:
             await self._store.nodes.tell(list(heard.values()))
-            # What came meanwhile is news.
-            self._heard = {name: told for name, told in self._heard.items() if heard.get(name) is not told}
+            # Keep reports that arrived meanwhile.
+            self._heard = {name: report for name, report in self._heard.items() if heard.get(name) is not report}
 
     async def _expire(self) -> None:
         if not self._knows_all():
@@ -94,4 +94,4 @@ class NodeRegistrar:
             self._turns_left = round(_TURN / _SECOND)
         self._turns_left -= 1
         for name in await self._store.nodes.expire():
-            _log.warning("node %s is lost: it has missed three heartbeats; its jobs run elsewhere", name)
+            _log.warning("node %s is lost: it missed three heartbeats; its jobs will run elsewhere", name)

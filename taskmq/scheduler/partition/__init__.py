@@ -1,9 +1,9 @@
-"""The state of one partition: synchronous, without a clock and without I/O.
+"""The state of one partition: synchronous, without a clock or I/O.
 
-state           everything, and what changes when a job begins or leaves
+state           the whole state, and its changes when a job starts or leaves
 ledger          jobs in flight, and batches
-placements      amounts of nodes that jobs in flight have
-refused_queues  queues to which the broker takes nothing
+placements      amounts of nodes that jobs in flight use
+refused_queues  queues whose messages the broker refuses
 rules           the app's rules about tasks and queues
 """
 

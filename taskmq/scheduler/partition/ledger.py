@@ -1,8 +1,8 @@
-"""The jobs of one partition that are at the broker or with workers: dispatched, and not reported yet.
+"""The jobs of one partition in flight: dispatched, and not reported yet.
 
-The reports of a partition come to its holder alone, so the holder knows how many jobs of a queue are in flight. The
-ledger also collects what the store has yet to learn of batches: the broker has confirmed them, or all their jobs have
-left. It has no clock and does no I/O; its events are for the services that wait.
+Only the holder of a partition gets its reports, so it knows how many jobs of a queue are in flight. The ledger also
+collects confirmed batches and batches without jobs, until the store has recorded them. It has no clock and does no
+I/O; its events wake waiting services.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ class Flight(NamedTuple):
     """A job in flight.
 
     Attributes:
-        name: the id by which people know it.
-        gives_way: its run may be stopped for others.
+        name: public id of the job.
+        gives_way: whether its run may be stopped for others.
     """
 
     token: int
@@ -34,15 +34,15 @@ class Flight(NamedTuple):
 
 
 class Ledger:
-    """The jobs of one partition that are in flight, by their ids.
+    """The jobs of one partition in flight, by id.
 
     Args:
-        gives_way: whether the run of a job may be stopped for others.
+        gives_way: returns whether the run of a job may be stopped for others.
 
     Attributes:
-        giving_way: how many jobs in flight are such ones.
-        confirmed: batches that the broker has confirmed, and of which the store has not been informed.
-        empty: batches of which no job is in flight any more, and that the store has not forgotten.
+        giving_way: number of jobs in flight whose run may be stopped.
+        confirmed: confirmed batches that the store has not recorded yet.
+        empty: batches without jobs in flight that the store has not deleted yet.
         has_news: set when `confirmed` or `empty` has grown.
         is_drained: set while nothing is in flight.
     """
@@ -72,7 +72,7 @@ class Ledger:
         return job_id in self._flights
 
     def count(self, queue: str) -> int:
-        """Count the jobs of a queue that are in flight."""
+        """Return the number of jobs of a queue in flight."""
         return self._queues[queue]
 
     def queues(self) -> Counter[str]:
@@ -80,7 +80,7 @@ class Ledger:
         return +self._queues
 
     def add(self, batch: DispatchBatch) -> list[str]:
-        """Note the jobs of a batch as in flight; return those that were in flight by an earlier dispatch."""
+        """Add the jobs of a batch. Returns those that were already in flight by an earlier dispatch."""
         if not batch.jobs:
             self.empty.add(batch.id)
             self.has_news.set()
@@ -89,7 +89,7 @@ class Ledger:
         self._left_of[batch.id] = len(batch.jobs)
         for job in batch.jobs:
             if (earlier := self._flights.get(job.id)) is not None:
-                # In a batch of an earlier dispatch it does not count any more.
+                # It no longer counts in the batch of the earlier dispatch.
                 self._leave(job.id, earlier)
                 again.append(job.id)
                 if earlier.token != job.token:
@@ -104,13 +104,13 @@ class Ledger:
         return again
 
     def confirm(self, batch: int) -> None:
-        """Note that the broker has confirmed all of a batch that it was given."""
+        """Record that the broker has confirmed a whole batch."""
         if batch in self._left_of:
             self.confirmed.add(batch)
             self.has_news.set()
 
     def leave(self, job_id: str, token: int) -> Flight | None:
-        """Remove a job that was reported, withdrawn or ended; None where it is not in flight under this token."""
+        """Remove a job that was reported, withdrawn or ended. Returns None if it is not in flight with this token."""
         flight = self.find(job_id, token)
         if flight is not None:
             self._leave(job_id, flight)
@@ -118,7 +118,7 @@ class Ledger:
         return flight
 
     def find(self, job_id: str, token: int) -> Flight | None:
-        """Return the job's flight, or None where it is not in flight under this token."""
+        """Return the job's flight; None if it is not in flight with this token."""
         flight = self._flights.get(job_id)
         return flight if flight is not None and flight.token == token else None
 
@@ -151,15 +151,15 @@ class Ledger:
         self._returned[job_id] = -inf
 
     def runs(self, job_id: str, token: int) -> bool:
-        """Whether the job is in flight under this token, and is known to run."""
+        """Whether the job is in flight with this token, and known to run."""
         return self.find(job_id, token) is not None and job_id in self._running
 
     def waits(self, job_id: str, token: int) -> bool:
-        """Whether the job is in flight under this token, and is not known to run."""
+        """Whether the job is in flight with this token, and not known to run."""
         return self.find(job_id, token) is not None and job_id not in self._running
 
     def hear(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
-        """Note that the worker of a run without a message is alive; False where it is not in flight under this token.
+        """Record that the worker of a run without a message is alive. Returns whether the job is in flight.
 
         Where another worker runs the job by a later message, that one counts.
 
@@ -173,11 +173,11 @@ class Ledger:
         return True
 
     def attach(self, job_id: str) -> None:
-        """Note that the job runs with a message again: another worker got it before the first could report that."""
+        """Record that the job has a message again, because another worker received it."""
         self._detached.pop(job_id, None)
 
     def last_heard(self, job_id: str) -> float | None:
-        """Return when the worker of a job without a message was heard; None where the job has its message."""
+        """Return when the worker of a job without a message last reported; None if the job has a message."""
         return self._detached.get(job_id)
 
     def tokens(self) -> dict[str, int]:
@@ -201,5 +201,5 @@ class Ledger:
 
 
 def public_name(job: DispatchedJob | JobRecord) -> str:
-    """Return the id by which people know a job: the one that its submitter has chosen, or the store's."""
+    """Return the public id of a job: the one that its submitter chose, or the store's."""
     return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

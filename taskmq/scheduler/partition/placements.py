@@ -1,4 +1,4 @@
-"""Placements of one partition's jobs: which job in flight has what of which node.
+"""Placements of one partition's jobs in flight: their nodes, and the amounts they use there.
 
 Pure: times are seconds of the caller's clock. `Placer` chooses the nodes and dispatches.
 """
@@ -39,11 +39,11 @@ class _Placed(NamedTuple):
 
 
 class Placements:
-    """Jobs in flight on nodes, what they have there, and when they are expected to leave.
+    """Jobs in flight on nodes, the amounts they use, and when they are expected to leave.
 
     Attributes:
-        caps: what pools may have at most, and have; None where no pool has a cap.
-        held_for: the job for which a node is held free; empty: for none.
+        caps: caps and usage of pools; None if no pool has a cap.
+        held_for: the job that a node is held free for; empty if there is none.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Placements:
         self._placed: dict[str, _Placed] = {}
         self._planned: dict[str, Reservation] = {}
         self._times = RunTimes()
-        # When runs that were asked to leave have left.
+        # When runs that were asked to leave will have left.
         self._leaving: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Placements:
         return len(self._placed)
 
     def follow(self, pools: Mapping[str, TenantPool]) -> None:
-        """Keep the caps of these pools from now on."""
+        """Apply the caps of these pools from now on."""
         if pools is self._pools:
             return
         self._pools = pools
@@ -71,15 +71,15 @@ class Placements:
                 self.caps.take(each.queue, each.tenant, each.amounts)
 
     def plan(self, reservations: Mapping[str, Reservation]) -> None:
-        """Replace what is planned by these, by the ids of jobs; `keep` makes them count."""
+        """Replace the planned reservations, by job id; `keep` makes them count."""
         self._planned = dict(reservations)
 
     def recall(self, reservations: Mapping[str, Reservation]) -> None:
-        """Add what an earlier holder has reserved, by the ids of jobs; `keep` makes it count."""
+        """Add reservations of an earlier holder, by job id; `keep` makes them count."""
         self._planned |= reservations
 
     def keep(self, batch: DispatchBatch, *, now: float) -> None:
-        """Count the planned reservations of a batch that is in flight."""
+        """Count the planned reservations of a dispatched batch."""
         for job in batch.jobs:
             if (planned := self._planned.pop(job.id, None)) is None:
                 continue
@@ -90,10 +90,10 @@ class Placements:
                 self.caps.take(job.queue, job.tenant, planned.amounts)
 
     def leave(self, job_id: str, seconds: float | None) -> bool:
-        """Free what a job has that is not in flight any more; return whether it was placed.
+        """Free the amounts of a job that has left. Returns whether it was placed.
 
         Args:
-            seconds: for which it has run, 0: it never did; None: unknown.
+            seconds: how long it ran; 0: not at all; None: unknown.
         """
         self._leaving.pop(job_id, None)
         placed = self._placed.pop(job_id, None)
@@ -102,42 +102,43 @@ class Placements:
         if self.caps is not None:
             self.caps.give(placed.queue, placed.tenant, placed.amounts)
         if seconds:
-            self._times.took(placed.task, _lane(placed.tenant), seconds)
+            self._times.record_run(placed.task, _lane(placed.tenant), seconds)
         return True
 
     def find(self, job_id: str) -> tuple[str, Mapping[str, float]] | None:
-        """Return the node of a job in flight, and what it has of it; None where it was not placed."""
+        """Return the node of a job in flight and the amounts it uses; None if it is not placed."""
         placed = self._placed.get(job_id)
         return None if placed is None else (placed.node, placed.amounts)
 
     def queue_of(self, record: JobRecord) -> str:
-        """Return the queue in whose `.jobs` the message of a job in flight is."""
+        """Return the queue whose `.jobs` queue has the job's message."""
         placed = self._placed.get(record.id)
         return record.queue if placed is None else node_queue(placed.node)
 
     def make_room(self, job_id: str, leaving: Iterable[str], *, until: float) -> None:
-        """Hold the node for a job that waits: these runs were asked to leave it, and have left by `until`."""
+        """Hold a node for a waiting job: these runs were asked to leave it, and will have left by `until`."""
         self.held_for = job_id
         for each in leaving:
             if each in self._placed:
                 self._leaving[each] = until
 
-    def lost(self, nodes: Mapping[str, HostNode]) -> set[str]:
-        """Return the jobs in flight whose node is not among these, by name, or has begun a new life."""
+    def find_lost(self, nodes: Mapping[str, HostNode]) -> set[str]:
+        """Return the jobs in flight whose node is missing here, or has a new epoch."""
         return {
             job
             for job, placed in self._placed.items()
             if (node := nodes.get(placed.node)) is None or node.epoch != placed.epoch
         }
 
-    def expected(self, task: str, tenant: str) -> float:
-        """Return for how many seconds a run of the task is expected to last."""
-        return self._times.expected(task, _lane(tenant))
+    def expected_seconds(self, task: str, tenant: str) -> float:
+        """Return the expected duration of a run of the task in seconds."""
+        return self._times.expect(task, _lane(tenant))
 
     def runs(self) -> Iterable[NodeRun]:
-        """Yield what jobs in flight have of nodes, and when they are expected to leave."""
+        """Yield the amounts that jobs in flight use, and when they are expected to leave."""
         for job_id, placed in self._placed.items():
-            ends = min(placed.began + self.expected(placed.task, placed.tenant), self._leaving.get(job_id, inf))
+            expected = placed.began + self.expected_seconds(placed.task, placed.tenant)
+            ends = min(expected, self._leaving.get(job_id, inf))
             yield NodeRun(placed.node, placed.amounts, ends)
 
 

@@ -1,4 +1,4 @@
-"""Queues that take no jobs for a while, because the broker refuses what is published to them."""
+"""Queues that are paused for a while, because the broker refuses their messages."""
 
 from typing import Final, NamedTuple
 
@@ -19,25 +19,25 @@ class _Pause(NamedTuple):
 
 
 class RefusedQueues:
-    """The pauses of one partition's queues; each refusal in a row lasts longer. Pure: times are seconds."""
+    """Pauses of one partition's queues; each refusal in a row lasts longer. Pure: times are seconds."""
 
     def __init__(self) -> None:
         self._pauses: dict[str, _Pause] = {}
 
     def is_paused(self, queue: str, *, now: float) -> bool:
-        """Whether the queue takes nothing for now; jobs that are placed go by the queue of their node."""
+        """Whether the queue is paused; for placed jobs the queue of their node counts."""
         found = self._pauses.get(queue)
         return found is not None and found.until > now
 
     def reasons(self, *, now: float) -> dict[str, str]:
-        """Return why queues are paused, by their names."""
+        """Return the reasons of the current pauses, by queue."""
         return {queue: each.reason for queue, each in self._pauses.items() if each.until > now}
 
     def refuse(self, queue: str, reason: str, *, now: float) -> float | None:
-        """Pause the queue and return for how many seconds; None where it is paused already."""
+        """Pause the queue. Returns the seconds of the pause; None if it is already paused."""
         before = self._pauses.get(queue)
         if before is not None and before.until > now:
-            # Of batches that were under way when it began.
+            # A refusal of a batch that was sent before the pause began.
             return None
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE) if before is None else before.backoff
         seconds = backoff.next()
@@ -45,5 +45,5 @@ class RefusedQueues:
         return seconds
 
     def accept(self, queue: str) -> None:
-        """End the queue's pause: the broker has taken a job."""
+        """End the queue's pause, because the broker has accepted a job."""
         self._pauses.pop(queue, None)

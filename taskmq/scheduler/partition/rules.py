@@ -1,4 +1,4 @@
-"""The app's rules about its tasks and queues, as far as a scheduler follows them."""
+"""The app's rules about its tasks and queues that a scheduler applies."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,22 +23,22 @@ class AppRules:
         self._tasks = app.tasks
         self._producer = app.producer
         self.policies: Mapping[str, QueuePolicy] = app.producer.policies()
-        """Policies of queues, as the app describes them."""
+        """Policies of queues, as the app defines them."""
 
     def queue(self, name: str) -> WorkQueue:
         """Return the queue of a name.
 
         Raises:
-            InvalidOption: its name is not allowed; a version with other rules has submitted to it.
+            InvalidOption: the name is invalid; a version with other rules has submitted to it.
         """
         return self._producer.queue(name)
 
     def is_placed(self, queue: str) -> bool:
-        """Whether jobs of the queue are placed on nodes; False for a name that is not allowed."""
+        """Whether jobs of the queue are placed on nodes; False for an invalid name."""
         try:
             return self._producer.queue(queue).placed
         except InvalidOption:
-            # The publisher pauses the queue, and says why.
+            # The publisher pauses the queue and logs the reason.
             return False
 
     def runs_once(self, task: str) -> bool:
@@ -47,23 +47,23 @@ class AppRules:
         return plan is not None and plan.ack == "early"
 
     def gives_way(self, job: DispatchedJob) -> bool:
-        """Whether a run of the job may be stopped for others: its submitter has said so, or else its task does.
+        """Whether a run of the job may be stopped for others, by its submitter or else by its task.
 
-        Whatever a job says, one that is acknowledged before its run is never stopped.
+        A job that is acknowledged before its run is never stopped.
         """
         plan = self._tasks.plan_of(job.task)
         if plan is not None and plan.ack == "early":
             return False
-        own = _submitted_as(job.body)
+        own = _read_preemptible(job.body)
         return own if own is not None else plan is not None and plan.preemptible
 
     def demands(self) -> TaskDemands:
-        """Return the limits that jobs of the app's tasks have to keep."""
+        """Return the limits of the app's tasks."""
         return TaskDemands(self._tasks.by_name.values())
 
 
-def _submitted_as(body: bytes) -> bool | None:
-    # Nearly no job says anything, and a look at the bytes costs little.
+def _read_preemptible(body: bytes) -> bool | None:
+    # Few jobs set this, and searching the bytes is cheap.
     if _PREEMPTIBLE not in body:
         return None
     try:

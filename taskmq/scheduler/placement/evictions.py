@@ -1,15 +1,15 @@
-"""Which runs are to give way, so that jobs of a guaranteed share can begin. Pure.
+"""Evictions: the runs that have to give way, so that jobs of a guaranteed share can start. Pure.
 
-    claims: jobs that wait, of pools and classes that have less than their guarantee
+    claims: waiting jobs of pools and classes below their guarantee
       -> they fit without an eviction: no run leaves
-      -> on the node where the fewest have to: the lowest and newest runs, until the job fits
+      -> otherwise, on the node that needs the fewest evictions: the lowest and newest runs, until the job fits
 
-What holds for every plan: only runs that allow it leave; no pool or class is left with less than its own guarantee; a
-pool or class gets room for no more jobs than it is owed; and no run leaves for a job that does not fit even then. A
-queue without nodes is one node, which has the slots of its workers. The same call gives the same plan.
+In every plan, only runs that allow it leave, no pool or class falls below its own guarantee, a pool or class gets
+room for no more jobs than its guarantee, and no run leaves for a job that does not fit even then. A queue without
+nodes counts as one node with the slots of its workers. Equal calls give equal plans.
 
-A guarantee is of amounts: slots, or what jobs take of nodes. A job is owed its place while its pool has less than it
-is guaranteed of each of these that the job takes.
+A guarantee consists of amounts: slots, or resources of nodes. A job may claim room while its pool has less than its
+guarantee of each resource that the job needs.
 """
 
 from collections import defaultdict
@@ -21,9 +21,9 @@ from typing import Final
 from taskmq.model.nodes import HostNode, JobNeeds, add_amounts, could_ever_fit, fits
 from taskmq.model.resources import Amounts
 
-__all__ = ["Claim", "Eviction", "Occupant", "owed", "plan_evictions"]
+__all__ = ["Claim", "Eviction", "Occupant", "compute_missing", "plan_evictions"]
 
-# Sums of parts of a processor are not exact.
+# Tolerance for rounding errors.
 _TINY: Final = 1e-9
 
 _Used = dict[str, dict[str, float]]
@@ -31,10 +31,10 @@ _Used = dict[str, dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job that waits.
+    """A waiting job that may claim room.
 
     Attributes:
-        groups: the pools and classes with a guarantee that it belongs to.
+        groups: its pools and classes with a guarantee.
     """
 
     job: str
@@ -44,14 +44,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A job that runs.
+    """A running job that may have to leave.
 
     Attributes:
-        groups: as in `Claim`.
-        amounts: what it takes of its node.
-        began: ms since the epoch.
-        gives_way: it may be asked to leave.
-        is_leaving: it was asked to.
+        groups: see `Claim`.
+        amounts: amounts that it uses of its node.
+        began: when it started (ms since the epoch).
+        gives_way: whether it may be asked to leave.
+        is_leaving: whether it was asked to leave.
     """
 
     job: str
@@ -66,16 +66,16 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A run that is to leave: for which job, and of which pool or class that is."""
+    """A run that has to leave, the job it makes room for, and the pool or class of that job."""
 
     job: str
     claim: str
     group: str
 
 
-def owed(occupants: Iterable[Occupant], least: Mapping[str, Amounts]) -> dict[str, int]:
-    """How much less than its guarantee each pool and class has, rounded up; those that have it are left out."""
-    used = _used(occupants)
+def compute_missing(occupants: Iterable[Occupant], least: Mapping[str, Amounts]) -> dict[str, int]:
+    """Return how much each pool and class lacks of its guarantee, rounded up; those that have it are left out."""
+    used = _sum_usage(occupants)
     found: dict[str, int] = {}
     for group, guaranteed in least.items():
         of_group = used.get(group, {})
@@ -88,12 +88,12 @@ def owed(occupants: Iterable[Occupant], least: Mapping[str, Amounts]) -> dict[st
 def plan_evictions(
     claims: Sequence[Claim], occupants: Sequence[Occupant], nodes: Iterable[HostNode], least: Mapping[str, Amounts]
 ) -> list[Eviction]:
-    """Who leaves, for whom.
+    """Plan which runs leave for which claims.
 
     Args:
-        claims: those that go first first; at most one of each job.
-        nodes: with what is used of them now, also by those that leave.
-        least: the guarantees.
+        claims: claims in order of precedence; at most one per job.
+        nodes: nodes with their current usage, including runs that are leaving.
+        least: guarantees.
     """
     plan = _Plan(occupants, nodes, least)
     for claim in claims:
@@ -109,7 +109,7 @@ class _Plan:
         self._least = least
         self._nodes = sorted((node for node in nodes if node.is_open), key=_by_name)
         self._free: dict[str, dict[str, float]] = {node.name: node.free for node in self._nodes}
-        self._used = _used(occupants)
+        self._used = _sum_usage(occupants)
         self._able: defaultdict[str, list[Occupant]] = defaultdict(list)
         for one in sorted(occupants, key=_lowest_and_newest):
             if one.is_leaving and one.node in self._free:
@@ -118,7 +118,7 @@ class _Plan:
                 self._able[one.node].append(one)
 
     def admit(self, claim: Claim) -> None:
-        """Make room for a job, if it is owed that and it can be."""
+        """Make room for a job, if its guarantee requires it and it is possible."""
         wanted = claim.needs.amounts
         group = next((name for name in claim.groups if self._is_owed(name, wanted)), None)
         if group is None:
@@ -142,14 +142,14 @@ class _Plan:
         return bool(asked) and all(used.get(name, 0.0) < least[name] - _TINY for name in asked)
 
     def _leavers(self, claim: Claim, group: str, node: HostNode) -> list[Occupant] | None:
-        """Who has to leave a node; None where the job would not fit even then."""
+        """Return the runs that have to leave a node; None if the job would not fit even then."""
         wanted, free = claim.needs.amounts, self._free[node.name]
         used = {name: dict(amounts) for name, amounts in self._used.items()}
         found: list[Occupant] = []
         for one in self._able[node.name]:
             if fits(wanted, free):
                 break
-            # Where both belong to it, it has as much afterwards as before.
+            # A group of both jobs has the same amounts afterwards.
             others = [name for name in one.groups if name not in claim.groups]
             if group in one.groups or any(self._is_needed(used[name], one.amounts, name) for name in others):
                 continue
@@ -165,12 +165,12 @@ class _Plan:
         return found
 
     def _is_needed(self, used: Amounts, amounts: Amounts, group: str) -> bool:
-        """Whether a pool or class would be left with less than its guarantee without so much."""
+        """Whether a pool or class would fall below its guarantee without these amounts."""
         least = self._least[group]
         return any(used[name] - amounts[name] < least[name] - _TINY for name in least.keys() & amounts.keys())
 
 
-def _used(occupants: Iterable[Occupant]) -> _Used:
+def _sum_usage(occupants: Iterable[Occupant]) -> _Used:
     found: _Used = {}
     for one in occupants:
         if not one.is_leaving:

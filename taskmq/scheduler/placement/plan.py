@@ -1,4 +1,4 @@
-"""The plan of one moment. Pure."""
+"""Plans of placements. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ class Candidate:
     """A job that waits for a node.
 
     Attributes:
-        waited: for so many seconds.
-        seconds: for how long it will probably run.
-        is_first: it was never dispatched; a member of a gang that comes back goes by itself.
+        waited: seconds that it has waited.
+        seconds: expected run time in seconds.
+        is_first: whether it was never dispatched; a returning member of a gang is placed by itself.
     """
 
     job: str
@@ -33,17 +33,17 @@ class Candidate:
 
     @property
     def gang(self) -> tuple[str, str, str]:
-        """Of which queue's and tenant's gang it is."""
+        """Queue, tenant and name of its gang; empty if it has none."""
         return (self.queue, self.tenant, self.needs.gang) if self.is_first else ("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done.
+    """A plan of placements.
 
     Attributes:
-        placements: in the order of the candidates, gangs at their first member.
-        held: the job for which a node is held; "": none.
+        placements: placements in the order of the candidates, gangs at their first member.
+        held: job that a node is held for; "" if none.
     """
 
     placements: list[Placement] = field(default_factory=list[Placement])
@@ -60,23 +60,22 @@ def plan_placements(
     most: Mapping[tuple[str, str], int] | None = None,
     caps: Caps | None = None,
 ) -> Plan:
-    """Which candidates go where.
+    """Assign candidates to nodes.
 
     Args:
-        candidates: in the order in which it is their turn.
-        flights: jobs that run on the nodes, as far as that is known.
-        now: seconds, by the clock of `flights`.
-        held: for whom a node was held by the plan before: it goes first where there is room.
-        most: of a queue and tenant no more jobs than this are placed, but for a gang, which goes whole; no bound
-            where there is none here.
-        caps: of pools, with what is placed already. What is planned is taken from them.
+        candidates: candidates in order of their turns.
+        flights: known jobs on the nodes.
+        now: current time in seconds, by the clock of `flights`.
+        held: job that the previous plan held a node for; it goes first if there is room.
+        most: most jobs to place, by queue and tenant, except that a gang is placed as a whole; no limit for others.
+        caps: caps of pools with current usage; planned amounts are added to it.
     """
     room = Room(nodes, now=now)
     found = Plan()
-    # One that is above a cap is held no node.
+    # No node is held for a job above a cap.
     units = [unit for unit in _units(candidates, held) if caps is None or _is_within(unit, caps)]
     blocked = [unit[0] for unit in units if _is_blocked(unit, room)]
-    oldest = next((one for one in blocked if one.job == held), None) or max(blocked, key=_waited, default=None)
+    oldest = next((one for one in blocked if one.job == held), None) or max(blocked, key=_waiting_time, default=None)
     if oldest is not None:
         room.hold_for(oldest.job, oldest.needs, flights)
     left = Counter(most or {})
@@ -87,7 +86,7 @@ def plan_placements(
         if caps is not None and not _is_within(unit, caps):
             continue
         tried = room.copy() if len(unit) > 1 else room
-        placements = _placed(unit, tried)
+        placements = _place_unit(unit, tried)
         if placements is not None:
             room = tried
             if owner in left:
@@ -100,7 +99,7 @@ def plan_placements(
 
 
 def _units(candidates: Sequence[Candidate], held: str) -> list[list[Candidate]]:
-    """Single jobs, and gangs of which all members wait."""
+    """Group candidates into single jobs and complete gangs."""
     gangs: dict[tuple[str, str, str], list[Candidate]] = {}
     for one in candidates:
         if one.gang[2]:
@@ -111,12 +110,12 @@ def _units(candidates: Sequence[Candidate], held: str) -> list[list[Candidate]]:
             units.append([one])
         elif (members := gangs.pop(one.gang, None)) is not None and len(members) >= one.needs.gang_size:
             units.append(members)
-    # Sorting keeps the order of all others.
+    # A stable sort keeps the order of all others.
     return sorted(units, key=lambda unit: unit[0].job != held)
 
 
 def _is_within(unit: Sequence[Candidate], caps: Caps) -> bool:
-    """Whether all of them together are within the caps of their pool."""
+    """Whether all jobs of the unit together are within the caps of their pools."""
     wanted: Amounts = {}
     for one in unit:
         wanted = add_amounts(wanted, one.needs.amounts)
@@ -124,13 +123,13 @@ def _is_within(unit: Sequence[Candidate], caps: Caps) -> bool:
 
 
 def _is_blocked(unit: Sequence[Candidate], room: Room) -> bool:
-    """Whether a job, single, has to wait for room."""
+    """Whether the unit is a single job that has to wait for room."""
     one = unit[0]
     return len(unit) == 1 and not room.choices(one.needs) and room.could_fit(one.needs)
 
 
-def _placed(unit: Sequence[Candidate], room: Room) -> list[Placement] | None:
-    """Where all of them go; None where one has to wait."""
+def _place_unit(unit: Sequence[Candidate], room: Room) -> list[Placement] | None:
+    """Assign all jobs of the unit to nodes; None if one of them has to wait."""
     found: list[Placement] = []
     for one in unit:
         needs = one.needs
@@ -159,5 +158,5 @@ def _placed(unit: Sequence[Candidate], room: Room) -> list[Placement] | None:
     return found
 
 
-def _waited(one: Candidate) -> float:
+def _waiting_time(one: Candidate) -> float:
     return one.waited

@@ -1,4 +1,4 @@
-"""What is free on the nodes while a plan is made, and what is held for a job that is too large for now. Pure."""
+"""Room on the nodes while a plan is made, including the node held for a large job. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from taskmq.model.resources import Amounts
 __all__ = ["Hold", "NodeRun", "Room"]
 
 
-# Among so many the best is looked for; in a large cluster a better one is not worth the time.
+# Number of candidate nodes to compare; in a large cluster a better fit is not worth the time.
 _ENOUGH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """A job that runs on a node, and when it will probably have ended; seconds."""
+    """A job on a node, and its expected end in seconds."""
 
     node: str
     amounts: Mapping[str, float]
@@ -30,8 +30,8 @@ class Hold:
     """A node that is held for a job.
 
     Attributes:
-        begins: when there will probably be room for it.
-        spare: what will be free then beside it.
+        begins: when it is expected to have room.
+        spare: amounts that will then be free beside it.
     """
 
     job: str
@@ -41,10 +41,10 @@ class Hold:
 
 
 class Room:
-    """What is free. Instants are seconds.
+    """Free amounts of the nodes. Instants are seconds.
 
     Args:
-        nodes: as the store has them.
+        nodes: nodes as stored.
     """
 
     def __init__(self, nodes: Iterable[HostNode], *, now: float) -> None:
@@ -52,35 +52,34 @@ class Room:
         self.hold: Hold | None = None
         self._free: dict[str, dict[str, float]] = {name: node.free for name, node in self.nodes.items()}
         self._order = [self.nodes[name] for name in sorted(self.nodes)]
-        # By what a job asks for: before this place there is no node for it any more.
+        # By needs of a job: index of the first node that may still fit.
         self._firsts: dict[object, int] = {}
         self._now = now
 
     def copy(self) -> "Room":
-        """Another one, for a plan that may come to nothing."""
+        """Return a copy, for a plan that may be discarded."""
         found = Room((), now=self._now)
         found.nodes, found.hold, found._free = self.nodes, self.hold, dict(self._free)
         found._order, found._firsts = self._order, dict(self._firsts)
         return found
 
     def could_fit(self, needs: JobNeeds) -> bool:
-        """Whether an open node would do if it were empty."""
+        """Whether the job would fit on an open node if that were empty."""
         return any(could_ever_fit(needs, node) for node in self.nodes.values())
 
     def choices(
         self, needs: JobNeeds, *, labels: Mapping[str, str] | None = None, job: str = "", seconds: float = 0.0
     ) -> Sequence[HostNode]:
-        """Nodes that it fits on now, the first hundred by name.
+        """Return the first hundred nodes by name that the job fits on now.
 
         Args:
-            labels: that they must have; default: those that the job needs.
-            job: its id, for whom a node may be held.
-            seconds: for how long it will probably run.
+            labels: required labels; default: those that the job needs.
+            job: id of the job, for which a node may be held.
+            seconds: expected run time of the job.
         """
         amounts, labels = needs.amounts, needs.labels if labels is None else labels
         key = (frozenset(amounts.items()), frozenset(labels.items()))
-        # While a plan is made room only gets less: a node that did not do for such a job will not do for the next
-        # one.
+        # Room only shrinks while a plan is made, so a node that did not fit once does not fit later.
         first = self._firsts.get(key, 0)
         found: list[HostNode] = []
         has_begun = False
@@ -97,7 +96,7 @@ class Room:
         return found
 
     def best(self, needs: JobNeeds, choices: Sequence[HostNode]) -> HostNode | None:
-        """Of these nodes the one of which the least is left over; None where there are none."""
+        """Return the node with the least left over (best fit); None if there are none."""
         amounts = needs.amounts
 
         def rank(node: HostNode) -> tuple[float, str]:
@@ -106,7 +105,7 @@ class Room:
         return min(choices, key=rank, default=None)
 
     def take(self, node: str, amounts: Amounts, *, seconds: float) -> None:
-        """A job goes there."""
+        """Subtract the amounts of a job placed on a node."""
         self._free[node] = add_amounts(self._free[node], amounts, sign=-1.0)
         hold = self.hold
         if hold is not None and hold.node == node and self._now + seconds > hold.begins:
@@ -114,7 +113,7 @@ class Room:
             self.hold = Hold(hold.job, hold.node, hold.begins, spare)
 
     def hold_for(self, job: str, needs: JobNeeds, flights: Sequence[NodeRun]) -> None:
-        """Hold the node on which a job can probably begin first; it `could_fit` on one."""
+        """Hold the node on which a job can be expected to start first; it `could_fit` on one."""
         able = [name for name, node in self.nodes.items() if could_ever_fit(needs, node)]
         there: defaultdict[str, list[NodeRun]] = defaultdict(list)
         for flight in sorted(flights, key=_by_end):
@@ -125,13 +124,13 @@ class Room:
         self.hold = Hold(job, name, begins, add_amounts(free, needs.amounts, sign=-1.0))
 
     def _begins(self, name: str, amounts: Amounts, flights: Sequence[NodeRun]) -> tuple[float, dict[str, float]]:
-        """When so much will be free on a node, where these end one after the other, and what will be free then."""
+        """Return when the amounts are expected to be free on a node, and what will be free then."""
         free, at = self._free[name], self._now
         for flight in flights:
             if fits(amounts, free):
                 break
             free, at = add_amounts(free, flight.amounts), max(flight.ends, self._now)
-        # What others have there, whose end is unknown here.
+        # Others use the node, and their end is unknown here.
         return (at, free) if fits(amounts, free) else (inf, self.nodes[name].told.capacity)
 
     def _leaves_hold(self, name: str, amounts: Amounts, job: str, seconds: float) -> bool:

@@ -1,6 +1,6 @@
-"""Runs that give way, so that pools and classes have what they are guaranteed.
+"""Preemption of runs, so that pools and classes get what they are guaranteed.
 
-watch   once a second: who is owed, who leaves (`placement.evictions`) -> written down -> sent to the workers
+watch   once a second: plans evictions (`placement.evictions`), records them, and sends them to the workers
 """
 
 from taskmq.scheduler.preemption.watch import PreemptionWatch

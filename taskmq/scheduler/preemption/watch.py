@@ -1,16 +1,16 @@
-"""Looks, once a second, whether runs have to give way, in the queues of one partition.
+"""Checks, once a second, whether runs have to give way in the queues of one partition.
 
-    nothing in flight allows it                                  -> no run is asked
-    a pool or class has had less than its guarantee for `preempt_after`, and jobs of it wait
-      -> who leaves (pure) -> an event of each, by compare-and-set on its version -> sent to the workers, again every
-         5 s until its report has come -> the job is ready again, its attempt not counted
+    no job in flight may be stopped                              -> nothing to do
+    a pool or class has been below its guarantee for `preempt_after`, and has waiting jobs
+      -> evictions (pure) -> an event for each, by compare-and-set on its version -> sent to the workers, again every
+         5 s until it is reported -> the job is ready again, its attempt not counted
 
-That a run was asked is in the store before a worker hears of it: a scheduler that takes the partition over reads it
-there, and asks for no other run in its place. The job itself comes back by its report, its message, or the loss of
-its worker: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
+A request is in the store before a worker receives it. A scheduler that takes over the partition reads it there, and
+asks no other run instead. The job returns by its report, its message, or the loss of its worker, so nothing here
+loses it, runs it twice or counts an attempt.
 
-Jobs that wait at the broker in front of one that is owed its place are recalled, whether they allow to be stopped or
-not: they have not begun, and lose nothing but that.
+Jobs that wait at the broker ahead of a job with a guarantee are recalled, even if they may not be stopped: they have
+not started, so only their turn is lost.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, capacity_of
 from taskmq.model.states import JobState
 from taskmq.scheduler.fairness import Guarantees
 from taskmq.scheduler.partition import PartitionState, public_name
-from taskmq.scheduler.placement import Claim, Eviction, Occupant, owed, plan_evictions
+from taskmq.scheduler.placement import Claim, Eviction, Occupant, compute_missing, plan_evictions
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -41,12 +41,12 @@ __all__ = ["PreemptionWatch"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_LOOK: Final = 1.0
+_PERIOD: Final = 1.0
 _AGAIN: Final = 5.0
-# One that runs so long after its grace cannot be stopped: an older worker has it, or a thread that does not look.
+# A run that continues this long after its grace cannot be stopped: an older worker or an unresponsive thread has it.
 _STUCK: Final = 10.0
 _MOST: Final = 100
-_LOOKED_AT: Final = 1000
+_MOST_READ: Final = 1000
 _SLOT: Final = JobNeeds()
 
 _Key = tuple[str, int]
@@ -57,19 +57,19 @@ class _Leaving:
     """A run that was asked to leave.
 
     Attributes:
-        until: when its grace is over, by the loop's clock.
-        told: when it was last sent to the workers.
+        until: when its grace ends, by the loop's clock.
+        notified: when the request was last sent to the workers.
     """
 
     asked: Preemption
     until: float
-    told: float | None = None
+    notified: float | None = None
 
 
 class PreemptionWatch:
-    """Has runs of one partition give way to jobs that are owed their place: a `Service`.
+    """A service that stops runs of one partition for jobs of pools below their guarantee.
 
-    Where the slots of a queue's live workers are unknown, nothing is stopped there.
+    If the slots of a queue's live workers are unknown, no run is stopped there.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class PreemptionWatch:
         self._partition = partition
         self._counts = counts
         self._leaving: dict[_Key, _Leaving] = {}
-        # How often those in flight have given way in a row, as far as that was needed.
+        # Cache of how often jobs in flight have given way in a row.
         self._times: dict[_Key, int] = {}
         self._owed_since: dict[tuple[str, str], float] = {}
-        self._has_recognised = False
+        self._has_checked_earlier = False
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -101,17 +101,17 @@ class PreemptionWatch:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Look once a second until `stop`. A store that is not there is waited for."""
-        while not await pause(self._is_stopping, _LOOK):
+        """Check once a second until `stop`. Waits while the store is unavailable."""
+        while not await pause(self._is_stopping, _PERIOD):
             if not self._ledger.giving_way:
                 self._forget_all()
                 continue
             try:
-                await self._look()
+                await self._check_all()
             except StoreUnavailable as error:
-                _log.debug("partition %d: who has to give way is looked at later: %s", self._partition, error)
+                _log.debug("partition %d: checking for preemption failed, will retry: %s", self._partition, error)
 
-    async def _look(self) -> None:
+    async def _check_all(self) -> None:
         now = await self._store.now_ms()
         records = [
             record
@@ -119,7 +119,7 @@ class PreemptionWatch:
             if self._ledger.find(record.id, record.token) is not None
         ]
         self._forget_those_gone(records)
-        await self._recognise(records)
+        await self._find_earlier_requests(records)
         lanes: defaultdict[str, list[Lane]] = defaultdict(list)
         for lane in await self._store.dispatching.lanes(self._partition):
             lanes[lane.queue].append(lane)
@@ -127,23 +127,23 @@ class PreemptionWatch:
         for record in records:
             by_queue[record.queue].append(record)
         recalled: list[Preemption] = []
-        for queue, its in by_queue.items():
-            if any(self._gives_way(record) for record in its):
-                recalled += await self._look_at(queue, its, lanes[queue], now)
-        self._tell(recalled)
+        for queue, jobs in by_queue.items():
+            if any(self._gives_way(record) for record in jobs):
+                recalled += await self._check_queue(queue, jobs, lanes[queue], now)
+        self._send_requests(recalled)
 
-    async def _look_at(
+    async def _check_queue(
         self, queue: str, records: Sequence[JobRecord], lanes: Sequence[Lane], now: int
     ) -> list[Preemption]:
-        """Have those leave who have to; the jobs that are to be recalled."""
+        """Ask runs of a queue to leave if needed. Returns the jobs to recall."""
         nodes = await self._nodes(queue, records)
-        policy, pools = self._state.shares.described(queue)
+        policy, pools = self._state.shares.rules_of(queue)
         promised = Guarantees(policy, pools, capacities=capacity_of(nodes))
-        # What was placed on a node has its room there from that moment on.
+        # A placed job occupies its node from the dispatch on.
         running = [
             record for record in records if record.state is JobState.RUNNING or self._state.rules.is_placed(queue)
         ]
-        missing = owed([self._occupant(record, promised) for record in running], promised.least)
+        missing = compute_missing([self._occupant(record, promised) for record in running], promised.least)
         dispatched = [record for record in records if record not in running]
         claims = [
             Claim(record.id, groups, _SLOT)
@@ -151,14 +151,14 @@ class PreemptionWatch:
             if missing.keys() & (groups := promised.groups(_lane_of(record)))
         ]
         claims += await self._waiting(lanes, promised, missing, now)
-        ripe = self._ripe(queue, policy, missing, claims)
+        ripe = self._find_ripe(queue, policy, missing, claims)
         if not ripe:
             return []
         await self._make_room([claim for claim in claims if ripe & {*claim.groups}], running, nodes, promised, policy)
-        return _in_front(dispatched, {claim.job for claim in claims})
+        return _recall_ahead(dispatched, {claim.job for claim in claims})
 
     async def _nodes(self, queue: str, records: Sequence[JobRecord]) -> list[HostNode]:
-        """Where jobs of the queue run: nodes, or one that means all of its workers."""
+        """Return the nodes of the queue, or one node that stands for all of its workers."""
         if self._state.rules.is_placed(queue):
             return await self._store.nodes.nodes()
         slots = self._workers.slots_of(queue)
@@ -171,7 +171,7 @@ class PreemptionWatch:
     async def _waiting(
         self, lanes: Sequence[Lane], promised: Guarantees, missing: Mapping[str, int], now: int
     ) -> list[Claim]:
-        """Jobs in the store that are owed their place, as many as that is; the highest first."""
+        """Return claims of jobs in the store, as many as the guarantees lack, highest priority first."""
         picks = [
             Pick(lane, min(sum(missing[group] for group in groups), _MOST))
             for lane in sorted(lanes, key=_by_priority)
@@ -179,18 +179,20 @@ class PreemptionWatch:
         ]
         if not picks:
             return []
-        # Each lane has a say, and however many there are, few of their jobs are read.
-        each = max(_LOOKED_AT // max(len(picks), 1), 1)
+        # Read some jobs of each lane, and few in total.
+        each = max(_MOST_READ // max(len(picks), 1), 1)
         waiting = await self._store.nodes.waiting([Pick(pick.lane, min(pick.count, each)) for pick in picks])
         return [
             Claim(one.id, promised.groups(one.lane), one.needs or _SLOT)
             for one in waiting
-            # A gang begins all at once, and a member that is over does not begin any more.
+            # Gangs start together, and expired jobs do not start.
             if not (one.needs or _SLOT).gang and (one.expires is None or one.expires > now)
         ]
 
-    def _ripe(self, queue: str, policy: QueuePolicy, missing: Mapping[str, int], claims: Sequence[Claim]) -> set[str]:
-        """Those that have waited for long enough for what they are owed."""
+    def _find_ripe(
+        self, queue: str, policy: QueuePolicy, missing: Mapping[str, int], claims: Sequence[Claim]
+    ) -> set[str]:
+        """Return the pools and classes that have been below their guarantee for long enough."""
         now = _now()
         wanted = {group for claim in claims for group in claim.groups if group in missing}
         before = self._owed_since
@@ -225,7 +227,7 @@ class PreemptionWatch:
                 self._state.placements.make_room(claim, leaving, until=_now() + policy.preempt_grace)
 
     async def _ask(self, record: JobRecord, eviction: Eviction, policy: QueuePolicy) -> bool:
-        """Write down that a run is to leave; whether it is."""
+        """Record that a run has to leave. Returns whether it was recorded."""
         reason = preemption_reason(eviction.group)
         update = JobUpdate(
             id=record.id,
@@ -236,9 +238,9 @@ class PreemptionWatch:
             note=reason,
         )
         if await self._store.update(update) is None:
-            # Something has happened to it: it is looked at anew.
+            # The job has changed; it is checked again in the next round.
             return False
-        _log.info("job %s (task %s) gives way: %s", public_name(record), record.task, reason)
+        _log.info("asking job %s (task %s) to give way: %s", public_name(record), record.task, reason)
         self._counts.preempted += 1
         grace = policy.preempt_grace
         asked = Preemption(job=record.id, token=record.token, reason=reason, grace=grace)
@@ -246,14 +248,14 @@ class PreemptionWatch:
         return True
 
     async def _times_in_row(self, job_id: str) -> int:
-        """How often it has given way since its attempt began."""
+        """Return how often the job has given way since its attempt started."""
         attempts = await self._store.attempts(job_id)
         since = max((each.ended for each in attempts), default=0)
         return Counter(each.kind for each in await self._store.events(job_id) if each.at >= since)["preempted"]
 
-    async def _recognise(self, records: Sequence[JobRecord]) -> None:
-        """Of what an earlier holder has dispatched: which runs it has asked to leave. Later ones are asked here."""
-        if self._has_recognised:
+    async def _find_earlier_requests(self, records: Sequence[JobRecord]) -> None:
+        """Find which runs an earlier holder has asked to leave."""
+        if self._has_checked_earlier:
             return
         for record in records:
             key = _key_of(record)
@@ -261,19 +263,19 @@ class PreemptionWatch:
                 continue
             for event in await self._store.events(record.id):
                 if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0):
-                    grace = self._state.shares.described(record.queue)[0].preempt_grace
+                    grace = self._state.shares.rules_of(record.queue)[0].preempt_grace
                     asked = Preemption(job=record.id, token=record.token, reason=event.note, grace=grace)
                     self._leaving.setdefault(key, _Leaving(asked, _now() + grace))
-        self._has_recognised = True
+        self._has_checked_earlier = True
 
-    def _tell(self, recalled: Sequence[Preemption]) -> None:
+    def _send_requests(self, recalled: Sequence[Preemption]) -> None:
         broker, now = self._session.broker, _now()
         if not isinstance(broker, Broadcasting):
             return
         asked = list(recalled)
         for leaving in self._leaving.values():
-            if not _is_stuck(leaving, now) and (leaving.told is None or now - leaving.told >= _AGAIN):
-                leaving.told = now
+            if not _is_stuck(leaving, now) and (leaving.notified is None or now - leaving.notified >= _AGAIN):
+                leaving.notified = now
                 asked.append(leaving.asked)
         for first in range(0, len(asked), _MOST):
             command = Command(id=secrets.token_hex(8), name=PREEMPT, jobs=tuple(asked[first : first + _MOST]))
@@ -311,8 +313,8 @@ class PreemptionWatch:
         self._owed_since.clear()
 
 
-def _in_front(dispatched: Sequence[JobRecord], claims: set[str]) -> list[Preemption]:
-    """Those that wait at the broker in front of the first that is owed its place; all, where none of those is."""
+def _recall_ahead(dispatched: Sequence[JobRecord], claims: set[str]) -> list[Preemption]:
+    """Return recalls for the jobs at the broker ahead of the first claimed one; for all, if none is claimed."""
     first = min((record.dispatched or 0 for record in dispatched if record.id in claims), default=inf)
     return [
         Preemption(job=record.id, token=record.token)

@@ -59,10 +59,10 @@ __all__ = ["ReportConsumer"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 500
-# What says that it has run also where it is unknown for how long.
+# Reports that imply a run, even if its duration is unknown.
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
-# A transaction costs about as much as 80 reports in it; where there are more they come together anyway.
+# A transaction costs about as much as 80 reports in it; larger batches form by themselves.
 _FEW: Final = 200
 _PACE: Final = 0.01
 _PAUSE: Final = 0.5
@@ -77,7 +77,7 @@ class _Received(NamedTuple):
 
 
 class ReportConsumer:
-    """Applies the reports of one partition: a `Service`.
+    """A service that applies the reports of one partition.
 
     Args:
         queue: of the partition's reports.
@@ -126,7 +126,7 @@ class ReportConsumer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it consumes, and has applied everything that has come."""
+        """Whether it is consuming and has applied every report received so far."""
         return self._consumer is not None and self._consumer.healthy and not self._waiting and not self._in_work
 
     def stop(self) -> None:
@@ -135,24 +135,24 @@ class ReportConsumer:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Consume until `stop`; what is not applied by then is given back."""
+        """Consume until `stop`; reports not applied by then are requeued."""
         try:
             while not self._is_stopping.is_set():
                 try:
                     await self._begin()
                     await self._work()
                 except (BrokerUnavailable, QueueMissing, TopologyMismatch, StoreUnavailable, SendError) as error:
-                    await self._give_back()
+                    await self._requeue_all()
                     level = logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
                     if not self._backoff.failures:
                         _log.log(level, "%s: reports wait: %s", self.name, error)
                     await pause(self._is_stopping, self._backoff.next())
         finally:
-            await self._give_back()
+            await self._requeue_all()
 
     async def _begin(self) -> None:
         if self._backoff.failures:
-            # A look that costs nothing, before anything is taken from the queue again.
+            # A cheap check of the store, before anything is consumed again.
             await self._store.now_ms()
         await self._queue.declare()
         self._consumer = await self._session.broker.consume(
@@ -170,7 +170,7 @@ class ReportConsumer:
                     delivery = self._waiting.popleft()
                     self._in_work.append(delivery)
                     received += await self._read(delivery)
-                # Before what is reported of their runs: afterwards they would not count any more.
+                # Before the reports of their runs, because lines of an ended run are not accepted.
                 await self._keep_lines()
                 for start in range(0, len(received), _BATCH):
                     await self._apply_in_turn(received[start : start + _BATCH])
@@ -185,12 +185,12 @@ class ReportConsumer:
         self._waiting.append(delivery)
         self._arrived.set()
 
-    async def _give_back(self) -> None:
-        """Consume no more, and leave to the next consumer what is not acknowledged."""
+    async def _requeue_all(self) -> None:
+        """Stop consuming, and requeue everything that is not acknowledged."""
         if (consumer := self._consumer) is not None:
             self._consumer = None
             await consumer.stop()
-        # The last one first: each goes to the front of the queue.
+        # In reverse order, because each goes to the front of the queue.
         for delivery in reversed([*self._in_work, *self._waiting]):
             delivery.requeue()
         self._in_work.clear()
@@ -207,7 +207,7 @@ class ReportConsumer:
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - a broken line of a log must not hold up reports
-            _log.error("%s: lines of logs are dropped, the store cannot keep them", self.name, exc_info=error)
+            _log.error("%s: dropping log lines that the store cannot keep", self.name, exc_info=error)
         else:
             self._counts.lines += added
 
@@ -224,19 +224,19 @@ class ReportConsumer:
         except MalformedMessage as error:
             if (report := report_of_letter(delivery)) is not None:
                 if report.kind == "snoozed" and self._ledger.runs(report.id, report.token):
-                    # Another copy, most likely. Where it was the only one, its worker is missed soon.
+                    # Most likely another copy. If it was the only one, the worker's absence is noticed soon.
                     self._counts.reports["superseded"] += 1
-                    _log.warning("job %s: the broker has dropped its message; it runs, and goes on", report.id)
+                    _log.warning("job %s: the broker dropped a message; the job is running and continues", report.id)
                     return []
                 _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
                 return [_Received(report, True)]
             self._counts.reports["malformed"] += 1
-            _log.error("%s: message %s is parked: %s", self.name, delivery.message_id, error)
+            _log.error("%s: parking message %s: %s", self.name, delivery.message_id, error)
             await self._parked.park(delivery, str(error))
             return []
         for one in unread:
             self._counts.reports["malformed"] += 1
-            _log.error("%s: a report is parked: %s", self.name, one.reason)
+            _log.error("%s: parking a report: %s", self.name, one.reason)
             await self._parked.park_part(one.body, one.reason)
         return [
             _Received(
@@ -248,7 +248,7 @@ class ReportConsumer:
         ]
 
     def _is_alive(self, report: Report) -> bool:
-        """Whether it says no more than that a job runs on; the ledger notes that."""
+        """Whether the report only says that a job is still running; updates the ledger if so."""
         if report.kind != "alive":
             return False
         now = asyncio.get_running_loop().time()
@@ -268,7 +268,7 @@ class ReportConsumer:
         await self._apply([_Received(report, is_again=False) for report in left])
 
     async def _apply(self, batch: Sequence[_Received]) -> None:
-        """Apply the reports, all together; where that fails, those that can be."""
+        """Apply the reports in one transaction; if that fails, apply those that can be applied."""
         if not batch:
             return
         try:
@@ -283,23 +283,23 @@ class ReportConsumer:
                 return
             report = batch[0].report
             self._counts.reports["malformed"] += 1
-            _log.error("job %s: its report is parked, the store cannot apply it", report.id, exc_info=error)
+            _log.error("job %s: parking its report, which the store cannot apply", report.id, exc_info=error)
             await self._parked.park_report(report, f"cannot be applied: {error}")
             await self._fail_unapplied(batch[0])
             return
-        await self._applied(batch, applied)
+        await self._handle_outcomes(batch, applied)
 
     async def _fail_unapplied(self, received: _Received) -> None:
-        """End a job of whose end the store cannot keep what its worker says: nothing else would."""
+        """Fail a job whose final report the store cannot apply: nothing else would end it."""
         report = received.report
         if goes_on(report.kind):
             return
         error = ErrorRecord(
             type_name="ReportParked",
-            message=f"its run was reported as {report.kind}, and the store cannot keep that report: see {PARKING}",
+            message=f"its run was reported as {report.kind}, but the store cannot apply that report: see {PARKING}",
             traceback="",
         )
-        # By its own token and proof, so that an invented report ends no job this way either.
+        # With its own token and proof, so that an invented report cannot end a job this way.
         plain = Report(
             id=report.id, token=report.token, proof=report.proof, kind="failed", attempt=report.attempt, error=error
         )
@@ -308,11 +308,11 @@ class ReportConsumer:
         except StoreUnavailable:
             raise
         except Exception as again:  # noqa: BLE001 - as above
-            _log.error("job %s stays as it is, the store cannot end it either", report.id, exc_info=again)
+            _log.error("job %s: the store cannot fail it either, leaving it as it is", report.id, exc_info=again)
         else:
-            await self._applied([_Received(plain, received.is_again)], applied)
+            await self._handle_outcomes([_Received(plain, received.is_again)], applied)
 
-    async def _applied(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
+    async def _handle_outcomes(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
         ended: Counter[str] = Counter()
         ends: list[AcceptedEnd] = []
         now = asyncio.get_running_loop().time()
@@ -321,16 +321,16 @@ class ReportConsumer:
             flight = self._ledger.find(report.id, report.token)
             if flight is not None:
                 if goes_on(report.kind):
-                    self._note_run(report, now)
+                    self._record_run(report, now)
                 else:
                     if report.kind == "snoozed" and report.limited:
-                        self._state.gates.turned_back(report.id, report.delay / 1000, now=now)
-                    self._state.leave(report.id, report.token, seconds=_seconds_of(report))
+                        self._state.gates.turn_back(report.id, report.delay / 1000, now=now)
+                    self._state.leave(report.id, report.token, seconds=_run_seconds(report))
                     ended[flight.queue] += 1
             if one.outcome in ("invented", "unknown"):
                 await self._put_aside(report, one.outcome)
             elif one.state is not None and one.state in TERMINAL:
-                # What was applied by one who died before the result was kept is superseded here.
+                # A report applied by a scheduler that died before it stored the result is superseded here.
                 if one.outcome == "accepted" or (is_again and await self._has_ended_by(report, one.state)):
                     ends.append(AcceptedEnd(report, one.state, flight))
             elif one.outcome == "accepted" and not goes_on(report.kind):
@@ -344,21 +344,21 @@ class ReportConsumer:
             await self._results.put(ends)
 
     async def _put_aside(self, report: Report, outcome: Literal["invented", "unknown"]) -> None:
-        """Count an invented report, and park one whose job is unknown."""
+        """Count an invented report, or park a report of an unknown job."""
         if outcome == "invented":
             self._inventions.note(report, now=asyncio.get_running_loop().time())
             return
-        _log.error("job %s: its report is parked, the store has no such job", report.id)
+        _log.error("job %s: parking its report, the store has no such job", report.id)
         await self._parked.park_report(report, "the store has no such job")
 
     async def _has_ended_by(self, report: Report, state: JobState) -> bool:
-        """Whether the job, which has ended like this, did so by the very dispatch that is reported again."""
+        """Whether the job ended by the same dispatch that is reported again."""
         if state is not after_report(report.kind, cancel_requested=False):
             return False
         record = await self._store.get(report.id)
         return record is not None and record.token == report.token
 
-    def _note_run(self, report: Report, now: float) -> None:
+    def _record_run(self, report: Report, now: float) -> None:
         self._state.begin(report.id, now=now, worker=report.worker)
         if report.kind == "detached":
             self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
@@ -366,8 +366,8 @@ class ReportConsumer:
             self._ledger.attach(report.id)
 
 
-def _seconds_of(report: Report) -> float | None:
-    """For how long it has run; None: unknown, its worker may have died."""
+def _run_seconds(report: Report) -> float | None:
+    """Return how long the run took; None if unknown, because its worker may have died."""
     if report.kind in _RAN and report.started is None:
         return None
     return report.ran / 1000

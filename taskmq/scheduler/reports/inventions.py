@@ -1,7 +1,7 @@
-"""Reports with tokens that this store has not given out: logged now and then, however many come.
+"""Reports with tokens that this store never issued: logged at most once a minute.
 
-A forger who may publish to the reports queue makes them up; or they are of dispatches that a restored store has
-forgotten together with the key that proves them, or of a worker that does not echo the proof of its invitation.
+A forger with access to the reports queue may invent them. Or they belong to dispatches that a restored store has
+forgotten together with their key, or come from a worker that does not return the proof of its invitation.
 """
 
 import logging
@@ -17,10 +17,10 @@ _QUIET: Final = 60.0
 
 
 class Inventions:
-    """Invented reports that came by one queue.
+    """Log of invented reports from one queue.
 
     Args:
-        queue: its name.
+        queue: name of the queue.
     """
 
     def __init__(self, queue: str) -> None:
@@ -29,18 +29,18 @@ class Inventions:
         self._quiet_until = float("-inf")
 
     def note(self, report: Report, *, now: float) -> None:
-        """Take one more; what came since the last line of the log is in the next one, at most once a minute.
+        """Count a report, and log all since the last log line, at most once a minute.
 
         Args:
-            now: of a monotonic clock, seconds.
+            now: seconds of a monotonic clock.
         """
         self._count += 1
         if now < self._quiet_until:
             return
         _log.error(
-            "%s: %d reports have tokens that this store has not given out, and change nothing; the last one says "
-            "that worker %.100r has %s job %.100r: see who may publish to this queue, or which worker leaves out "
-            "the proof of its invitations",
+            "%s: ignored %d reports with tokens that this store never issued; the last one says that worker %.100r "
+            "has %s job %.100r: check who may publish to this queue, and whether that worker returns the proofs of "
+            "its invitations",
             self._queue,
             self._count,
             report.worker,

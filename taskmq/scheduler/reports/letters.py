@@ -1,7 +1,7 @@
-"""What comes to a reports queue beside reports that count: dropped invitations, unknown jobs, unreadable messages.
+"""Messages in a reports queue that are no valid reports: dropped invitations, unknown jobs, malformed messages.
 
-The queues of a partition's invitations dead-letter into the partition's reports queue, so that the store learns of
-each job that the broker has dropped. What is for people goes to the parking queue, with the reason on it.
+The queues of a partition's invitations dead-letter into the partition's reports queue, so the store learns of each
+invitation that the broker dropped. Messages for people go to the parking queue, with the reason.
 """
 
 from typing import Final
@@ -20,18 +20,18 @@ from taskmq.model.units import instant_text
 
 __all__ = ["WORKER_LOST", "ParkedReports", "report_of_letter", "worker_lost"]
 
-# So that a queue which refuses or drops everything is no reason for a loop.
+# Prevents a tight loop if a queue refuses or drops everything.
 _DROPPED_DELAY: Final = 1_000
 _DELIVERY_LIMIT: Final = "delivery_limit"
 WORKER_LOST: Final = "WorkerLost"
-"""The type of the error of an attempt whose worker is gone."""
+"""Error type of an attempt whose worker died."""
 
 
 def report_of_letter(delivery: Delivery) -> Report | None:
-    """What follows from an invitation that the broker has dropped; None where the message is none.
+    """Build the report for an invitation that the broker dropped; None if the message is no invitation.
 
-    One that was given back too often has taken its workers with it, and fails. One that was dropped for any other
-    reason was not run, and is dispatched again.
+    A job that reached the delivery limit has killed its workers, and fails. A job dropped for another reason was not
+    run, and is dispatched again.
     """
     try:
         envelope = decode_envelope(delivery.body, delivery.content_type)
@@ -47,7 +47,7 @@ def report_of_letter(delivery: Delivery) -> Report | None:
             proof=invitation.proof,
             attempt=envelope.attempt,
             kind="failed",
-            error=worker_lost("its message came back from workers that died too often: the queue's delivery limit"),
+            error=worker_lost("its workers died too often: its message reached the queue's delivery limit"),
         )
     return Report(
         id=invitation.id,
@@ -56,20 +56,20 @@ def report_of_letter(delivery: Delivery) -> Report | None:
         attempt=envelope.attempt,
         kind="snoozed",
         delay=_DROPPED_DELAY,
-        error=ErrorRecord(type_name="", message=f"the broker has dropped its message: {reason}", traceback=""),
+        error=ErrorRecord(type_name="", message=f"the broker dropped its message: {reason}", traceback=""),
     )
 
 
 def worker_lost(message: str) -> ErrorRecord:
-    """The error of an attempt whose worker is gone."""
+    """Build the error of an attempt whose worker died."""
     return ErrorRecord(type_name=WORKER_LOST, message=message, traceback="")
 
 
 class ParkedReports:
-    """Puts aside what does not count.
+    """Publisher of unusable messages to the parking queue.
 
     Args:
-        name: of the reports queue.
+        name: name of the reports queue.
     """
 
     def __init__(self, session: Session, clock: Clock, *, name: str) -> None:
@@ -78,29 +78,29 @@ class ParkedReports:
         self._name = name
 
     async def park(self, delivery: Delivery, reason: str) -> None:
-        """Keep a message as it came.
+        """Park a message unchanged.
 
         Raises:
-            SendError: it is not kept.
+            SendError: the message was not parked.
         """
         await self._session.publish(
             copy_message(delivery, job_id=delivery.message_id or "", queue=PARKING, headers=self._headers(reason))
         )
 
     async def park_report(self, report: Report, reason: str) -> None:
-        """Keep one report alone.
+        """Park a single report.
 
         Raises:
-            SendError: it is not kept.
+            SendError: the message was not parked.
         """
         (body,) = encode_reports([report])
         await self._keep(body, reason, job_id=report.id)
 
     async def park_part(self, body: bytes, reason: str) -> None:
-        """Keep what should be a report, and is none; as a list, as reports are.
+        """Park a malformed part of a message as a list, in the form of reports.
 
         Raises:
-            SendError: it is not kept.
+            SendError: the message was not parked.
         """
         await self._keep(b"[%s]" % body, reason, job_id="")
 

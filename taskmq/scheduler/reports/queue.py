@@ -9,7 +9,7 @@ __all__ = ["ReportsQueue"]
 
 
 class ReportsQueue:
-    """Declares the reports queue of one partition, and that it gets what the broker drops of invitations."""
+    """The reports queue of one partition, which also receives the invitations that the broker drops."""
 
     def __init__(self, session: Session, name: str) -> None:
         self.name = name
@@ -17,7 +17,7 @@ class ReportsQueue:
         self._letters: set[str] = set()
 
     async def declare(self, queues: Sequence[str] = ()) -> None:
-        """Make sure that it exists, and gets what the broker drops of these queues' jobs.
+        """Declare the queue, and route dropped invitations of these queues to it.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

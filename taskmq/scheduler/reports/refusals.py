@@ -1,7 +1,6 @@
-"""Jobs that workers refuse come back later and later, and have failed after an hour.
+"""Retries of jobs that workers refuse, with growing delays; they fail after an hour.
 
-While workers are replaced one after the other, some do not know a task yet; a task that was removed is known to none
-ever again.
+During a rolling update some workers do not know a task yet. A removed task stays unknown to all of them.
 """
 
 import logging
@@ -14,39 +13,39 @@ from taskmq.contracts.jobs import HistoryEntry, JobStore
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 
-__all__ = ["judge", "judged"]
+__all__ = ["judge", "judge_refusals"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
 _LONGEST_MS: Final = 300_000
 _PATIENCE_MS: Final = 3_600_000
-# Of the job between two refusals in a row: it became due, was dispatched, was refused. Whatever else it does, such as
-# a run, makes more of them.
+# Versions between two consecutive refusals: it became due, was dispatched, was refused. Anything else, such as a run,
+# adds versions.
 _VERSIONS: Final = 3
 
 
 async def judge(report: Report, store: JobStore) -> Report:
-    """A report that a worker has refused a job, as it counts: see `judged`.
+    """Return the report to apply for a refusal; see `judge_refusals`.
 
     Raises:
-        StoreUnavailable: it is not known how often that was before.
+        StoreUnavailable: the number of earlier refusals is unknown.
     """
     record = await store.get(report.id)
     if record is None or record.token != report.token:
-        # It will not count: no history is read for it.
+        # The report is outdated, so its history is not needed.
         return report
-    refusals = _in_a_row(await store.events(report.id), record.version)
-    found = judged(report, refusals, await store.now_ms())
+    refusals = _consecutive_refusals(await store.events(report.id), record.version)
+    found = judge_refusals(report, refusals, await store.now_ms())
     if found.kind == "failed":
         _log.error("job %s: %s", report.id, found.error.message if found.error else "")
     return found
 
 
-def judged(report: Report, refusals: Sequence[int], now: int) -> Report:
-    """The report with twice the delay for each refusal just before it, 5 minutes at most; after an hour: a failure.
+def judge_refusals(report: Report, refusals: Sequence[int], now: int) -> Report:
+    """Double the report's delay for each consecutive refusal, up to 5 minutes; fail the job after an hour.
 
     Args:
-        refusals: instants of those just before it, in ms, the earliest first.
+        refusals: times of the consecutive refusals before it in ms, earliest first.
     """
     if refusals and now - refusals[0] >= _PATIENCE_MS:
         error = report.error or ErrorRecord(type_name="Refused", message="", traceback="")
@@ -56,8 +55,8 @@ def judged(report: Report, refusals: Sequence[int], now: int) -> Report:
     return msgspec.structs.replace(report, delay=min(report.delay << min(len(refusals), 16), longest))
 
 
-def _in_a_row(events: Sequence[HistoryEntry], version: int) -> list[int]:
-    """When the job was refused before it was dispatched with this version, and nothing else happened between."""
+def _consecutive_refusals(events: Sequence[HistoryEntry], version: int) -> list[int]:
+    """Return the times of consecutive refusals before the dispatch with this version."""
     found: list[int] = []
     after = version + 1
     for event in reversed(events):

@@ -1,6 +1,6 @@
-"""Accepted results, put where `Job.result` waits: into the app's state, where it has one.
+"""Accepted results, stored in the app's state, where `Job.result` waits.
 
-The store has them by then. A state that does not answer costs those who wait there their answer, and no job its end.
+The store has them already. If the state does not answer, waiting callers get no answer there, but no result is lost.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _AT_A_TIME: Final = 100
 
 
 class AcceptedEnd(msgspec.Struct, frozen=True):
-    """A report that has ended its job.
+    """A report that ended its job.
 
     Attributes:
-        flight: what is known of the job; None: nothing.
+        flight: the job in flight; None if it is not known here.
     """
 
     report: Report
@@ -40,7 +40,7 @@ class AcceptedEnd(msgspec.Struct, frozen=True):
 
 
 class AcceptedResults:
-    """Puts the ends of jobs into the state."""
+    """Writer of results into the state."""
 
     def __init__(self, app: TaskMQ, store: JobStore) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class AcceptedResults:
         self._has_trouble = False
 
     async def put(self, ends: Sequence[AcceptedEnd]) -> None:
-        """Put those whose tasks keep results; return once that is done, or the state does not answer."""
+        """Store the results whose tasks keep them. Returns when done, or when the state does not answer."""
         if self._results is None:
             return
         for start in range(0, len(ends), _AT_A_TIME):
@@ -59,12 +59,12 @@ class AcceptedResults:
                 self._has_trouble = False
             except StateUnavailable as error:
                 if not self._has_trouble:
-                    _log.warning("results are in the job store alone, the state does not take them: %s", error)
+                    _log.warning("state unavailable, results are only in the job store: %s", error)
                 self._has_trouble = True
                 return
 
     async def _put(self, results: ResultStore, end: AcceptedEnd) -> None:
-        named = await self._named(end)
+        named = await self._find_name(end)
         if named is None:
             return
         name, task = named
@@ -73,8 +73,8 @@ class AcceptedResults:
             return
         await results.put(self._record(end, name, task), ttl=self._app.jobs.sent.result_ttl_of(task))
 
-    async def _named(self, end: AcceptedEnd) -> tuple[str, str] | None:
-        """The id by which people know the job, and its task."""
+    async def _find_name(self, end: AcceptedEnd) -> tuple[str, str] | None:
+        """Return the job's public id and its task; None if the job is unknown."""
         if end.flight is not None:
             return end.flight.name, end.flight.task
         record = await self._store.get(end.report.id)

@@ -130,7 +130,7 @@ JOBS: Final[Mapping[str, Example]] = {
     ),
     "explainJob": Example(
         parameters=_OF_JOB,
-        answers={200: {"state": "held", "reasons": ["an operator holds it: release it"]}},
+        answers={200: {"state": "held", "reasons": ["it is held by an operator: release it"]}},
     ),
     "putJob": Example(
         parameters=_OF_JOB,

@@ -37,7 +37,7 @@ class GuardSetup(msgspec.Struct, frozen=True):
 
 
 def _reactions(setup: GuardSetup) -> Guard | None:
-    awaited = setup.app.reactions.awaited
+    awaited = setup.app.reactions.awaited_tasks
     return ReactionGuard(setup.app, awaited) if awaited else None
 
 

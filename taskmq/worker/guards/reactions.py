@@ -55,7 +55,7 @@ class ReactionGuard:
             finished=to_datetime(record.finished),
         )
         cause = Cause(attempt.job_id, attempt.envelope.root or attempt.job_id)
-        for reaction, number, condition in self._app.reactions.of_job(attempt.task.name):
+        for reaction, number, condition in self._app.reactions.waiting_for(attempt.task.name):
             if record.state in condition.states:
                 noted = RecordedEvent(f"{attempt.job_id} {ended.state}", ended)
                 await self._delivery.deliver(reaction, number, noted, cause=cause)

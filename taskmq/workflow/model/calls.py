@@ -49,7 +49,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node, as its publisher and the worker that runs it understand it. Times are milliseconds.
+    """A node's call, as its publisher and its worker read it. Times are milliseconds.
 
     Attributes:
         args: the known arguments, in the flow's content type.

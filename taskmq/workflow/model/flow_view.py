@@ -108,7 +108,7 @@ class FlowView(Protocol):
         """Return how the nodes that arrived have ended."""
         ...
 
-    def appended(self, key: str, name: str) -> int | None:
+    def find_appended(self, key: str, name: str) -> int | None:
         """Return the recorded number of a batch's addition under a name."""
         ...
 

@@ -86,13 +86,13 @@ def append(view: FlowView, node: Node, calls: Sequence[bytes], *, name: str, clo
     Returns None if it is closed or has ended. A repeated call under the same name gets the same answer; closing a
     closed batch again returns the number of its children.
     """
-    if name and (earlier := view.appended(node.key, name)) is not None:
+    if name and (earlier := view.find_appended(node.key, name)) is not None:
         return earlier
     if node.total is not None and closes and not calls:
         return node.total
     if node.state is not NodeState.READY or node.total is not None:
         return None
-    first = view.appended(node.key, _NEXT) or 0
+    first = view.find_appended(node.key, _NEXT) or 0
     total = first + len(calls)
     _add_children(view, node, calls, first)
     view.note_appended(node.key, _NEXT, total)

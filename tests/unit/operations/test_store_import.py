@@ -301,7 +301,7 @@ async def test_a_delayed_job_refused_by_the_store_stays_in_the_state(world: Worl
     found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
 
     assert found["order-17"].outcome == found["@acme:order-17"].outcome == "stays"
-    assert "with other content" in found["order-17"].note
+    assert "with different content" in found["order-17"].note
     assert "may have 0 jobs a day" in found["@acme:order-17"].note
     assert found[new_job_id(START, bytes(10))].outcome == "moves"
     left = await world.state.delays.list(limit=9)

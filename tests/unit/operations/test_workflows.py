@@ -108,7 +108,7 @@ def test_a_page_searches_a_bounded_number_of_workflows(office: Office) -> None:
 
 @pytest.mark.parametrize("cursor", ["1", ".a", "1.", "-1.a", "x.a", "\u0661.a", "9" * 16 + ".a", "1.\0"])
 def test_an_invalid_cursor_is_refused(office: Office, cursor: str) -> None:
-    with pytest.raises(InvalidOption, match="no place in the list"):
+    with pytest.raises(InvalidOption, match="not a cursor"):
         office.app.workflows.list(after=cursor)
 
 

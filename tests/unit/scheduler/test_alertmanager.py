@@ -46,7 +46,7 @@ class _World:
     async def look(self, times: int = 1) -> None:
         """Evaluate and send due notices every ten seconds."""
         for _ in range(times):
-            await self.watch.look()
+            await self.watch.evaluate_all()
             while await send_next(self.alerts, _PRIVATE):
                 pass
             self.clock.advance("10s")
@@ -117,11 +117,11 @@ def test_an_unavailable_alertmanager_delays_nothing(caplog: pytest.LogCaptureFix
 
         await world.look(8)
 
-        assert world.watch.looked_at == _START + 70_000
+        assert world.watch.evaluated == _START + 70_000
 
     with_site(test, *[b"503 Away"] * 99)
 
-    assert "are not repeated" in caplog.text
+    assert "repeating alerts over" in caplog.text
 
 
 @pytest.mark.real_time

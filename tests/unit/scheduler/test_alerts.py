@@ -135,10 +135,10 @@ async def test_a_scheduler_that_dies_at_any_point_has_notified_no_change_twice(
     first = stage.store
     with _dying(first, at, is_done=is_done) as has_come:
         with pytest.raises(_Killed):
-            await watch(first, "a").look()
+            await watch(first, "a").evaluate_all()
         assert has_come()
-    await watch(store, "b").look()
-    await watch(store, "c").look()
+    await watch(store, "b").evaluate_all()
+    await watch(store, "c").evaluate_all()
 
     assert sorted(_pending_notices(stage)) == [("firing", "task:t")] * 2
     assert len(_notices(stage)) == 4
@@ -154,7 +154,9 @@ async def test_two_simultaneous_evaluations_notify_once(stage: Stage, /) -> None
 
     await asyncio.gather(
         *(
-            AlertWatch(app, store, store.history.alerts, LiveWorkers(), AlertSettings(), me=str(number)).look()
+            AlertWatch(
+                app, store, store.history.alerts, LiveWorkers(), AlertSettings(), me=str(number)
+            ).evaluate_all()
             for number, store in enumerate(stores)
         )
     )
@@ -256,11 +258,11 @@ async def test_rules_are_evaluated_again_after_one_failed_evaluation(stage: Stag
     watch = AlertWatch(app, store, store.history.alerts, LiveWorkers(), AlertSettings(), me="a")
 
     with pytest.raises(StoreUnavailable):
-        await watch.look()
+        await watch.evaluate_all()
     store.is_reachable = True
-    await watch.look()
+    await watch.evaluate_all()
 
-    assert watch.looked_at == stage.clock.now_ms()
+    assert watch.evaluated == stage.clock.now_ms()
 
 
 @run_by(play)
@@ -367,7 +369,7 @@ async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
     watch = AlertWatch(app, stage.store, stage.store.history.alerts, LiveWorkers(), AlertSettings(), me="a")
 
     turn()
-    await watch.look()
+    await watch.evaluate_all()
 
     # Three rules: 200 figures, samples and subjects each at a time.
     assert turns >= 45

@@ -75,7 +75,7 @@ class _History:
             self.ready += self.behind.get(key, [])[:count]
             opened[key] = len(self.behind.get(key, [])[:count])
             self.behind[key] = self.behind.get(key, [])[count:]
-        self.gates.opened(due, opened)
+        self.gates.record_released(due, opened)
         counts = dict.fromkeys(_LANES, most)
         free, behind = self.gates.sort(self.ready, counts, now=self.now)
         for job in self.ready:
@@ -89,20 +89,20 @@ class _History:
         self.ready = [job for job in rest if job.id not in gone]
         # Sometimes an operator was faster.
         taken = [job for job in taken if self.dice.random() < 0.9]
-        self.gates.taken([_dispatch_job(job) for job in taken], now=self.now)
+        self.gates.add([_dispatch_job(job) for job in taken], now=self.now)
         self.flying |= {job.id: job for job in taken}
         self.began += [self.now for job in taken if job.task == "paced"]
 
     def end(self) -> None:
         for job_id in self.dice.sample(sorted(self.flying), k=min(len(self.flying), 3)):
-            self.gates.left(job_id)
+            self.gates.remove(job_id)
             del self.flying[job_id]
 
     def turn_back(self) -> None:
         for job_id in self.dice.sample(sorted(self.flying), k=min(len(self.flying), 1)):
             seconds = self.dice.choice((0.1, 5.0, 100.0))
-            self.gates.turned_back(job_id, seconds, now=self.now)
-            self.gates.left(job_id)
+            self.gates.turn_back(job_id, seconds, now=self.now)
+            self.gates.remove(job_id)
             self.away.append((self.now + seconds, self.flying.pop(job_id)))
 
     def cancel(self) -> None:
@@ -134,7 +134,7 @@ class _History:
         while self.ready or self.flying or self.away or any(self.behind.values()):
             self.dispatch(most=1000)
             self.check()
-            woken = [self.gates.left(job_id) for job_id in self.flying]
+            woken = [self.gates.remove(job_id) for job_id in self.flying]
             self.flying.clear()
             if not any(woken) and not self.ready and (self.away or any(self.behind.values())):
                 self.now = max(self.now, min(self.gates.next(), *(at for at, _ in self.away), _NEVER)) + 0.001
@@ -180,10 +180,10 @@ def test_a_gate_of_two_queues_opens_if_one_of_them_has_room() -> None:
         for number, lane in enumerate((_LANES[0], _LANES[0], _LANES[2]))
     ]
     gates.sort(jobs, dict.fromkeys(_LANES, 1), now=0.0)
-    gates.taken([_dispatch_job(jobs[0])], now=0.0)
+    gates.add([_dispatch_job(jobs[0])], now=0.0)
     assert gates.due(lambda _: True, now=0.5) == {}
 
-    gates.left(jobs[0].id)
+    gates.remove(jobs[0].id)
 
     assert gates.due(lambda queue: queue == "work", now=0.5) == {"places:one:a": 1}
 
@@ -199,7 +199,7 @@ def test_the_memory_of_rates_does_not_grow_with_their_keys() -> None:
     for number in range(30_000):
         body = encode_envelope(Envelope(id="j", task="keyed", args=msgspec.Raw(b"[%d]" % number)))
         job = ReadyJob(id=str(number), lane=_LANES[0], task="keyed", body=body)
-        gates.taken([_dispatch_job(job)], now=float(number))
-        gates.left(job.id)
+        gates.add([_dispatch_job(job)], now=float(number))
+        gates.remove(job.id)
 
     assert len(vars(gates)["_paces"]) <= 10_001

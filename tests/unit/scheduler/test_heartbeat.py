@@ -37,7 +37,7 @@ def test_no_heartbeat_is_sent_while_rules_cannot_be_read(caplog: pytest.LogCaptu
         store.is_reachable = False
         watch = _watch(store, site)
         running = asyncio.create_task(watch.run())
-        await until(lambda: "not looked at" in caplog.text)
+        await until(lambda: "not evaluated" in caplog.text)
         watch.stop()
         await running
 
@@ -48,7 +48,7 @@ def test_no_heartbeat_is_sent_while_rules_cannot_be_read(caplog: pytest.LogCaptu
 async def test_a_failed_heartbeat_does_not_end_polling(site: Site, /, caplog: pytest.LogCaptureFixture) -> None:
     watch = _watch(StagedStore(clock=FakeClock(10_000)), site)
     running = asyncio.create_task(watch.run())
-    await until(lambda: "heartbeat of alerts was not taken" in caplog.text)
+    await until(lambda: "sending the alert heartbeat failed" in caplog.text)
     watch.stop()
     await running
-    assert watch.looked_at is not None
+    assert watch.evaluated is not None

@@ -155,7 +155,7 @@ async def test_killed_workers_are_forgotten_after_a_while(stage: Stage, /) -> No
 @run_by(play)
 async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(stage: Stage, /) -> None:
     workers = LiveWorkers()
-    workers.hears()
+    workers.start_hearing()
     workers.hear(worker_event("online"))
     assert (workers.count_of("work"), workers.slots_of("work")) == (1, 1)
 
@@ -166,7 +166,7 @@ async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(st
         assert (workers.count_of("work"), workers.slots_of("work"), workers.queues()) == (0, None, set())
         assert workers.have_in_hand("work")
         await stage.pass_by(4)
-        workers.hears()
+        workers.start_hearing()
         assert not workers.is_absent("player", seconds=5)
 
     workers.hear(worker_event("offline", state="draining"))
@@ -284,7 +284,7 @@ async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None
     job = stage.job(job_id)
     assert job.state is JobState.FAILED
     assert job.error is not None
-    assert "it is unknown whether it was run" in job.error.message
+    assert "it is unknown whether it ran" in job.error.message
     assert job.token >> 32 == 1
 
 

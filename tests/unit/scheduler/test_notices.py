@@ -275,7 +275,7 @@ def test_the_path_of_a_channel_url_is_not_logged(kind: str, caplog: pytest.LogCa
 
     with_site(test, b"403 no")
 
-    assert "no notice over" in caplog.text
+    assert "notice over" in caplog.text
     assert "sesame" not in caplog.text
 
 
@@ -319,7 +319,7 @@ async def test_the_pauses_between_retries_grow_and_end_after_a_day() -> None:
 def test_a_webhook_reaches_only_public_addresses(host: str) -> None:
     async def test(site: Site) -> None:
         port = site.url.rpartition(":")[2]
-        with pytest.raises(DeliveryFailed, match="no address of the internet") as caught:
+        with pytest.raises(DeliveryFailed, match="not a public address") as caught:
             await post(f"http://{host}:{port}/", b"{}", headers={}, allows_private=False)
         assert caught.value.is_final
 

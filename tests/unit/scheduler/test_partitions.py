@@ -19,11 +19,11 @@ async def test_a_late_end_of_the_work_on_a_partition_does_not_affect_its_next_ho
         store.dispatching,
         address="memory://",
         me="scheduler",
-        taken=taken.append,
-        given=lambda _: None,
-        lost=lost.append,
-        freed=lambda: None,
-        refused=lambda _: None,
+        on_acquire=taken.append,
+        on_give=lambda _: None,
+        on_lose=lost.append,
+        on_free=lambda: None,
+        on_refuse=lambda _: None,
     )
     running = asyncio.create_task(leases.run())
     await until(lambda: len(leases.held) == 8)
@@ -80,13 +80,13 @@ def test_partitions_acquired_or_released_together_are_logged_in_one_line(
         await until(lambda: len(first.scheduler.status().partitions) == 8)
         await stage.pass_by(3)
         (line,) = lines()
-        assert re.fullmatch(r"held from now on: partitions 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)
+        assert re.fullmatch(r"acquired partitions 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)
 
         second = stage.start()
         await until(lambda: len(second.scheduler.status().partitions) == 4)
         await stage.pass_by(3)
         _, given, *_ = lines()
-        assert given == "given back, since other schedulers have less than their share: partitions 4, 5, 6, 7"
+        assert given == "releasing partitions 4, 5, 6, 7, as other schedulers have less than their share"
 
     with caplog.at_level(logging.INFO, "taskmq.scheduler"):
         play(test)

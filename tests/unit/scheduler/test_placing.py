@@ -134,7 +134,9 @@ async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Sta
     assert [envelope.id for envelope in player.envelopes] == [placed]
     assert stage.job(waiting).state is JobState.QUEUED
     explained = await explain_job(session, stage.store, stage.job(waiting))
-    assert explained.reasons[0].startswith("queue 'train' is paused since 1970-01-01T00:00:00+00:00 (the printer")
+    assert explained.reasons[0].startswith(
+        "queue 'train' has been paused since 1970-01-01T00:00:00+00:00 (the printer"
+    )
     await states.resume_queue("train")
     await player.has(2)
 
@@ -585,7 +587,7 @@ async def test_no_pool_exceeds_its_cap_of_a_resource_and_others_pass(stage: Stag
     assert stage.states() == {JobState.QUEUED: 2, JobState.DISPATCHED: 3}
     waits = next(job for job in large if stage.job(job).state is JobState.QUEUED)
     assert (
-        "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
+        "pool 'lab' has 2 of at most 2 cpu in that queue; this job needs 1.5 and waits until another one ends"
         in (await explain_job(stage.session, stage.store, stage.job(waits))).reasons
     )
     # Its successor knows its jobs.

@@ -138,7 +138,7 @@ def test_a_job_that_must_not_run_twice_fails_if_its_confirm_is_lost() -> None:
         await stage.pass_by(30)
 
         assert len(player.deliveries) == 1
-        assert "it is unknown whether it was run" in stage.job(job_id).error.message  # type: ignore[union-attr]
+        assert "it is unknown whether it ran" in stage.job(job_id).error.message  # type: ignore[union-attr]
         assert process.scheduler.status().in_flight == {}
 
     play(test, define)

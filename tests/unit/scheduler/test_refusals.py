@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import DispatchedJob, DueJob, JobRecord
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
-from taskmq.scheduler.reports.refusals import judge, judged
+from taskmq.scheduler.reports.refusals import judge, judge_refusals
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import JobDriver
@@ -30,18 +30,18 @@ _REPORT = Report(
      (3, 400_000, 400_000), (3, 0, 0)],
 )  # fmt: skip
 def test_the_delay_doubles_with_each_refusal_up_to_five_minutes(before: int, delay: int, expected: int) -> None:
-    found = judged(replace(_REPORT, delay=delay), [_HOUR] * before, 2 * _HOUR - 1)
+    found = judge_refusals(replace(_REPORT, delay=delay), [_HOUR] * before, 2 * _HOUR - 1)
 
     assert found == replace(_REPORT, delay=expected)
 
 
 def test_after_an_hour_of_refusals_the_job_fails_with_the_last_reason() -> None:
-    found = judged(_REPORT, [_HOUR, 2 * _HOUR - 1], 2 * _HOUR)
+    found = judge_refusals(_REPORT, [_HOUR, 2 * _HOUR - 1], 2 * _HOUR)
 
     assert (found.kind, found.delay) == ("failed", 0)
     assert found.error is not None
     assert found.error.message == "refused by workers for an hour: task 'a' is unknown"
-    assert judged(replace(_REPORT, error=None), [_HOUR], 2 * _HOUR).error is not None
+    assert judge_refusals(replace(_REPORT, error=None), [_HOUR], 2 * _HOUR).error is not None
 
 
 @pytest.mark.parametrize(("between", "kind"), [("nothing", "failed"), ("a run", "refused")])

@@ -304,10 +304,10 @@ async def test_reports_with_invented_tokens_are_counted_and_logged_once_a_minute
     await player.send(envelope.store.reports, forged)
     await until(lambda: process.scheduler.status().reports == {"invented": 151})
 
-    said = [record.message for record in caplog.records if "not given out" in record.message]
+    said = [record.message for record in caplog.records if "never issued" in record.message]
     assert len(said) == 2
-    assert f"{envelope.store.reports}: 1 reports have tokens" in said[0]
-    assert "150 reports have tokens" in said[1]
+    assert f"{envelope.store.reports}: ignored 1 reports with tokens" in said[0]
+    assert "ignored 150 reports with tokens" in said[1]
     assert f"worker 'ev\\nil' has succeeded job {envelope.store.id!r}" in said[1]
     assert stage.states() == {JobState.DISPATCHED: 1}
     await player.finish()

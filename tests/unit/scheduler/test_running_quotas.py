@@ -33,7 +33,7 @@ async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue
     assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
     waiting = next(job for job in stage.database.jobs.values() if job.state is JobState.QUEUED)
     explained = await explain_job(stage.session, stage.store, waiting)
-    assert "quota 'acme' lets 2 jobs be under way at a time, in all queues" in explained.reasons
+    assert "quota 'acme' allows 2 jobs in flight at a time, over all queues" in explained.reasons
 
     most = 0
     while stage.database.live:
@@ -86,12 +86,12 @@ async def test_an_exhausted_rate_dispatches_one_job_after_the_other(stage: Stage
     waiting = next(job for job in stage.database.jobs.values() if job.state is JobState.QUEUED)
     explained = await explain_job(stage.session, stage.store, waiting)
     assert any(
-        reason.startswith("quota 'acme/ann' lets 0.1 jobs a second go: the next") for reason in explained.reasons
+        reason.startswith("quota 'acme/ann' allows 0.1 jobs per second: the next") for reason in explained.reasons
     )
 
     await player.has(5, within=60)
 
     assert 18 <= stage.clock.since(began) <= 22
     assert any(
-        "jobs a second go" in reason for reason in (await explain_job(stage.session, stage.store, waiting)).reasons
+        "jobs per second" in reason for reason in (await explain_job(stage.session, stage.store, waiting)).reasons
     )

@@ -167,7 +167,7 @@ async def _values_of_alert(process: Process) -> list[float]:
     alerts = history_of(process.store).alerts
     await alerts.put_rule(AlertRule(name="missed", metric="missed", threshold=0))
     watch = AlertWatch(process.app, process.store, alerts, LiveWorkers(), AlertSettings(), me="a")
-    await watch.look()
+    await watch.evaluate_all()
     return [alert.value for alert in await alerts.alerts()]
 
 
@@ -178,8 +178,8 @@ async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     process = await _start_scheduler(stage)
     app = process.app
     taken, same = (scheduled_job_id(app.name, "s", START + at) for at in (2_000, 3_000))
-    await app.jobs.keep_named("tick", (8,), {}, {}, derived_id=taken)
-    first, _ = await app.jobs.keep_named("tick", (7,), {}, {}, derived_id=same)
+    await app.jobs.submit_by_name("tick", (8,), {}, {}, derived_id=taken)
+    first, _ = await app.jobs.submit_by_name("tick", (7,), {}, {}, derived_id=same)
 
     with caplog.at_level(logging.ERROR, "taskmq.scheduler"):
         await _add(
@@ -190,7 +190,7 @@ async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     status = await app.schedules.astatus("s")
     assert (status.fired, status.failed, status.missed) == (2, 1, 0)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"schedule s: the occurrence of {START + 2_000} is not started: job {taken} is there")
+    assert line.startswith(f"schedule s: giving up the occurrence of {START + 2_000}: job {taken} exists")
     assert (await app.jobs.aget(taken)).key == taken
     assert bytes(decode_envelope((await app.jobs.aget(taken)).body).args) == b"[8]"
     assert (await app.jobs.aget(same)).id == (await app.jobs.aget(first.id)).id
@@ -528,7 +528,7 @@ def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.Lo
         assert sum(_schedule(job) == "good" for job in stage.database.jobs.values()) >= 17
 
     play(test, _tasks)
-    told = [record.getMessage() for record in caplog.records if "is not fired" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "firing failed" in record.getMessage()]
     assert len(told) == 1
     assert "this taskmq has no trigger 'Never'" in told[0]
 
@@ -666,7 +666,7 @@ def test_middleware_that_refuses_a_workflow_delays_no_jobs(caplog: pytest.LogCap
     play(test, define)
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert told
-    assert all("is started later: not today" in line for line in told)
+    assert all("failed, will retry: not today" in line for line in told)
 
 
 def test_an_unstorable_schedule_is_refused_at_definition() -> None:

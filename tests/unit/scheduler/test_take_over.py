@@ -349,7 +349,7 @@ def test_a_take_over_resumes_after_an_outage_of_the_store(caplog: pytest.LogCapt
 
         assert lost
         assert {envelope.store.id for envelope in player.envelopes if envelope.store} == {other}
-        assert "a partition's work has failed" not in caplog.text
+        assert "the work for a partition failed" not in caplog.text
 
     play(test, define)
 
@@ -407,7 +407,7 @@ async def test_an_unavailable_broker_leaves_jobs_in_the_store(stage: Stage, /) -
     await stage.submit(500)
     await stage.pass_by(10)
     assert stage.states()[JobState.DISPATCHED] == 64
-    assert "the broker takes no jobs" in str(process.scheduler.not_ready())
+    assert "the broker accepts no jobs" in str(process.scheduler.not_ready())
     tokens = {job.id: job.token for job in stage.database.jobs.values() if job.state is JobState.DISPATCHED}
 
     vars(process.broker)["_faults"].clear()

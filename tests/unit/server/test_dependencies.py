@@ -26,7 +26,7 @@ def test_a_job_waits_for_others_by_their_ids(site: Site) -> None:
     assert site("GET", "/jobs?status=waiting").json()[0]["depends_on"] == shown["depends_on"]
     reasons = site("GET", "/jobs/third/explain").json()["reasons"]
     assert reasons[0] == (
-        "it waits for job @acme:first of task data_processing to be succeeded: that one is scheduled"
+        "it waits for job @acme:first of task data_processing to be succeeded: that job is scheduled"
     )
 
 

@@ -171,7 +171,7 @@ def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
     cloned = site("POST", "/jobs/order-17/clone", {"job_id": "again"})
 
     assert (held.json()["status"], held.json()["state"]) == ("held", "held")
-    assert "an operator holds it" in reasons[0]
+    assert "it is held by an operator" in reasons[0]
     assert (released.json()["status"], released.json()["state"]) == ("released", "scheduled")
     assert (retried.status_code, retried.json()["state"]) == (200, "queued")
     assert (cloned.status_code, cloned.json()["job_id"]) == (201, "again")
@@ -323,7 +323,7 @@ def test_a_caller_with_access_to_all_tenants_learns_which_have_a_job_of_that_nam
     assert (unnamed.status_code, changed.status_code) == (404, 404)
     assert "; there is '@other:order-17' and '@acme:order-17': give the full name" in unnamed.json()["detail"]
     assert changed.json()["detail"] == unnamed.json()["detail"]
-    assert site("GET", "/jobs/order-18", by="all-viewer").json()["detail"].endswith("is not kept any more")
+    assert site("GET", "/jobs/order-18", by="all-viewer").json()["detail"].endswith("is no longer kept")
 
 
 def test_a_tenant_sees_its_own_name_of_a_job_and_nothing_of_others(site: Site) -> None:

@@ -36,7 +36,7 @@ async def test_an_outdated_record_is_read_again(shop: Shop, /) -> None:
     after = await shop.jobs.achange(record, delay="2h")
 
     assert (after.state, after.version) == (JobState.HELD, record.version + 2)
-    with pytest.raises(JobConflict, match=f"has version {after.version} and not {record.version}"):
+    with pytest.raises(JobConflict, match=f"has version {after.version}, not {record.version}"):
         await shop.jobs.acancel(record, version=record.version)
     assert await shop.jobs.aget(job.id) == after
     # By the record alone there would be nothing to release, and nothing to hold.

@@ -141,7 +141,7 @@ def test_many_jobs_are_created_from_a_definition_at_once(app: TaskMQ) -> None:
         (("jan",), {"day": date(2027, 1, 31)}),
         ((), {"month": "feb", "day": date(2027, 2, 28)}),
     ]
-    with pytest.raises(InvalidArguments, match="no call"):
+    with pytest.raises(InvalidArguments, match="not a call"):
         app.jobs.submit_many("monthly", ["jan"])
 
 
@@ -199,7 +199,7 @@ def test_versions_are_created_listed_and_found_again(app: TaskMQ) -> None:
 def test_a_definition_is_changed_and_deleted_for_the_seen_version(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", version=0)
 
-    with pytest.raises(DefinitionConflict, match="has version 1 and not 2") as conflict:
+    with pytest.raises(DefinitionConflict, match="has version 1, not 2") as conflict:
         app.definitions.put("monthly", "report", priority=1, version=2)
     assert conflict.value.version == 1
     with pytest.raises(DefinitionConflict):
@@ -228,7 +228,7 @@ def test_definitions_are_listed_by_the_prefix_of_their_names(app: TaskMQ) -> Non
 @pytest.mark.parametrize(
     ("put", "error", "reason"),
     [
-        (lambda app: app.definitions.put("report", "report"), InvalidOption, "a task is called so"),
+        (lambda app: app.definitions.put("report", "report"), InvalidOption, "a task already has this name"),
         (lambda app: app.definitions.put("x", "raport"), UnknownTask, "raport"),
         (lambda app: app.definitions.put("x", "r" * 500), UnknownTask, "no|neither"),
         (lambda app: app.definitions.put("x" * 500, "report"), InvalidOption, "1 to 128"),
@@ -252,7 +252,11 @@ def test_definitions_are_listed_by_the_prefix_of_their_names(app: TaskMQ) -> Non
             InvalidOption,
             "unknown option 'held'; known: queue",
         ),
-        (lambda app: app.definitions.put("x", "report", **_AN_INSTANT), InvalidOption, "expires: how long after"),
+        (
+            lambda app: app.definitions.put("x", "report", **_AN_INSTANT),
+            InvalidOption,
+            "expires: give a duration after",
+        ),
         (lambda app: app.definitions.put("x", "report", description="y" * 3_000), InvalidOption, "description"),
         (lambda app: app.definitions.put("x", "report", owner="\ud800"), InvalidOption, "owner"),
         (lambda app: app.definitions.list(limit=0), InvalidOption, "limit"),
@@ -284,7 +288,7 @@ def test_a_removed_task_is_reported_with_its_definition(app: TaskMQ, tmp_path: P
 
     with (
         TaskMQ("memory://other", store=f"sqlite:///{tmp_path}/jobs.db") as other,
-        pytest.raises(UnknownTask, match="definition 'monthly' is of task 'report'"),
+        pytest.raises(UnknownTask, match="definition 'monthly' has task 'report'"),
     ):
         other.jobs.submit("monthly")
 

@@ -167,6 +167,6 @@ async def test_an_unreadable_reference_is_a_damaged_result(result: bytes, tmp_pa
     job = await driver.expect_accepted(
         await driver.dispatch_new(), "succeeded", content_type=REFERENCE, result=result
     )
-    with pytest.raises(ResultDamaged, match="refers to nothing"):
+    with pytest.raises(ResultDamaged, match="reference that cannot be resolved"):
         await app.job(job.id).aresult(_PATIENCE)
     await app.aclose()

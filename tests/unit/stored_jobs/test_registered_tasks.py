@@ -72,7 +72,7 @@ def test_an_option_with_the_name_of_a_task_parameter_is_ambiguous(code: TaskMQ, 
 
     _register(app, *registrations_of(code.tasks))
 
-    with pytest.raises(InvalidArguments, match="give the parameter by its place"):
+    with pytest.raises(InvalidArguments, match="give the parameter by position"):
         app.jobs.submit("statement", 1, tenant="acme")
     app.jobs.submit("statement", 1, "globex", tenant="acme")
     assert [job.tenant for job in app.jobs.list().jobs] == ["acme"]
@@ -176,7 +176,7 @@ def test_a_definition_may_use_a_registered_task(app: TaskMQ) -> None:
     assert record.detail.definition == "monthly"
     with pytest.raises(InvalidArguments, match="region"):
         app.definitions.put("monthly", "report", kwargs={"region": "fr"})
-    with pytest.raises(InvalidOption, match="a task is called so"):
+    with pytest.raises(InvalidOption, match="a task already has this name"):
         app.definitions.put("ship", "report")
 
 

@@ -83,7 +83,7 @@ async def test_a_retry_by_an_actor_is_audited_once(shop: Shop, /) -> None:
 async def test_a_retry_needs_the_version_that_it_names(shop: Shop, /) -> None:
     record = await shop.jobs.aget(await _fail_job(shop))
 
-    with pytest.raises(JobConflict, match=f"has version {record.version} and not 1"):
+    with pytest.raises(JobConflict, match=f"has version {record.version}, not 1"):
         await shop.jobs.aretry(record, version=1)
     await shop.jobs.aretry(record, version=record.version)
 
@@ -176,7 +176,7 @@ async def test_a_job_that_cannot_be_resumed_is_unchanged(shop: Shop, /) -> None:
     await stopped.aoutcome(timeout=60)
     with pytest.raises(JobConflict, match="was cancelled while it ran"):
         await shop.jobs.aretry("long", mode="resume")
-    with pytest.raises(InvalidOption, match="goes on under its own id"):
+    with pytest.raises(InvalidOption, match="the job keeps its id"):
         await shop.jobs.aretry("long", mode="resume", new_id="other")
     assert (await shop.jobs.aretry("long")).id != "long"
 
@@ -189,7 +189,7 @@ async def test_a_retried_graph_runs_again_in_order(shop: Shop, /) -> None:
     await asyncio.gather(*(job.aoutcome(timeout=60) for job in (first, second, third)))
 
     for job in (second, third):
-        with pytest.raises(JobConflict, match="retry that one first, or clone this one") as caught:
+        with pytest.raises(JobConflict, match="retry that job first, or clone this one") as caught:
             await shop.jobs.aretry(job.id)
         assert caught.value.waits_for
     # With another call the first one may succeed; its dependents wait for the new one.
@@ -213,5 +213,5 @@ async def test_a_job_cancelled_while_waiting_still_needs_its_dependencies(shop: 
     await waiting.acancel()
     await first.aoutcome(timeout=60)
 
-    with pytest.raises(JobConflict, match="retry that one first, or clone this one"):
+    with pytest.raises(JobConflict, match="retry that job first, or clone this one"):
         await shop.jobs.aretry(waiting.id, mode=mode)

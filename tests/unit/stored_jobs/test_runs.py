@@ -203,7 +203,7 @@ async def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run(shop: Sho
     await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
     assert await job.astate() is JobState.RUNNING
-    assert "runs at w1" in (await shop.jobs.aexplain(job.id)).reasons[0]
+    assert "running on w1" in (await shop.jobs.aexplain(job.id)).reasons[0]
     assert await job.aresult(timeout=60) == "slept"
 
 

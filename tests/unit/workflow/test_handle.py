@@ -419,7 +419,7 @@ async def test_an_unknown_flow_is_reported_and_its_messages_are_dead() -> None:
     shop = Shop()
 
     async with shop.app:
-        with pytest.raises(FlowNotFound, match="never sent here"):
+        with pytest.raises(FlowNotFound, match="never sent to this state"):
             await shop.app.flow("none").aresult(1)
         with pytest.raises(InvalidOption, match="flow_id"):
             await shop.named.s("a").asend(flow_id="a/b")

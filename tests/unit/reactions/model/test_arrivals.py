@@ -11,10 +11,10 @@ A = Sighting("/in/a", 1, 10, 1_000_000_000)
 
 def _paths(arrivals: Arrivals, found: list[Sighting], seconds: float) -> list[str]:
     paths = []
-    for seen, noted in arrivals.look(found, now=seconds * SECOND):
+    for seen, noted in arrivals.update(found, now=seconds * SECOND):
         assert isinstance(noted.event, FileArrived)
         paths.append(noted.event.path)
-        arrivals.told(seen)
+        arrivals.mark_handled(seen)
     return paths
 
 
@@ -49,20 +49,20 @@ def test_both_conditions_have_to_hold_if_both_are_requested() -> None:
 def test_a_rewritten_file_is_a_new_file() -> None:
     arrivals = Arrivals(file("/in/*", done=".done"))
     flagged = A._replace(is_flagged=True)
-    ((first, told),) = arrivals.look([flagged], now=0)
-    arrivals.told(first)
+    ((first, told),) = arrivals.update([flagged], now=0)
+    arrivals.mark_handled(first)
 
     for other in (flagged._replace(modified=5), flagged._replace(size=5), flagged._replace(inode=5)):
-        ((_, noted),) = arrivals.look([other], now=0)
+        ((_, noted),) = arrivals.update([other], now=0)
         assert noted.id != told.id
 
 
 def test_an_unreported_file_is_found_again() -> None:
     arrivals = Arrivals(file("/in/*", stable="1s"))
-    arrivals.look([A], now=0)
+    arrivals.update([A], now=0)
 
-    first = arrivals.look([A], now=1 * SECOND)
-    assert first == arrivals.look([A], now=2 * SECOND) != []
+    first = arrivals.update([A], now=1 * SECOND)
+    assert first == arrivals.update([A], now=2 * SECOND) != []
 
 
 @given(
@@ -84,8 +84,8 @@ def test_a_file_is_reported_once_it_was_stable_in_each_poll_for_its_time(
         told &= set(there)
         expected = [number for number in there if number not in told and now - since[number] >= stable]
 
-        found = [seen for seen, _ in arrivals.look([files[number] for number in there], now=now * SECOND)]
+        found = [seen for seen, _ in arrivals.update([files[number] for number in there], now=now * SECOND)]
         assert found == [files[number] for number in expected]
         for seen in found:
-            arrivals.told(seen)
+            arrivals.mark_handled(seen)
         told.update(expected)

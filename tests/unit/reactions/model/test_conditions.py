@@ -24,17 +24,17 @@ ORDER = message("orders.#")
         (LOADED, "a job of shop.load has succeeded"),
         (job("a", "b", state=["failed", "cancelled"]), "a job of a or b has ended failed or cancelled"),
         (job("a", state="failed"), "a job of a has failed"),
-        (CSV, "a file /in/*.csv is there, unchanged for 5 s"),
-        (file("/in/*", done=".done"), "a file /in/* is there, with its .done beside it"),
+        (CSV, "a file /in/*.csv has arrived, unchanged for 5 s"),
+        (file("/in/*", done=".done"), "a file /in/* has arrived, with its .done file"),
         (
             file("/in/*", done=".ok", stable="1m"),
-            "a file /in/* is there, unchanged for 60 s, with its .ok beside it",
+            "a file /in/* has arrived, unchanged for 60 s, with its .ok file",
         ),
-        (ORDER, "a message orders.# has come over amq.topic"),
+        (ORDER, "a message orders.# has arrived over amq.topic"),
         (
             all_of(any_of(LOADED, ORDER), every("1h")),
             (
-                "(a job of shop.load has succeeded or a message orders.# has come over amq.topic) "
+                "(a job of shop.load has succeeded or a message orders.# has arrived over amq.topic) "
                 "and it is due every hour"
             ),
         ),
@@ -47,22 +47,22 @@ def test_a_condition_describes_what_it_waits_for(condition: Expression, words: s
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (job, "which task"),
-        (lambda: job(3), "which task"),
+        (job, "give tasks"),
+        (lambda: job(3), "give tasks"),
         (lambda: job("a", state="retrying"), "a job ends as succeeded, failed or cancelled"),
         (lambda: job("a", state="asleep"), "a job ends as succeeded, failed or cancelled"),
         (lambda: job("a", state=()), "a job ends as"),
         (lambda: file(""), "a path"),
-        (lambda: file("/in/*", done="../x"), "what a name ends with"),
-        (lambda: file("/in/a.done", done=".done"), "is a done='.done' itself"),
-        (lambda: file("/in/*", stable=0), "or say done="),
+        (lambda: file("/in/*", done="../x"), "give a suffix of a name"),
+        (lambda: file("/in/a.done", done=".done"), "itself ends with done='.done'"),
+        (lambda: file("/in/*", stable=0), "give a longer time or done="),
         (lambda: file("/in/*", stable="soon"), "is not a duration"),
-        (message, "which routing key"),
-        (lambda: message("a", exchange=""), "which routing key"),
+        (message, "give a routing key"),
+        (lambda: message("a", exchange=""), "give a routing key"),
         (lambda: message("a" * 256), "1 to 255 bytes"),
         (lambda: message("orders.b*"), "whole words"),
         (lambda: all_of(LOADED), "at least two"),
-        (lambda: any_of(LOADED, "file"), "is no condition"),  # type: ignore[arg-type]
+        (lambda: any_of(LOADED, "file"), "is not a condition"),  # type: ignore[arg-type]
     ],
 )
 def test_an_invalid_condition_is_refused(make: object, words: str) -> None:
@@ -116,7 +116,7 @@ def test_equal_expressions_have_equal_rules_and_others_do_not() -> None:
     ],
 )
 def test_a_pattern_matches_like_a_topic_exchange(pattern: str, key: str, fits: bool) -> None:
-    assert message("never", pattern).fits(key) is fits
+    assert message("never", pattern).matches(key) is fits
 
 
 def _fits(pattern: list[str], words: list[str]) -> bool:
@@ -133,7 +133,7 @@ def _fits(pattern: list[str], words: list[str]) -> bool:
     words=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6),
 )
 def test_patterns_agree_with_an_exhaustive_search(pattern: list[str], words: list[str]) -> None:
-    assert message(".".join(pattern)).fits(".".join(words)) is _fits(pattern, words)
+    assert message(".".join(pattern)).matches(".".join(words)) is _fits(pattern, words)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -147,9 +147,9 @@ def test_a_queue_of_another_system_is_described_without_user_and_password() -> N
     bound = amqp(exchange="sales", keys=["new.*", "old.*"])
     named = amqp(queue="ours", exchange="sales")
 
-    assert taken.describe() == "a message has come to the queue orders at amqp://crm:5673/sales"
-    assert bound.describe() == "a message has come over the exchange sales with the key new.* or old.*"
-    assert named.describe() == "a message has come to the queue ours over the exchange sales with the key #"
+    assert taken.describe() == "a message has arrived in the queue orders at amqp://crm:5673/sales"
+    assert bound.describe() == "a message has arrived over the exchange sales with the key new.* or old.*"
+    assert named.describe() == "a message has arrived in the queue ours over the exchange sales with the key #"
     assert "s3cret" not in repr(taken)
     assert (taken.keys, named.keys, taken.prefetch) == ((), ("#",), 100)
 

@@ -16,7 +16,7 @@ from taskmq.reactions.model.pending import (
     ReactionPlan,
     RecordedEvent,
     confirm,
-    note,
+    record_event,
     tick,
     wake_of,
 )
@@ -38,7 +38,7 @@ def _names(firing: ReactionCall) -> list[str]:
 
 
 def _note(pending: PendingReaction, plan: ReactionPlan, number: int, name: str, now: int = START) -> bool:
-    return note(pending, plan, number=number, noted=_end_event(name), now=now)
+    return record_event(pending, plan, number=number, recorded=_end_event(name), now=now)
 
 
 def test_both_events_are_needed_in_any_order_and_the_last_of_each_counts() -> None:

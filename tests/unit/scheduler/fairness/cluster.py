@@ -47,7 +47,7 @@ class Cluster:
     ) -> Lane:
         lane = Lane(QUEUE, priority, tenant)
         self.waiting[lane].extend([(due, expires)] * jobs)
-        self.shares.arrived(lane, self.waiting[lane][0])
+        self.shares.add(lane, self.waiting[lane][0])
         return lane
 
     def start(self, room: int = 1, *, found: int | None = None) -> list[tuple[str, Lane]]:
@@ -59,17 +59,17 @@ class Cluster:
                 waiting.popleft()
                 started.append((str(next(self.numbers)), pick.lane))
             if not waiting:
-                self.shares.exhausted(pick.lane)
+                self.shares.drop(pick.lane)
             elif self.shares.goes_by_heads(pick.lane.queue):
-                self.shares.arrived(pick.lane, waiting[0])
+                self.shares.add(pick.lane, waiting[0])
         needs = {name: self.needs[lane.tenant] for name, lane in started if lane.tenant in self.needs}
-        self.shares.taken([(name, lane.tenant, lane) for name, lane in started], needs)
+        self.shares.resolve([(name, lane.tenant, lane) for name, lane in started], needs)
         self.running.update(started)
         return started
 
     def end(self, name: str, seconds: float | None = 1.0) -> None:
         del self.running[name]
-        self.shares.ended(name, seconds)
+        self.shares.end(name, seconds)
 
     def run(self, seconds: Mapping[str, float], *, slots: int, until: float) -> dict[str, float]:
         """Run the backlog; return the worker-seconds of each tenant."""
@@ -78,7 +78,7 @@ class Cluster:
         while self.now < until:
             for name, lane in self.start(slots - len(self.running)):
                 ends.append((self.now + seconds[lane.tenant], name))
-                self.shares.began(name, now=self.now)
+                self.shares.start(name, now=self.now)
             ends.sort(reverse=True)
             self.now, name = ends.pop()
             used[self.running[name].tenant] += seconds[self.running[name].tenant]

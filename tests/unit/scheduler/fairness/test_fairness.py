@@ -68,7 +68,7 @@ def test_within_a_tenant_and_class_the_higher_priority_goes_first() -> None:
 
     assert _dealt(shares, 4) == {Lane("work", 6, "a"): 2, Lane("work", 4, "b"): 2}
 
-    shares.exhausted(Lane("work", 6, "a"))
+    shares.drop(Lane("work", 6, "a"))
     assert _dealt(shares, 2) == {Lane("work", 4, "a"): 1, Lane("work", 4, "b"): 1}
 
 
@@ -81,8 +81,8 @@ def test_reloading_equal_policies_and_pools_changes_no_waiting_job() -> None:
     shares.configure(dict(policies), dict(pools))
 
     assert shares.pools is before
-    assert shares.described("work") == (policies["work"], pools)
-    assert shares.described("other")[0].policy == "fair"
+    assert shares.rules_of("work") == (policies["work"], pools)
+    assert shares.rules_of("other")[0].policy == "fair"
 
 
 def test_a_refresh_forgets_tenants_without_jobs() -> None:
@@ -99,9 +99,9 @@ def test_an_exhausted_and_forgotten_lane_takes_nothing_from_the_others() -> None
     shares = Shares()
     shares.refresh([_lane(tenant="a")])
 
-    shares.exhausted(_lane("high", tenant="gone"))
-    shares.exhausted(Lane("work", 5, "a"))
-    shares.exhausted(_lane(queue="gone"))
+    shares.drop(_lane("high", tenant="gone"))
+    shares.drop(Lane("work", 5, "a"))
+    shares.drop(_lane(queue="gone"))
 
     assert _dealt(shares, 4) == {_lane(tenant="a"): 4}
 
@@ -110,10 +110,10 @@ def test_an_exhausted_lane_waits_for_the_next_refresh() -> None:
     shares = Shares()
     shares.refresh([_lane("high"), _lane("low")])
 
-    shares.exhausted(_lane("high"))
+    shares.drop(_lane("high"))
     assert _dealt(shares, 5) == {_lane("low"): 5}
-    shares.exhausted(_lane("low"))
-    shares.exhausted(_lane("low"))
+    shares.drop(_lane("low"))
+    shares.drop(_lane("low"))
     assert len(shares) == 0
     assert shares.picks(lambda _: 9, limit=9) == []
 
@@ -149,7 +149,7 @@ def test_picks_belong_to_existing_lanes_and_fill_the_room(lanes: list[Lane], ste
         assert {pick.lane for pick in picks} <= there
         assert sum(pick.count for pick in picks) == min(room * len(queues), 60)
         if loses and picks:
-            shares.exhausted(picks[0].lane)
+            shares.drop(picks[0].lane)
             there.discard(picks[0].lane)
         if not there:
             break
@@ -173,7 +173,7 @@ def test_a_window_is_twice_the_slots_if_their_runs_are_short() -> None:
     now = 0.0
     for _ in range(100):
         now += 0.05
-        window.ended(25, now=now)
+        window.record_ended(25, now=now)
 
     # Each of the 100 slots ends five in a second.
     assert window.size(100, now=now) == 200
@@ -184,7 +184,7 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
     now = 0.0
     for _ in range(100):
         now += 0.05
-        window.ended(500, now=now)
+        window.record_ended(500, now=now)
 
     # 10,000 a second for 50 ms.
     assert round(window.size(8, now=now), -1) == 500
@@ -209,7 +209,7 @@ def test_a_window_of_short_runs_is_refilled_after_half_of_its_growth_has_ended()
     now = 0.0
     for _ in range(100):
         now += 0.05
-        window.ended(25, now=now)
+        window.record_ended(25, now=now)
 
     # 75 more than for long runs.
     assert window.size(100, now=now) == 200

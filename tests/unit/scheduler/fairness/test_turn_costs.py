@@ -20,9 +20,9 @@ def test_a_run_longer_than_expected_is_charged_while_it_runs() -> None:
     for tenant in "ab":
         cluster.submit(tenant, 100)
     [(long, _), (short, _)] = cluster.start(2)
-    cluster.shares.began(long, now=0.0)
-    cluster.shares.began(long, now=5.0)
-    cluster.shares.began("unknown", now=5.0)
+    cluster.shares.start(long, now=0.0)
+    cluster.shares.start(long, now=5.0)
+    cluster.shares.start("unknown", now=5.0)
     slow = cluster.running[long].tenant
 
     cluster.now = 100.0
@@ -52,10 +52,10 @@ def test_the_charge_for_a_late_run_remains_after_a_short_first_run() -> None:
         cluster.submit(tenant, 10_000)
     started = cluster.start(4)
     late, soon = (name for name, lane in started if lane.tenant == "a")
-    cluster.shares.began(late, now=0.0)
+    cluster.shares.start(late, now=0.0)
     # The next turn notices the delay; it found no job.
     cluster.shares.picks(lambda _: 1, limit=1, now=100.0)
-    cluster.shares.taken([])
+    cluster.shares.resolve([])
     cluster.end(soon, 0.1)
     for name, lane in started:
         if lane.tenant == "b":
@@ -71,7 +71,7 @@ def test_a_run_with_an_increased_charge_is_not_late_before_that_time() -> None:
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
     known, ends = (name for name, lane in cluster.start(4) if lane.tenant == "a")
-    cluster.shares.began(known, now=0.0)
+    cluster.shares.start(known, now=0.0)
     cluster.end(ends, 10.0)
     cluster.now = 5.0
 
@@ -87,7 +87,7 @@ def test_the_rest_of_a_run_of_an_earlier_scheduler_is_charged(ran: float) -> Non
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
     (known,) = [name for name, lane in cluster.start(2) if lane.tenant == "a"]
-    cluster.shares.began(known, now=0.0, ran=ran)
+    cluster.shares.start(known, now=0.0, ran=ran)
 
     # It has run for long, and is expected to run for the same time again.
     assert [lane.tenant for lane in cluster.order(int(ran) - 1)].count("a") == 0
@@ -103,9 +103,9 @@ def test_a_run_known_before_does_not_count_as_one_of_another_scheduler() -> None
     for tenant in "ab":
         cluster.submit(tenant, 100)
     [(name, lane), (other, _)] = cluster.start(2)
-    cluster.shares.began(name, now=0.0)
-    cluster.shares.began(name, now=1.0, ran=50.0)
-    cluster.shares.began("unknown", now=1.0, ran=50.0)
+    cluster.shares.start(name, now=0.0)
+    cluster.shares.start(name, now=1.0, ran=50.0)
+    cluster.shares.start("unknown", now=1.0, ran=50.0)
 
     cluster.end(other, 1.0)
     cluster.end(name, 1.0)
@@ -123,7 +123,7 @@ def test_a_job_that_never_ran_is_free_and_a_lost_one_costs_the_expected_time() -
 
     assert cluster.running[again] != lane or cluster.shares
     cluster.end(again, None)
-    cluster.shares.ended("unknown", 1.0)
+    cluster.shares.end("unknown", 1.0)
     assert len(cluster.start(4)) == 4
 
 
@@ -132,7 +132,7 @@ def test_a_tenant_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
     cluster.submit("lent", 1000)
     started = cluster.start(50)
     for name, _ in started:
-        cluster.shares.began(name, now=0.0)
+        cluster.shares.start(name, now=0.0)
     cluster.submit("late", 10_000)
     cluster.now = 100.0
     for name, _ in started:
@@ -302,10 +302,10 @@ def test_a_learned_size_above_one_slot_is_known_after_a_change() -> None:
 def test_run_times_are_forgotten_in_order_of_age() -> None:
     times = RunTimes()
     for number in range(30_000):
-        times.took(f"t{number}", Lane(QUEUE, 4, str(number)), 2.0)
-    times.took("last", Lane(QUEUE, 4, "last"), 8.0)
+        times.record_run(f"t{number}", Lane(QUEUE, 4, str(number)), 2.0)
+    times.record_run("last", Lane(QUEUE, 4, "last"), 8.0)
 
-    assert times.expected("last", Lane(QUEUE, 4, "x")) == 8.0
+    assert times.expect("last", Lane(QUEUE, 4, "x")) == 8.0
     assert times.expected_next(Lane(QUEUE, 4, "0")) == pytest.approx(3.2)
 
 
@@ -316,10 +316,10 @@ def test_a_nested_minimum_is_guaranteed_only_once() -> None:
     )
     accounts = Accounts(pools)
 
-    assert accounts.honoured({"slots": 10.0}) == 1.0
-    assert accounts.honoured({"slots": 5.0}) == pytest.approx(0.9 * 5 / 8)
+    assert accounts.honourable_part({"slots": 10.0}) == 1.0
+    assert accounts.honourable_part({"slots": 5.0}) == pytest.approx(0.9 * 5 / 8)
     assert accounts.of("acme") is accounts.of("acme")
-    assert accounts.honoured({"cpu": 1.0}) == 1.0
+    assert accounts.honourable_part({"cpu": 1.0}) == 1.0
 
 
 def test_the_account_of_the_own_jobs_of_a_pool_is_forgotten_without_its_children() -> None:

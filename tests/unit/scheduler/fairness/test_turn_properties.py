@@ -77,7 +77,7 @@ def test_no_cap_is_ever_exceeded(
             case 2 if cluster.running:
                 cluster.end(dice.choice(list(cluster.running)), dice.choice([None, 0.0, 0.1, 100.0]))
             case 3 if cluster.running:
-                cluster.shares.began(dice.choice(list(cluster.running)), now=cluster.now)
+                cluster.shares.start(dice.choice(list(cluster.running)), now=cluster.now)
             case _:
                 cluster.now += dice.choice([0.01, 10.0])
                 if dice.randrange(4) == 0:
@@ -162,7 +162,7 @@ def test_an_idle_tenant_waits_within_a_bound_whatever_its_past(
             long_runs[dice.choice(lanes)] = dice.choice([0.0, 0.1, 1.0])
         for name, lane in cluster.start(slots - len(cluster.running)):
             began[name] = cluster.now
-            cluster.shares.began(name, now=cluster.now)
+            cluster.shares.start(name, now=cluster.now)
             seconds = longest * (1.0 if dice.random() < long_runs[lane] else 0.001)
             cluster.ends.append((cluster.now + seconds, name))
         for lane in lanes:
@@ -212,7 +212,7 @@ def test_a_successor_that_knows_running_jobs_keeps_caps_and_minimums(
 
     heir = Cluster(policy, pools)
     heir.numbers = first.numbers
-    heir.shares.taken([(name, lane.tenant, lane) for name, lane in first.running.items()])
+    heir.shares.resolve([(name, lane.tenant, lane) for name, lane in first.running.items()])
     heir.running = dict(first.running)
     for lane, waiting in first.waiting.items():
         heir.submit(lane.tenant, len(waiting) or 1, priority=lane.priority)

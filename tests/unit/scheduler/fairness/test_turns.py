@@ -222,7 +222,7 @@ def test_an_exhausted_lane_of_a_full_pool_leaves_its_turn_to_the_next_lane() -> 
     assert cluster.start(2) == [("1", first)]
 
     del cluster.waiting[first]
-    cluster.shares.exhausted(first)
+    cluster.shares.drop(first)
 
     assert cluster.start(2) == []
     cluster.end("1")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold
-from taskmq.scheduler.placement import Claim, Eviction, Occupant, owed, plan_evictions
+from taskmq.scheduler.placement import Claim, Eviction, Occupant, compute_missing, plan_evictions
 
 _LEAST = {"pool acme": {"slots": 2.0}, "class high": {"slots": 2.0}}
 
@@ -38,8 +38,8 @@ def test_the_lowest_and_newest_runs_are_preempted_in_the_needed_number() -> None
         Eviction("low", "1", "pool acme"),
         Eviction("newer", "2", "pool acme"),
     ]
-    assert owed(runs, _LEAST) == {"pool acme": 2, "class high": 2}
-    assert owed([*runs, _run("a", 1, "pool acme")], _LEAST) == {"pool acme": 1, "class high": 2}
+    assert compute_missing(runs, _LEAST) == {"pool acme": 2, "class high": 2}
+    assert compute_missing([*runs, _run("a", 1, "pool acme")], _LEAST) == {"pool acme": 1, "class high": 2}
 
 
 def test_no_run_is_preempted_if_there_is_room_or_will_be() -> None:
@@ -113,7 +113,7 @@ def test_runs_that_use_a_resource_are_preempted_for_a_minimum_of_it() -> None:
     # The last one is more than its minimum, and b keeps its own.
     plan = plan_evictions(claims, runs, [node], least)
     assert [(each.job, each.claim) for each in plan] == [("g1", "0"), ("g0", "1")]
-    assert owed(runs, least) == {"pool lab": 2}
+    assert compute_missing(runs, least) == {"pool lab": 2}
 
 
 def test_a_job_without_the_owed_resource_preempts_no_run() -> None:
@@ -150,7 +150,7 @@ def test_every_plan_keeps_the_guarantees(
     left = [by_job[each.job] for each in plan]
     assert len({each.job for each in plan}) == len({each.claim for each in plan}) == len(plan)
     assert all(run.gives_way and not run.is_leaving for run in left)
-    missing = owed(runs, least)
+    missing = compute_missing(runs, least)
     for group, count in Counter(each.group for each in plan).items():
         assert count <= missing[group]
     served = Counter(name for each in plan for claim in claims if claim.job == each.claim for name in claim.groups)

@@ -154,10 +154,10 @@ def test_a_partial_condition_is_recorded_in_the_state_before_the_job_is_settled(
             await asyncio.sleep(1)
             status = await app.reactions.astatus("both")
 
-        (happened,) = status.come.values()
+        (happened,) = status.received.values()
         assert isinstance(happened, JobEnded)
         assert happened.job_id == "job-1"
-        assert list(status.come) == ["a job of load has succeeded"]
+        assert list(status.received) == ["a job of load has succeeded"]
         assert (status.fired, status.waiting, status.last) == (0, 0, None)
 
     _play(test, define)
@@ -210,13 +210,13 @@ def test_a_task_that_cannot_accept_the_event_is_refused_at_definition() -> None:
     @app.task(name="either")
     def either(what: JobEnded) -> None: ...
 
-    with pytest.raises(InvalidOption, match="must run with a FileArrived as its one argument"):
+    with pytest.raises(InvalidOption, match="must accept a FileArrived as its only argument"):
         app.on(file("/in/*"))(nothing)
-    with pytest.raises(InvalidOption, match="must run with a MessageArrived"):
+    with pytest.raises(InvalidOption, match="must accept a MessageArrived"):
         app.on(message("orders.#"))(number)
-    with pytest.raises(InvalidOption, match="must run with a list of JobEnded"):
+    with pytest.raises(InvalidOption, match="must accept a list of JobEnded"):
         app.on(any_of(job("a"), job("b")))(either)
-    with pytest.raises(InvalidOption, match=r"is no condition: use job\(\).*@app.every or @app.cron"):
+    with pytest.raises(InvalidOption, match=r"is not a condition: use job\(\).*@app.every or @app.cron"):
         app.on(every("1m"))(nothing)  # type: ignore[arg-type]
     assert not app.reactions
 
@@ -230,15 +230,15 @@ def test_names_are_unique_and_cycles_are_refused() -> None:
     @app.task(name="b")
     def b(ended: JobEnded) -> None: ...
 
-    with pytest.raises(InvalidOption, match="for ever"):
+    with pytest.raises(InvalidOption, match="forever"):
         app.on(job("a"))(a)
     app.on(job("a"))(b)
     with pytest.raises(InvalidOption, match="defined twice"):
         app.on(job("c"))(b)
     app.on(job("c"), name="c to b")(b)
-    with pytest.raises(InvalidOption, match="for ever"):
+    with pytest.raises(InvalidOption, match="forever"):
         app.on(job("b"))(a)
-    with pytest.raises(InvalidOption, match="can be printed"):
+    with pytest.raises(InvalidOption, match="printable text"):
         app.on(job("c"), name="\n")(b)
     assert [*app.reactions] == ["b", "c to b"]
     assert app.reactions["b"].describe() == "when a job of a has succeeded"
