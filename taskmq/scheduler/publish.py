@@ -256,6 +256,7 @@ class InvitationPublisher:
 
     async def _withdraw(self, jobs: Sequence[DispatchedJob], withdraw: Callable[[], Awaitable[Withdrawn]]) -> bool:
         """Withdraw jobs in the store, retrying as long as needed; they stay in flight until then.
+
         Returns False if retrying was stopped before. Their batch is then left unconfirmed to the next holder.
         """
         if not jobs:
