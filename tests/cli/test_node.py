@@ -58,7 +58,7 @@ def test_nodes_are_listed_and_shown(shop: Shop) -> None:
     missing = shop("node", "show", "other")
     assert (missing.code, missing.err) == (
         3,
-        "taskmq: node 'other' not found\ntaskmq: `taskmq node list` shows the nodes\n",
+        "taskmq: node 'other' not found\ntaskmq: list the nodes with `taskmq node list`\n",
     )
 
 

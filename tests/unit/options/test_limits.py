@@ -109,7 +109,7 @@ def test_a_task_may_have_several_limits() -> None:
 
 def test_a_shared_limit_is_identified_by_its_name() -> None:
     assert demands("ann", rate_limit=RateLimit("1/s", name="stripe"))[0].key == "rate:stripe"
-    with pytest.raises(InvalidOption, match="two limits of one task are called 'stripe'"):
+    with pytest.raises(InvalidOption, match="two limits of one task have the name 'stripe'"):
         demands("ann", rate_limit=[RateLimit("1/s", name="stripe"), RateLimit("9/m", name="stripe")])
 
 

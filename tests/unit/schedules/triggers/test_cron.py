@@ -148,7 +148,7 @@ def test_an_invalid_expression_is_refused_at_definition(expression: str, message
 
 
 def test_a_field_of_seconds_is_named_like_the_others() -> None:
-    with pytest.raises(InvalidOption, match=r"cannot be read: '75' is no second: use 0 to 59$"):
+    with pytest.raises(InvalidOption, match=r"is invalid: bad second '75': use 0 to 59$"):
         Cron("75 0 0 * * *", seconds=True)
 
 

@@ -151,7 +151,7 @@ def test_an_invalid_day_is_refused(day: Any) -> None:
 
 
 def test_days_off_without_a_remaining_day_are_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"^exclude= names all days"):
+    with pytest.raises(InvalidOption, match=r"^exclude= covers all days"):
         DaysOff.parse(["mon", "tue", "wed", "thu", "fri", "sat", "sun"])
     with pytest.raises(InvalidOption, match=r"^exclude= covers all days"):
         DaysOff.parse([f"{day:%m-%d}" for day in (date(2000, 1, 1) + timedelta(days=n) for n in range(366))])

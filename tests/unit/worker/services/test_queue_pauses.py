@@ -104,7 +104,7 @@ def test_without_an_answer_of_the_state_the_last_known_pauses_apply(
                 raise StateUnavailable("gone (test)")
 
             with monkeypatch.context() as patch:
-                patch.setattr(type(state.schedules), "changed", fails)
+                patch.setattr(type(state.schedules), "list_changed", fails)
                 await asyncio.sleep(25)
                 assert gate.started == []
             await resume_queues(app, ["work"])
