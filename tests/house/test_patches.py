@@ -42,7 +42,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/client/test_unique.py: type(state.claims).renew",
         "unit/operations/test_failures.py: type(app.sessions.store()).list_jobs",
         "unit/worker/long_runs/test_guard.py: DeliveryAges.look",
-        "unit/worker/services/test_queue_pauses.py: type(state.schedules).changed",
+        "unit/worker/services/test_queue_pauses.py: type(state.schedules).list_changed",
     },
     "What the machine or a server is like: a clock that is off, a timeout, no control groups, a slow machine.": {
         "cli/test_doctor.py: RedisState.server_now_ms",

@@ -311,7 +311,7 @@ def test_stacks_show_the_position_of_threads_and_coroutines_and_no_values() -> N
 
     task = text.partition("task the job\n")[2].partition("\n\n")[0]
     assert task.index(".inner") < task.index(".outer")
-    assert ".blocked" in text.partition("thread the thread\n")[2].partition("\n\n")[0]
+    assert ".block" in text.partition("thread the thread\n")[2].partition("\n\n")[0]
     assert "hunter2" not in text
 
 
