@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, added, fits
+from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, add_amounts, fits
 from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
 
 __all__ = ["Locality", "NodeFigures", "simulate_locality", "simulate_nodes"]
@@ -78,7 +78,7 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
         held = plan.held
         for each in plan.placements:
             node = nodes[each.node]
-            used = added(node.used, each.amounts)
+            used = add_amounts(node.used, each.amounts)
             over += not fits(used, node.told.capacity)
             nodes[each.node] = replace(node, used=used)
             one = waiting.pop(each.job)
@@ -108,7 +108,7 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
             if job in runs and runs[job][0].ends == end:
                 run, _ = runs.pop(job)
                 node = nodes[run.node]
-                nodes[run.node] = replace(node, used=added(node.used, run.amounts, sign=-1.0))
+                nodes[run.node] = replace(node, used=add_amounts(node.used, run.amounts, sign=-1.0))
     return NodeFigures(
         placed=placed,
         over=over,
@@ -160,14 +160,14 @@ def simulate_locality(
             waiting[f"j{len(coming)}"] = coming.popleft()
         while runs and runs[0][0] <= now:
             node = nodes[heapq.heappop(runs)[1]]
-            nodes[node.name] = replace(node, used=added(node.used, {"slots": 1.0}, sign=-1.0))
+            nodes[node.name] = replace(node, used=add_amounts(node.used, {"slots": 1.0}, sign=-1.0))
         candidates = [
             Candidate(job, "t", "t", _preferring(region, patience), waited=now - since, seconds=seconds)
             for job, (since, region, seconds) in waiting.items()
         ]
         for each in plan_placements(candidates, nodes.values(), now=now).placements:
             node = nodes[each.node]
-            nodes[each.node] = replace(node, used=added(node.used, each.amounts))
+            nodes[each.node] = replace(node, used=add_amounts(node.used, each.amounts))
             since, region, seconds = waiting.pop(each.job)
             heapq.heappush(runs, (now + seconds, each.node))
             waits.append(now - since)
