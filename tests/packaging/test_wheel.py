@@ -186,7 +186,7 @@ assert_type(sell.send("a"), Job[int])
 """
 _WRONG = """
 thumbnail.send("7")
-sell.send(Context.detached("t"), "a")
+sell.send(Context.create_detached("t"), "a")
 app.task(quue="x")
 """
 
