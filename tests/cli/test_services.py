@@ -94,6 +94,7 @@ def test_a_burst_runs_only_the_named_queues(shop: Path, taskmq: Here) -> None:
     assert names_in("ticks") == []
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")
 def test_several_processes_end_together(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     fill("images", [str(number) for number in range(50)])
@@ -118,6 +119,7 @@ def test_a_quiet_worker_prints_nothing(shop: Path) -> None:
     assert (result.code, result.out, result.err) == (0, "", "")
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_quiet_worker_prints_nothing")
 def test_a_quiet_worker_or_beat_prints_nothing_when_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
     with (
         Started(shop, "--quiet", "worker", "shop:app", env=mark) as worker,

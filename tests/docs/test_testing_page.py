@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.docs.page_shell import PYTEST
 
 _PAGE = ROOT / "docs" / "testing.md"
 
 
+@pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py")
 def test_the_tests_on_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     files = {
         "by_hand.py",

@@ -180,6 +180,7 @@ def test_the_browser_gets_the_result(tmp_path: Path, amqp_url: str, redis_url: s
     assert json.loads(done.stdout) == {"state": "succeeded", "file": "/files/2026-10.csv"}
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
 def test_the_test_on_the_page_passes(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 

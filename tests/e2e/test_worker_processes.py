@@ -130,6 +130,7 @@ def test_a_third_signal_kills(local_project: Project) -> None:
     assert project.waiting() == 1
 
 
+@pytest.mark.nightly("tests/e2e/test_worker_processes.py::test_a_worker_starts_runs_and_drains_at_the_first_signal")
 def test_an_interrupt_from_the_terminal_drains_like_a_term(local_project: Project) -> None:
     run = local_project.start()
 
@@ -176,6 +177,7 @@ def test_a_killed_worker_is_restarted_and_its_jobs_run_again(project: Project) -
     assert project.waiting() == 0
 
 
+@pytest.mark.nightly("tests/e2e/test_worker_processes.py::test_a_killed_worker_is_restarted_and_its_jobs_run_again")
 def test_a_supervisor_on_a_plain_loop_sees_the_end_of_a_worker_too(local_project: Project) -> None:
     project = local_project
     run = project.start(loop="asyncio")
@@ -318,6 +320,7 @@ def test_a_crashing_worker_is_restarted_less_and_less_often(local_project: Proje
     assert run.wait() == 0
 
 
+@pytest.mark.nightly("tests/e2e/test_supervision.py::test_a_stop_in_the_middle_of_a_restart_ends_everything")
 def test_a_supervisor_stopped_during_a_restart_pause_ends_at_once(local_project: Project) -> None:
     project = local_project
     project.write("import os; os._exit(3)", "crash.py")

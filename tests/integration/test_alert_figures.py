@@ -42,6 +42,9 @@ async def _failures(store: JobStore) -> dict[str, float] | None:
     return await figures.samples(rule, ())
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_alert_figures.py::test_a_rule_of_a_tenant_counts_all_figures_on_postgres"
+)
 @pytest.mark.real_time
 async def test_a_rule_of_a_tenant_counts_all_figures_of_a_large_window(tmp_path: Path) -> None:
     async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:

@@ -155,6 +155,7 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
         await connection.close()
 
 
+@pytest.mark.nightly("tests/conformance/test_job_stores.py")
 async def test_random_filters_find_all_matches_over_all_their_pages(job_store_url: str) -> None:
     dice = random.Random(18)
 

@@ -16,7 +16,12 @@ from tests.integration.raw_rabbitmq import Raw
 from tests.servers import RabbitMQ
 from tests.servers.waiting import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.nightly("tests/e2e/test_foreign_clients.py"),
+    pytest.mark.rabbitmq,
+    pytest.mark.real_time,
+    pytest.mark.timeout(180),
+]
 
 _PLUGINS = ("rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_federation", "rabbitmq_federation_management")
 
@@ -180,9 +185,6 @@ async def test_a_federated_queue_gives_a_job_to_one_of_two_clusters(here: Place,
         assert (here.ran, sorted(other_place.ran)) == ([], [f"job {number}" for number in range(5)])
 
 
-@pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_neighbours.py::test_a_federated_queue_gives_a_job_to_one_of_two_clusters"
-)
 async def test_a_federated_exchange_runs_each_job_in_both_clusters(here: Place, other_place: Place) -> None:
     async with here.open() as sender, other_place.open() as receiver:
         await other_place.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})

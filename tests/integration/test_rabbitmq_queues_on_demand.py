@@ -93,12 +93,16 @@ class TestDeclaring(OnDemandCase):
 
         assert await self.names() == {"orders", DEAD}
 
+    @pytest.mark.nightly("tests/integration/test_rabbitmq_queues_on_demand.py::test_apply_creates_all_parts")
     @case
     async def test_all_shards_exist_from_the_start(self) -> None:
         await self.producer(WorkQueue("orders", ordered=2))
 
         assert await self.names() == {"orders.s00", "orders.s01"}
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_queues_on_demand.py::test_parts_declared_later_are_neither_missing_nor_different"
+    )
     @case
     async def test_parts_declared_later_equal_those_once_declared_at_once(self) -> None:
         producer = await self.producer()
@@ -206,6 +210,9 @@ class TestPolling(OnDemandCase):
 
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_queues_on_demand.py::test_a_worker_without_notifications_finds_a_new_class_at_its_next_poll"
+    )
     @case
     async def test_a_class_declared_silently_by_others_is_found(self) -> None:
         inbox = await self.worker()
@@ -321,6 +328,9 @@ class TestWithoutPermissions(OnDemandCase):
         places = {delivery.body.decode(): delivery.queue for delivery in await inbox.take_and_ack(3)}
         assert places == {"before": "orders", "makes it": CLASSES[0], "after": CLASSES[0]}
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_queues_on_demand.py::test_jobs_of_a_class_without_a_queue_go_to_the_queue_itself"
+    )
     @case
     async def test_a_letter_replayed_into_a_class_without_a_queue_goes_to_the_queue_itself(self) -> None:
         inbox = await self.worker()

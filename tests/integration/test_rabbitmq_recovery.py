@@ -212,6 +212,9 @@ class TestDeletedQueues(RabbitMQCase):
         with raises(QueueMissing):
             await self.consume(broker, "no.such.queue")
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_letters.py::test_a_long_queue_keeps_its_order_after_deep_and_shallow_reads"
+    )
     @case
     async def test_thirty_reads_keep_the_order(self) -> None:
         broker = self.broker()

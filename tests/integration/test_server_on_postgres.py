@@ -52,6 +52,7 @@ def test_a_server_refuses_to_start_with_tables_of_another_version(tmp_path: Path
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.nightly("tests/unit/server/test_hostile.py")
 def test_every_value_in_every_field_is_accepted_or_refused(site: Site) -> None:
     for field in FIELDS:
         for value in VALUES:
@@ -65,6 +66,7 @@ def test_every_value_in_every_change_is_accepted_or_refused(site: Site) -> None:
             _expect_no_error(site, "PATCH", "/jobs/order-17", {field: value})
 
 
+@pytest.mark.nightly("tests/unit/server/test_hostile.py")
 def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None:
     for text in TEXTS[1:]:
         part = quote(text.encode(errors="surrogatepass"), safe="")
@@ -83,6 +85,7 @@ def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None
             assert answer.status_code < 500, (query, text, answer.text)
 
 
+@pytest.mark.nightly("tests/unit/server/test_hostile.py")
 def test_every_text_in_the_names_of_accounts_is_accepted_or_refused(site: Site) -> None:
     for text in TEXTS:
         for path, body in (

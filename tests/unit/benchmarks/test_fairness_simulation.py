@@ -82,6 +82,7 @@ def test_policies_differ_in_their_goals() -> None:
     assert waits["deadline"]["web"] < waits["weighted"]["web"] < waits["fair"]["web"] < waits["round_robin"]["web"]
 
 
+@pytest.mark.nightly("tests/unit/scheduler/fairness/test_guarantees.py")
 def test_tenants_of_a_small_cluster_modelled_on_traces_get_equal_shares() -> None:
     found = {order: simulate_trace(order, nodes=40, jobs=2_000, tenants=40) for order in ("taskmq fair", "FIFO")}
 

@@ -76,13 +76,26 @@ def run(directory: Path, *arguments: str, **files: str) -> "subprocess.Completed
     )
 
 
+_FOUND = pytest.mark.nightly(
+    "tests/unit/testing/test_pytest_plugin.py::test_the_app_is_found_and_each_test_uses_it_alone"
+)
+
+
 @pytest.mark.parametrize(
     "files",
     [
         {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\n"},
-        {"pyproject__toml": '[tool.taskmq]\napp = "shop:app"\n[tool.pytest.ini_options]\n'},
+        pytest.param(
+            {"pyproject__toml": '[tool.taskmq]\napp = "shop:app"\n[tool.pytest.ini_options]\n'}, marks=_FOUND
+        ),
         {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return shop.app\n"},
-        {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return lambda: shop.app\n"},
+        pytest.param(
+            {
+                "conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n"
+                "    return lambda: shop.app\n"
+            },
+            marks=_FOUND,
+        ),
     ],
     ids=["pytest's settings", "taskmq's settings", "an app", "a function"],
 )
@@ -201,12 +214,21 @@ def test_an_invalid_store_setting_is_refused(tmp_path: Path) -> None:
     assert "taskmq_store = perhaps in pytest's settings: must be true or false" in ran.stdout, ran.stdout
 
 
+_REQUESTED = pytest.mark.nightly("tests/unit/testing/test_pytest_plugin.py::test_a_missing_app_is_requested")
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [
         ({}, "no app under test"),
-        ({"pytest__ini": "[pytest]\ntaskmq_app = shop:shop\n"}, "has no app called 'shop'"),
-        ({"conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_target():\n    return 7\n"}, "taskmq_target=7"),
+        pytest.param(
+            {"pytest__ini": "[pytest]\ntaskmq_app = shop:shop\n"}, "has no app called 'shop'", marks=_REQUESTED
+        ),
+        pytest.param(
+            {"conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_target():\n    return 7\n"},
+            "taskmq_target=7",
+            marks=_REQUESTED,
+        ),
     ],
 )
 def test_a_missing_app_is_requested(tmp_path: Path, files: dict[str, str], why: str) -> None:
