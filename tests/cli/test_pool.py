@@ -106,7 +106,7 @@ def test_quotas_are_set_listed_and_removed_and_refuse_excess_jobs(shop: Shop) ->
     listed = shop("quota", "list").data
 
     assert (quota["tenant"], quota["user"], quota["a_day"], quota["rate"]) == ("acme", None, 1, 5.0)
-    assert (refused.code, "may have 1 jobs a day" in refused.err) == (1, True)
+    assert (refused.code, "has reached its quota of 1 jobs per day" in refused.err) == (1, True)
     assert [(row["user"], row["jobs_today"]) for row in listed] == [(None, 1), ("*", 0)]
     assert shop("quota", "remove", "acme", "--user", "*", "--yes").code == 0
     assert shop("quota", "remove", "acme", "--yes").code == 0

@@ -51,9 +51,9 @@ class AppDefinitions(AppCalls):
         self._check_task(task)
         if not self._caller.is_at_app:
             if owner not in ("", self._caller.name):
-                raise InvalidOption(f"owner {owner!r} is another user: leave it out, or name yourself")
+                raise InvalidOption(f"owner {owner!r} is another user: omit it, or use your own name")
             if queue and queue != (await self._app.jobs.find_call(task, tenant=self._tenant)).queue:
-                raise InvalidOption(f"task {task!r} has its own queue: leave the queue out")
+                raise InvalidOption(f"task {task!r} has its own queue: omit the queue")
         with suppress(DefinitionNotFound):
             self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
         await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})

@@ -246,7 +246,7 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
     assert client.schedules.change("hourly", ChangeScheduleBody(every="2h")).rule == "every 2 hours"
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
-    with pytest.raises(InvalidOption, match="is there already"):
+    with pytest.raises(InvalidOption, match="exists already"):
         client.schedules.add("hourly", PutScheduleBody(task="report", every="2h"))
     client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)

@@ -302,7 +302,7 @@ async def test_a_delayed_job_refused_by_the_store_stays_in_the_state(world: Worl
 
     assert found["order-17"].outcome == found["@acme:order-17"].outcome == "stays"
     assert "with different content" in found["order-17"].note
-    assert "may have 0 jobs a day" in found["@acme:order-17"].note
+    assert "has reached its quota of 0 jobs per day" in found["@acme:order-17"].note
     assert found[new_job_id(START, bytes(10))].outcome == "moves"
     left = await world.state.delays.list(limit=9)
     assert {message.job_id for message in left} == {"order-17", "@acme:order-17"}

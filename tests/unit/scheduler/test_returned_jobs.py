@@ -270,7 +270,7 @@ async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never
     job = stage.job(job_id)
     assert (job.state, player.deliveries) == (JobState.FAILED, [])
     assert job.error is not None
-    assert "it is unknown whether it was run" in job.error.message
+    assert "it is unknown whether it ran" in job.error.message
 
 
 async def _ask_for_the_end(stage: Stage, job_id: str) -> None:

@@ -57,7 +57,9 @@ async def test_a_job_beyond_a_quota_is_refused_with_the_limit_and_the_time(shop:
     await shop.app.pools.aset_quota("acme", a_day=1, rate=1)
     await shop.jobs.asubmit("double", 1, tenant="acme", delay="1h")
 
-    with pytest.raises(QuotaExceeded, match=r"task double: tenant 'acme' may have 1 jobs a day") as caught:
+    with pytest.raises(
+        QuotaExceeded, match=r"task double: tenant 'acme' has reached its quota of 1 jobs per day"
+    ) as caught:
         await shop.jobs.asubmit("double", 2, tenant="acme")
     with pytest.raises(QuotaExceeded):
         await shop.app.tasks["kept"].options(tenant="acme").asend(1)
@@ -88,7 +90,7 @@ async def test_jobs_of_a_batch_within_the_quota_are_accepted(shop: Shop, /) -> N
 async def test_quotas_of_an_owner_and_of_waiting_jobs_name_their_subject(shop: Shop, /) -> None:
     pools = shop.app.pools
     await pools.aset_quota("acme", "*", a_day=0)
-    with pytest.raises(QuotaExceeded, match="user 'ann' of tenant 'acme' may have 0 jobs a day"):
+    with pytest.raises(QuotaExceeded, match="user 'ann' of tenant 'acme' has reached its quota of 0 jobs per day"):
         await shop.jobs.asubmit("double", 1, tenant="acme", owner="ann")
     await pools.aset_quota("acme", queued=0)
     with pytest.raises(QuotaExceeded, match="when some of its jobs have started") as caught:

@@ -71,7 +71,7 @@ async def _one(number: int, *, is_late: bool) -> str | None:
         else:
             raise AssertionError("it has failed more than once")
         store = flaky._inner
-        ends = Counter(await store.ended("it", place=0, limit=100))
+        ends = Counter(await store.ended_keys("it", place=0, limit=100))
         assert set(ends.values()) == {1}
         states = await store.states("it")
         assert Counter(states.values()) == {NodeState.SUCCEEDED: 7, NodeState.FAILED: 1}
@@ -83,4 +83,4 @@ async def _one(number: int, *, is_late: bool) -> str | None:
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
 async def test_a_state_that_fails_at_any_call_loses_nothing_and_runs_nothing_twice(*, is_late: bool) -> None:
     seen = await asyncio.gather(*(_one(number, is_late=is_late) for number in range(1, 46)))
-    assert {"create", "take", "start", "end", "done", "expand", "outcomes"} <= set(seen)
+    assert {"create", "take", "start", "end", "mark_done", "expand", "outcomes"} <= set(seen)

@@ -423,7 +423,7 @@ async def test_an_unknown_flow_is_reported_and_its_messages_are_dead() -> None:
             await shop.app.flow("none").aresult(1)
         with pytest.raises(InvalidOption, match="flow_id"):
             await shop.named.s("a").asend(flow_id="a/b")
-        with pytest.raises(InvalidOption, match="has no task"):
+        with pytest.raises(InvalidOption, match="names no task"):
             await dag().asend()
         flow = await shop.named.s("lost").asend()
         shop.app.sessions.current().state.flows._table.clear()  # type: ignore[union-attr]
