@@ -377,7 +377,14 @@ _FILTERS = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "chosen"), _FILTERS, ids=lambda value: " ".join(value) if value else "")
+_LATER = pytest.mark.nightly("tests/unit/operations/dead_letters")
+
+
+@pytest.mark.parametrize(
+    ("filters", "chosen"),
+    [*(pytest.param(*each, marks=_LATER) for each in _FILTERS[3:-2]), *_FILTERS[:3], *_FILTERS[-2:]],
+    ids=lambda value: " ".join(value) if value else "",
+)
 def test_the_same_filters_select_letters_for_every_command(
     home: Path, taskmq: Here, filters: list[str], chosen: list[str]
 ) -> None:

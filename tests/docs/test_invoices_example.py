@@ -35,11 +35,12 @@ def _run_tests(folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.nightly("tests/docs/test_shop_example.py::test_the_tests_of_the_example_pass")
 def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
     assert "5 passed" in (said := _run_tests(_copy_example(tmp_path))), said
 
 
-@pytest.mark.nightly("tests/docs/test_invoices_example.py::test_the_tests_of_the_example_pass")
+@pytest.mark.nightly("tests/docs/test_shop_example.py::test_the_tests_of_the_example_pass")
 def test_the_tests_of_the_example_fail_for_two_typical_mistakes(tmp_path: Path) -> None:
     folder = _copy_example(tmp_path)
     web, tasks = folder / "web.py", folder / "invoices.py"

@@ -450,7 +450,18 @@ def _answers_on(path: Path) -> bool:
         return asking.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(
+            signal.SIGTERM,
+            marks=pytest.mark.nightly(
+                "tests/e2e/test_supervision.py::test_a_health_socket_is_reopened_after_a_stop_or_a_crash"
+            ),
+        ),
+    ],
+)
 def test_a_health_socket_is_reopened_after_a_stop_or_a_crash(local_project: Project, number: signal.Signals) -> None:
     # Paths of sockets are short.
     path = Path(tempfile.gettempdir(), f"taskmq-health-{os.getpid()}")

@@ -239,10 +239,15 @@ def test_a_user_without_the_monitoring_tag_is_told_what_that_hides(ward: Ward) -
     [
         ("producer", "enough for a producer"),
         ("worker", "enough for a worker"),
-        ("beat", "enough for a producer"),
-        ("scheduler", "enough for a scheduler"),
-        ("server", "enough for a server"),
-        ("operator", "every role"),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly("tests/integration/test_rabbitmq_roles.py"))
+            for each in (
+                ("beat", "enough for a producer"),
+                ("scheduler", "enough for a scheduler"),
+                ("server", "enough for a server"),
+                ("operator", "every role"),
+            )
+        ),
     ],
 )
 def test_the_printed_permissions_suffice_for_each_role(ward: Ward, role: Role, words: str) -> None:

@@ -163,7 +163,14 @@ def is_empty(server: RabbitMQ, url: str) -> bool:
 
 CHANGES = [
     pytest.param(WorkQueue("q", "classic"), WorkQueue("q"), id="classic to quorum"),
-    pytest.param(WorkQueue("q"), WorkQueue("q", max_length=100_000), id="a limit"),
+    pytest.param(
+        WorkQueue("q"),
+        WorkQueue("q", max_length=100_000),
+        id="a limit",
+        marks=pytest.mark.nightly(
+            "tests/integration/test_rabbitmq_migration.py::test_a_queue_is_recreated_under_a_producer_and_keeps_everything"
+        ),
+    ),
 ]
 if _CAMPAIGN:
     CHANGES += [
@@ -326,7 +333,7 @@ def test_unacked_messages_of_a_vanished_worker_are_waited_for(server: RabbitMQ, 
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_migration.py::test_a_migration_killed_after_any_step_resumes_when_it_is_run_again"
+    "tests/integration/test_rabbitmq_migration.py::test_a_queue_is_recreated_under_a_producer_and_keeps_everything"
 )
 @pytest.mark.slow
 def test_late_counts_are_waited_for_and_no_message_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:

@@ -423,7 +423,12 @@ async def _crashing(player: Player, turn: int, now: int) -> None:
             delivery.requeue()
 
 
-@pytest.mark.parametrize("runs", [_short, _long, _crashing], ids=lambda runs: runs.__name__.strip("_"))
+_LATER = pytest.mark.nightly("tests/unit/scheduler/test_schedules.py::test_the_history_never_exceeds_the_limit")
+
+
+@pytest.mark.parametrize(
+    "runs", [_short, pytest.param(_long, marks=_LATER), _crashing], ids=lambda runs: runs.__name__.strip("_")
+)
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @run_by(play, _tasks)

@@ -107,7 +107,10 @@ def test_a_task_is_named_by_its_file_however_it_is_run(folder: Path, arguments: 
     assert "RuntimeWarning: task" not in done.stderr
 
 
-@pytest.mark.parametrize("path", ["shop.py", "sub/shop.py", "pkg/shop.py", "pkg/inner/shop.py"])
+@pytest.mark.parametrize(
+    "path",
+    ["pkg/inner/shop.py", *(pytest.param(each, marks=_LATER) for each in ("shop.py", "sub/shop.py", "pkg/shop.py"))],
+)
 def test_a_worker_has_the_task_names_that_the_program_sends(folder: Path, path: str) -> None:
     (folder / path).write_text(
         f"from taskmq import TaskMQ\napp = TaskMQ('memory://shop', include=[__name__])\n{_SHOP}"
@@ -127,7 +130,12 @@ def test_spawned_processes_know_a_task_by_its_name_and_call_it(tmp_path: Path) -
     ]
 
 
-@pytest.mark.parametrize("how", ["-c", "stdin", "exec", "archive"])
+_WARNED = pytest.mark.nightly(
+    "tests/unit/tasks/test_program_names.py::test_a_task_that_no_worker_can_import_causes_a_warning"
+)
+
+
+@pytest.mark.parametrize("how", ["-c", *(pytest.param(each, marks=_WARNED) for each in ("stdin", "exec", "archive"))])
 def test_a_task_that_no_worker_can_import_causes_a_warning(folder: Path, how: str) -> None:
     text = None
     match how:
