@@ -46,7 +46,7 @@ class CoordinatorCases(Suite):
         await asyncio.sleep(seconds)
 
     @case
-    async def test_a_key_is_held_by_one_and_the_others_are_told_by_whom(self) -> None:
+    async def test_a_key_has_one_holder_and_others_learn_who_it_is(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("größe ☂ key")
 
@@ -64,7 +64,7 @@ class CoordinatorCases(Suite):
         assert isinstance(await other.acquire(new("another"), owner="b", seconds=LONG), int)
 
     @case
-    async def test_one_of_many_takers_at_the_same_time_gets_it(self) -> None:
+    async def test_only_one_of_many_concurrent_claims_gets_the_lease(self) -> None:
         coordinators = [self.coordinator() for _ in range(5)]
 
         for _ in range(3):
@@ -76,7 +76,7 @@ class CoordinatorCases(Suite):
             assert {answer.token for answer in answers if isinstance(answer, Lease)} == {token}
 
     @case
-    async def test_tokens_only_grow_over_release_and_end(self) -> None:
+    async def test_tokens_only_grow_across_release_and_expiry(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key, tokens = new("key"), list[int]()
 
@@ -90,7 +90,7 @@ class CoordinatorCases(Suite):
         assert tokens == sorted(set(tokens))
 
     @case
-    async def test_a_lease_that_is_not_renewed_ends(self) -> None:
+    async def test_a_lease_that_is_not_renewed_expires(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
         token = await _acquire(mine.acquire(key, owner="a", seconds=self.short))
@@ -102,7 +102,7 @@ class CoordinatorCases(Suite):
         assert await _acquire(other.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
-    async def test_a_renewal_makes_a_lease_longer_or_shorter(self) -> None:
+    async def test_a_renewal_can_lengthen_or_shorten_a_lease(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         longer, shorter = new("key"), new("key")
         long = await _acquire(mine.acquire(longer, owner="a", seconds=LONG))
@@ -119,7 +119,7 @@ class CoordinatorCases(Suite):
         assert await other.find(shorter) is None
 
     @case
-    async def test_the_note_is_changed_by_a_renewal_that_has_one(self) -> None:
+    async def test_a_renewal_with_a_note_replaces_the_note(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
         token = await _acquire(mine.acquire(key, owner="a", seconds=LONG, note="first"))
@@ -134,7 +134,7 @@ class CoordinatorCases(Suite):
         assert notes == ["first", "second", "second", ""]
 
     @case
-    async def test_only_the_token_renews_and_releases(self) -> None:
+    async def test_only_the_right_token_renews_and_releases(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
         old = await _acquire(other.acquire(key, owner="b", seconds=LONG))
@@ -151,7 +151,7 @@ class CoordinatorCases(Suite):
         assert held.left > LONG - 60
 
     @case
-    async def test_a_released_key_is_free_at_once(self) -> None:
+    async def test_a_released_key_is_free_immediately(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("key")
         token = await _acquire(mine.acquire(key, owner="a", seconds=LONG))
@@ -164,7 +164,7 @@ class CoordinatorCases(Suite):
         assert await _acquire(other.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
-    async def test_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_calls(self) -> None:
         mine = self.coordinator()
 
         for point in CancelPoint.ALL:
@@ -180,7 +180,7 @@ class CoordinatorCases(Suite):
             assert await mine.find(key) is None
 
     @case
-    async def test_random_operations_do_what_the_model_does(self) -> None:
+    async def test_random_operations_match_the_model(self) -> None:
         stores = [self.coordinator() for _ in range(3)]
         dice = random.Random(4)
         held: dict[str, tuple[int, str]] = {}
@@ -218,7 +218,7 @@ class CoordinatorCases(Suite):
                     assert (seen and (seen.token, seen.note)) == held.get(key), where
 
     @case
-    async def test_of_two_holders_at_once_the_one_that_was_late_is_told_apart_by_its_token(self) -> None:
+    async def test_a_late_holder_is_recognized_by_its_token(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         key = new("leader")
         stale = await _acquire(mine.acquire(key, owner="frozen", seconds=self.short))
@@ -235,7 +235,7 @@ class CoordinatorCases(Suite):
         assert (held.owner, held.token, held.note) == ("present", present, "")
 
     @case
-    async def test_members_of_a_group_are_those_who_hold_their_lease(self) -> None:
+    async def test_the_members_of_a_group_are_its_lease_holders(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         group = new("group")
         tokens = {
@@ -255,7 +255,7 @@ class CoordinatorCases(Suite):
         assert not await other.renew(member_key(group, "silent"), token=silent, seconds=LONG)
 
     @case
-    async def test_a_group_has_no_members_of_others_and_none_before_there_are(self) -> None:
+    async def test_groups_are_separate_and_start_empty(self) -> None:
         mine = self.coordinator()
         group = new("group")
 
@@ -265,7 +265,7 @@ class CoordinatorCases(Suite):
         assert await mine.members(group) == {}
 
     @case
-    async def test_names_of_members_are_taken_as_they_are(self) -> None:
+    async def test_member_names_are_used_literally(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         group = new("größe {1}")
         names = ["%", "*", ":lease", "_", "a b", "host:17", "{x}", "ö", "☂"]
@@ -276,7 +276,7 @@ class CoordinatorCases(Suite):
         assert list(await other.members(group)) == names
 
     @case
-    async def test_a_member_that_comes_back_has_a_larger_token(self) -> None:
+    async def test_a_returning_member_gets_a_larger_token(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         group = new("group")
         key = member_key(group, "m")
@@ -291,7 +291,7 @@ class CoordinatorCases(Suite):
         assert await mine.members(group) == {}
 
     @case
-    async def test_a_member_stays_for_as_long_as_it_renews(self) -> None:
+    async def test_a_member_stays_as_long_as_it_renews(self) -> None:
         mine, other = self.coordinator(), self.coordinator()
         group = new("group")
         key = member_key(group, "m")
@@ -307,7 +307,7 @@ class CoordinatorCases(Suite):
         assert await other.members(group) == {}
 
     @case
-    async def test_many_that_join_at_the_same_time_are_all_seen(self) -> None:
+    async def test_many_concurrent_joins_are_all_listed(self) -> None:
         coordinators = [self.coordinator() for _ in range(3)]
         group = new("group")
 

@@ -96,7 +96,7 @@ def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> Non
         suite.seed = seed
         suite.path = tmp_path / f"{seed}.db"
         suite.url = f"sqlite:///{suite.path}"
-        suite.test_random_histories_do_what_the_model_does()
+        suite.test_random_histories_match_the_model()
         for path in tmp_path.glob(f"{seed}.db*"):
             path.unlink()
 

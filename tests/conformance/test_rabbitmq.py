@@ -15,7 +15,7 @@ pytestmark = pytest.mark.rabbitmq
 
 class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
     @case
-    async def test_what_is_held_is_nobody_else_s(self) -> None:
+    async def test_held_messages_are_not_delivered_to_others(self) -> None:
         # Stricter than the suite: the messages of two holders are in the order of their return.
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)

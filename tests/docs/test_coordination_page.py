@@ -86,8 +86,8 @@ def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) 
 
     assert isinstance(suite, CoordinatorSuite)
     assert suite.short == 1.0
-    suite.test_many_that_join_at_the_same_time_are_all_seen()
-    suite.test_a_member_that_comes_back_has_a_larger_token()
+    suite.test_many_concurrent_joins_are_all_listed()
+    suite.test_a_returning_member_gets_a_larger_token()
 
 
 def test_the_yearly_minutes_match_the_calculation_on_the_page() -> None:

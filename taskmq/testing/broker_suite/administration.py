@@ -15,7 +15,7 @@ __all__ = ["Administration"]
 
 class Administration(BrokerCase):
     @case
-    async def test_connecting_twice_is_fine_and_the_address_is_a_url(self) -> None:
+    async def test_connecting_twice_succeeds_and_the_address_is_a_url(self) -> None:
         broker = self.broker()
 
         await asyncio.gather(*(broker.connect(timeout=self.patience) for _ in range(3)))
@@ -24,7 +24,7 @@ class Administration(BrokerCase):
         assert "://" in broker.address
 
     @case
-    async def test_declaring_again_changes_nothing(self) -> None:
+    async def test_redeclaring_a_queue_changes_nothing(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = self.new_queue()
         await broker.declare([queue])
@@ -37,7 +37,7 @@ class Administration(BrokerCase):
         await self.expect_only(other, queue.name, "kept")
 
     @case
-    async def test_a_deleted_queue_is_gone_with_what_is_in_it_and_can_be_declared_again(self) -> None:
+    async def test_deleting_a_queue_drops_its_messages_and_it_can_be_redeclared(self) -> None:
         broker = self.broker()
         if not isinstance(broker, Deleting):
             raise unittest.SkipTest("this broker deletes no queues")
@@ -56,7 +56,7 @@ class Administration(BrokerCase):
         await self.expect_only(broker, queue.name, "new")
 
     @case
-    async def test_several_brokers_may_declare_at_the_same_time(self) -> None:
+    async def test_several_brokers_can_declare_concurrently(self) -> None:
         brokers = [self.broker(f"number {number}") for number in range(5)]
         queues = [self.new_queue() for _ in range(3)]
 
@@ -68,7 +68,7 @@ class Administration(BrokerCase):
                 await self.expect_only(broker, queue.name, "one")
 
     @case
-    async def test_shared_queues_are_declared_too_and_dead_letters_find_their_queue(self) -> None:
+    async def test_shared_queues_are_declared_and_dead_letters_reach_their_queue(self) -> None:
         broker, looker = self.broker(), self.broker()
         queue = await self.queue(broker)
         dead = dead_letter_queue(queue)
@@ -79,7 +79,7 @@ class Administration(BrokerCase):
         await self.expect_only(broker, dead, "it died")
 
     @case
-    async def test_a_purge_empties_the_queue_and_says_how_many_there_were(self) -> None:
+    async def test_a_purge_empties_the_queue_and_returns_the_number_of_messages(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -90,7 +90,7 @@ class Administration(BrokerCase):
         await self.expect_only(broker, queue)
 
     @case
-    async def test_a_purge_spares_what_is_in_a_consumer_s_hands(self) -> None:
+    async def test_a_purge_keeps_delivered_messages(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcd")
@@ -104,7 +104,7 @@ class Administration(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["a"]
 
     @case
-    async def test_purging_a_missing_queue_says_so(self) -> None:
+    async def test_purging_a_missing_queue_raises(self) -> None:
         broker = self.broker()
         missing = self.new_queue().name
 
@@ -114,7 +114,7 @@ class Administration(BrokerCase):
         assert caught[0].queue == missing
 
     @case
-    async def test_stats_come_in_the_order_asked_and_leave_out_missing_queues(self) -> None:
+    async def test_stats_keep_the_requested_order_and_omit_missing_queues(self) -> None:
         broker = self.broker()
         existing = [await self.queue(broker) for _ in range(3)]
         missing = self.new_queue().name
@@ -128,7 +128,7 @@ class Administration(BrokerCase):
         await self.send(broker, existing[0], "one")
 
     @case
-    async def test_stats_count_ready_messages_consumers_and_what_they_hold(self) -> None:
+    async def test_stats_count_ready_messages_consumers_and_unsettled_messages(self) -> None:
         broker, other = self.broker(), self.broker()
         queue, empty = await self.queue(broker), await self.queue(broker)
         await self.send(broker, queue, *"abcde")

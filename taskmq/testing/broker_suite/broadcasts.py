@@ -54,7 +54,7 @@ class BroadcastingTests(BrokerCase):
         return heard, await broker.listen(patterns, heard)
 
     @case
-    async def test_an_announcement_is_heard_by_all_who_listen_and_by_the_announcer_too(self) -> None:
+    async def test_a_broadcast_reaches_all_listeners_and_its_own_broker(self) -> None:
         ours, others = self.broadcaster(), self.broadcaster()
         near, _ = await self.listen(ours, ["news"])
         second, _ = await self.listen(ours, ["news"])
@@ -67,7 +67,7 @@ class BroadcastingTests(BrokerCase):
             assert heard.heard == [("news", b"\x00\xff body")]
 
     @case
-    async def test_a_broker_that_was_never_connected_announces_to_those_who_listen(self) -> None:
+    async def test_a_broker_that_never_connected_can_broadcast(self) -> None:
         heard, _ = await self.listen(self.broadcaster(), ["#"])
 
         assert self.broadcaster().announce("first.words", b"")
@@ -75,7 +75,7 @@ class BroadcastingTests(BrokerCase):
         assert await heard.until("first.words") == ["first.words"]
 
     @case
-    async def test_patterns_choose_by_words_and_a_message_comes_once_whichever_of_them_fit(self) -> None:
+    async def test_patterns_match_by_word_and_a_message_is_delivered_once(self) -> None:
         broker = self.broadcaster()
         one, _ = await self.listen(broker, ["job.*.images", "end"])
         any_number, _ = await self.listen(broker, ["job.#", "#.images", "end"])
@@ -97,7 +97,7 @@ class BroadcastingTests(BrokerCase):
         assert await exact.until("end") == ["job", "end"]
 
     @case
-    async def test_announcements_of_one_broker_come_in_their_order(self) -> None:
+    async def test_broadcasts_of_one_broker_arrive_in_order(self) -> None:
         broadcaster = self.broadcaster()
         heard, _ = await self.listen(self.broadcaster(), ["count.#"])
         topics = [f"count.{number}" for number in range(500)]
@@ -109,7 +109,7 @@ class BroadcastingTests(BrokerCase):
         assert heard.heard[7] == ("count.7", b"count.7")
 
     @case
-    async def test_a_large_body_comes_whole(self) -> None:
+    async def test_a_large_body_arrives_complete(self) -> None:
         broadcaster = self.broadcaster()
         heard, _ = await self.listen(self.broadcaster(), ["large"])
         body = bytes(range(256)) * 2_000
@@ -120,7 +120,7 @@ class BroadcastingTests(BrokerCase):
         assert heard.heard == [("large", body)]
 
     @case
-    async def test_what_was_announced_before_is_not_heard(self) -> None:
+    async def test_a_new_listener_does_not_receive_earlier_broadcasts(self) -> None:
         broadcaster = self.broadcaster()
         early, _ = await self.listen(self.broadcaster(), ["#"])
         broadcaster.announce("before", b"")
@@ -132,7 +132,7 @@ class BroadcastingTests(BrokerCase):
         assert await late.until("after") == ["after"]
 
     @case
-    async def test_nothing_is_heard_after_a_listener_has_stopped(self) -> None:
+    async def test_a_stopped_listener_receives_nothing(self) -> None:
         broker = self.broadcaster()
         stopped, listening = await self.listen(broker, ["#"])
         other, _ = await self.listen(broker, ["#"])
@@ -147,7 +147,7 @@ class BroadcastingTests(BrokerCase):
         assert [topic for topic, _ in stopped.heard] == ["before"]
 
     @case
-    async def test_a_topic_that_is_too_long_is_dropped(self) -> None:
+    async def test_a_broadcast_with_an_overlong_topic_is_dropped(self) -> None:
         broker = self.broadcaster()
         heard, _ = await self.listen(broker, ["#"])
 
@@ -158,7 +158,7 @@ class BroadcastingTests(BrokerCase):
         assert await heard.until("end") == ["x" * 255, "end"]
 
     @case
-    async def test_a_closed_broker_announces_nothing(self) -> None:
+    async def test_a_closed_broker_broadcasts_nothing(self) -> None:
         closed, open_one = self.broadcaster(), self.broadcaster()
         await self.listen(closed, ["#"])
         heard, _ = await self.listen(open_one, ["#"])
@@ -171,7 +171,7 @@ class BroadcastingTests(BrokerCase):
         assert await heard.until("end") == ["before", "end"]
 
     @case
-    async def test_a_listener_comes_back_after_the_loss_of_its_connection(self) -> None:
+    async def test_a_listener_recovers_after_losing_its_connection(self) -> None:
         self.require_lose()
         broadcaster, cut_off = self.broadcaster(), self.broadcaster("cut off")
         heard, _ = await self.listen(cut_off, ["#"])

@@ -15,7 +15,7 @@ _MANY = 300
 
 class Holding(BrokerCase):
     @case
-    async def test_a_hold_shows_the_front_of_the_queue_in_its_order(self) -> None:
+    async def test_a_hold_returns_the_front_of_the_queue_in_order(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -25,7 +25,7 @@ class Holding(BrokerCase):
             assert [delivery.queue for delivery in held] == [queue] * 3
 
     @case
-    async def test_what_was_held_and_not_settled_goes_back_in_its_old_order(self) -> None:
+    async def test_held_messages_return_in_their_original_order(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -37,7 +37,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"abcde")
 
     @case
-    async def test_some_of_the_held_can_be_acked(self) -> None:
+    async def test_some_held_messages_can_be_acked(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdef")
@@ -51,7 +51,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"acef")
 
     @case
-    async def test_the_held_may_be_requeued_by_hand(self) -> None:
+    async def test_held_messages_can_be_requeued_explicitly(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
@@ -64,7 +64,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"ac")
 
     @case
-    async def test_a_hold_takes_no_more_than_there_is(self) -> None:
+    async def test_a_hold_returns_at_most_the_messages_in_the_queue(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
@@ -77,7 +77,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue)
 
     @case
-    async def test_an_empty_queue_gives_an_empty_list(self) -> None:
+    async def test_holding_an_empty_queue_returns_an_empty_list(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -86,7 +86,7 @@ class Holding(BrokerCase):
                 assert held == []
 
     @case
-    async def test_what_is_held_is_nobody_else_s(self) -> None:
+    async def test_held_messages_are_not_delivered_to_others(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
@@ -102,7 +102,7 @@ class Holding(BrokerCase):
         assert "c" in came
 
     @case
-    async def test_looks_of_different_depths_leave_the_queue_as_it_was(self) -> None:
+    async def test_browsing_to_different_depths_leaves_the_queue_unchanged(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -116,7 +116,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"abcde")
 
     @case
-    async def test_many_looks_leave_the_queue_as_it_was(self) -> None:
+    async def test_browsing_many_times_leaves_the_queue_unchanged(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -130,7 +130,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"abcde")
 
     @case
-    async def test_a_hold_gives_back_when_its_block_fails(self) -> None:
+    async def test_a_hold_returns_its_messages_when_its_block_raises(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
@@ -144,7 +144,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"bc")
 
     @case
-    async def test_settling_what_a_hold_gave_back_is_void(self) -> None:
+    async def test_settling_a_message_after_its_hold_has_no_effect(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
@@ -158,7 +158,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"ab")
 
     @case
-    async def test_a_look_goes_through_a_queue_piece_by_piece(self) -> None:
+    async def test_browsing_reads_a_queue_in_batches(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdefg")
@@ -171,7 +171,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"abcdefg")
 
     @case
-    async def test_what_a_look_leaves_of_its_pieces_goes_back_in_its_old_order(self) -> None:
+    async def test_messages_left_by_browsing_return_in_their_original_order(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         names = [f"{number:03}" for number in range(_MANY)]
@@ -194,7 +194,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *left)
 
     @case
-    async def test_a_look_that_fails_gives_everything_back(self) -> None:
+    async def test_browsing_that_fails_returns_every_message(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -209,7 +209,7 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"bcde")
 
     @case
-    async def test_looking_at_a_missing_queue_says_so(self) -> None:
+    async def test_browsing_a_missing_queue_raises(self) -> None:
         broker = self.broker()
         missing = self.new_queue().name
 
@@ -220,7 +220,7 @@ class Holding(BrokerCase):
         assert caught[0].queue == missing
 
     @case
-    async def test_holding_a_missing_queue_says_so(self) -> None:
+    async def test_holding_a_missing_queue_raises(self) -> None:
         broker = self.broker()
         missing = self.new_queue().name
 

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 class Cancelling(BrokerCase):
     @case
-    async def test_cancelling_publishes_loses_nothing_that_was_confirmed(self) -> None:
+    async def test_cancelling_publishes_loses_no_confirmed_message(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -36,7 +36,7 @@ class Cancelling(BrokerCase):
             assert came == [text for text in texts if text in came], f"{point}: out of order"
 
     @case
-    async def test_connect_may_be_cancelled(self) -> None:
+    async def test_connect_can_be_cancelled(self) -> None:
         holder = self.broker()
         queue = await self.queue(holder)
 
@@ -47,7 +47,7 @@ class Cancelling(BrokerCase):
             await broker.aclose()
 
     @case
-    async def test_the_first_use_may_be_cancelled_while_others_wait_for_it(self) -> None:
+    async def test_the_first_use_can_be_cancelled_while_others_wait_for_it(self) -> None:
         holder = self.broker()
         queue = await self.queue(holder)
 
@@ -60,7 +60,7 @@ class Cancelling(BrokerCase):
             assert sorted(await self._take_all(holder, queue)) == ["a", "b"], f"{point}"
 
     @case
-    async def test_declare_may_be_cancelled(self) -> None:
+    async def test_declare_can_be_cancelled(self) -> None:
         broker = self.broker()
 
         for point in CancelPoint.ALL:
@@ -70,7 +70,7 @@ class Cancelling(BrokerCase):
             await self._works(broker, queue.name)
 
     @case
-    async def test_consume_may_be_cancelled(self) -> None:
+    async def test_consume_can_be_cancelled(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -91,7 +91,7 @@ class Cancelling(BrokerCase):
             assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
     @case
-    async def test_stop_may_be_cancelled_and_called_again(self) -> None:
+    async def test_stop_can_be_cancelled_and_called_again(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -110,7 +110,7 @@ class Cancelling(BrokerCase):
             assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
     @case
-    async def test_hold_may_be_cancelled_and_gives_everything_back(self) -> None:
+    async def test_a_cancelled_hold_returns_every_message(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
@@ -129,7 +129,7 @@ class Cancelling(BrokerCase):
         await self.expect_only(broker, queue, *"abcde")
 
     @case
-    async def test_purge_may_be_cancelled(self) -> None:
+    async def test_purge_can_be_cancelled(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -141,7 +141,7 @@ class Cancelling(BrokerCase):
             await self._works(broker, queue)
 
     @case
-    async def test_stats_may_be_cancelled(self) -> None:
+    async def test_stats_can_be_cancelled(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -151,7 +151,7 @@ class Cancelling(BrokerCase):
         await self._works(broker, queue)
 
     @case
-    async def test_aclose_may_be_cancelled_and_called_again(self) -> None:
+    async def test_aclose_can_be_cancelled_and_called_again(self) -> None:
         holder = self.broker()
         queue = await self.queue(holder)
 

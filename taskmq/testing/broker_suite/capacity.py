@@ -16,7 +16,7 @@ _MORE = 20
 
 class Limiting(BrokerCase):
     @case
-    async def test_a_queue_that_is_full_refuses_and_takes_again_when_there_is_room(self) -> None:
+    async def test_a_full_queue_rejects_messages_until_it_has_room(self) -> None:
         broker = self.broker()
         work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])
@@ -27,7 +27,7 @@ class Limiting(BrokerCase):
         await self._expect_room_after_emptying(broker, work, taken)
 
     @case
-    async def test_a_queue_whose_messages_are_too_large_together_refuses(self) -> None:
+    async def test_a_queue_over_its_byte_limit_rejects_messages(self) -> None:
         broker = self.broker()
         work = self.new_queue(max_bytes=1000 * _LIMIT)
         await broker.declare([work])
@@ -38,7 +38,7 @@ class Limiting(BrokerCase):
         await self._expect_room_after_emptying(broker, work, taken)
 
     @case
-    async def test_the_limit_of_one_class_is_not_that_of_another(self) -> None:
+    async def test_each_priority_class_has_its_own_limit(self) -> None:
         broker = self.broker()
         work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])
@@ -50,7 +50,7 @@ class Limiting(BrokerCase):
                 await self.expect_only(broker, queue, "there is room")
 
     @case
-    async def test_what_is_delayed_comes_to_a_limited_queue_when_it_is_due(self) -> None:
+    async def test_a_delayed_message_reaches_a_limited_queue_when_due(self) -> None:
         broker = self.broker()
         work = self.new_queue(max_length=_LIMIT)
         await broker.declare([work])

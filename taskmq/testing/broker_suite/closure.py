@@ -15,13 +15,13 @@ _MANY = 200
 
 class BrokerClosureCases(BrokerCase):
     @case
-    async def test_a_broker_that_was_never_used_can_be_closed(self) -> None:
+    async def test_an_unused_broker_can_be_closed(self) -> None:
         broker = self.broker()
 
         await broker.aclose()
 
     @case
-    async def test_a_broker_may_be_closed_twice_also_at_the_same_time(self) -> None:
+    async def test_a_broker_can_be_closed_twice_even_concurrently(self) -> None:
         broker = self.broker()
         await self.queue(broker)
 
@@ -29,7 +29,7 @@ class BrokerClosureCases(BrokerCase):
         await broker.aclose()
 
     @case
-    async def test_closing_waits_for_what_was_published(self) -> None:
+    async def test_closing_waits_for_pending_publishes(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         texts = [str(number) for number in range(_MANY)]
@@ -43,7 +43,7 @@ class BrokerClosureCases(BrokerCase):
         await self.expect_only(other, queue, *texts)
 
     @case
-    async def test_closing_waits_for_what_was_published_before_the_broker_had_connected(self) -> None:
+    async def test_closing_waits_for_publishes_made_before_the_broker_connected(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
 
@@ -55,7 +55,7 @@ class BrokerClosureCases(BrokerCase):
         await self.expect_only(other, queue, "first use")
 
     @case
-    async def test_closing_waits_for_what_was_settled(self) -> None:
+    async def test_closing_waits_for_pending_settlements(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         await self.send(other, queue, *(str(number) for number in range(_MANY)))
@@ -83,7 +83,7 @@ class BrokerClosureCases(BrokerCase):
         await consumer.stop()
 
     @case
-    async def test_a_closed_broker_says_so_at_every_call(self) -> None:
+    async def test_every_call_on_a_closed_broker_raises(self) -> None:
         broker, other = self.broker(), self.broker()
         work = self.new_queue()
         queue = work.name
@@ -117,7 +117,7 @@ class BrokerClosureCases(BrokerCase):
         await self.expect_only(other, queue)
 
     @case
-    async def test_many_brokers_come_and_go_without_a_trace(self) -> None:
+    async def test_many_brokers_open_and_close_without_leaks(self) -> None:
         holder = self.broker()
         queue = await self.queue(holder)
         await self._live_and_die(queue)

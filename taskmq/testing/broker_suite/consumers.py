@@ -14,7 +14,7 @@ __all__ = ["Consuming"]
 
 class Consuming(BrokerCase):
     @case
-    async def test_a_waiting_consumer_gets_what_is_sent_later(self) -> None:
+    async def test_a_waiting_consumer_receives_later_messages(self) -> None:
         broker, sender = self.broker(), self.broker()
         queue = await self.queue(broker)
         inbox, consumer = await self.consume(broker, queue)
@@ -25,7 +25,7 @@ class Consuming(BrokerCase):
             assert bodies(await inbox.take_and_ack(1)) == [text]
 
     @case
-    async def test_each_priority_class_is_consumed_from_its_first_message_on(self) -> None:
+    async def test_each_priority_class_is_consumed_from_its_first_message(self) -> None:
         worker, sender = self.broker(), self.broker()
         queue = self.new_queue()
         await worker.declare([queue])
@@ -48,7 +48,7 @@ class Consuming(BrokerCase):
         assert {came.queue for came in await inbox.take_and_ack(3)} == classes
 
     @case
-    async def test_deliver_is_called_on_the_broker_s_own_loop(self) -> None:
+    async def test_deliver_is_called_on_the_event_loop_of_the_broker(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         here = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Consuming(BrokerCase):
             assert await loops.get() is here
 
     @case
-    async def test_the_prefetch_is_never_exceeded_and_refilled_one_by_one(self) -> None:
+    async def test_the_prefetch_is_never_exceeded_and_each_ack_admits_one_more(self) -> None:
         broker, looker = self.broker(), self.broker()
         queue = await self.queue(broker)
         texts = [str(number) for number in range(8)]
@@ -84,7 +84,7 @@ class Consuming(BrokerCase):
             assert bodies(in_hand) == texts[settled + 1 : settled + 4]
 
     @case
-    async def test_each_queue_of_a_consumer_has_its_own_prefetch_and_says_which_it_is(self) -> None:
+    async def test_each_queue_has_its_own_prefetch_and_deliveries_name_their_queue(self) -> None:
         broker = self.broker()
         full, free = await self.queue(broker), await self.queue(broker)
         inbox = self.inbox()
@@ -103,7 +103,7 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["c"]
 
     @case
-    async def test_a_larger_prefetch_lets_more_come_while_what_is_in_hand_stays(self) -> None:
+    async def test_a_larger_prefetch_admits_more_beside_unsettled_messages(self) -> None:
         broker = self.broker()
         queue, other = await self.queue(broker), await self.queue(broker)
         texts = [str(number) for number in range(12)]
@@ -128,7 +128,7 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["y"]
 
     @case
-    async def test_with_a_smaller_prefetch_no_more_come_once_what_is_in_hand_is_settled(self) -> None:
+    async def test_a_smaller_prefetch_applies_once_unsettled_messages_are_settled(self) -> None:
         broker, looker = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "a", "b", "c")
@@ -147,7 +147,7 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]
 
     @case
-    async def test_a_paused_queue_gives_nothing_more_and_what_is_in_hand_can_be_settled(self) -> None:
+    async def test_a_paused_queue_delivers_nothing_and_deliveries_can_be_settled(self) -> None:
         broker, looker = self.broker(), self.broker()
         queue, other = await self.queue(broker), await self.queue(broker)
         await self.send(broker, queue, "a", "b", "c")
@@ -169,7 +169,7 @@ class Consuming(BrokerCase):
         assert not inbox.untaken
 
     @case
-    async def test_a_resumed_queue_is_consumed_from_where_it_was(self) -> None:
+    async def test_a_resumed_queue_continues_where_it_paused(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "a", "b", "c")
@@ -187,7 +187,7 @@ class Consuming(BrokerCase):
         assert consumer.healthy
 
     @case
-    async def test_a_queue_that_is_subscribed_paused_gives_nothing_before_it_is_resumed(self) -> None:
+    async def test_a_queue_subscribed_while_paused_delivers_only_after_resume(self) -> None:
         broker = self.broker()
         queue, other = await self.queue(broker), await self.queue(broker)
         await self.send(broker, queue, "a")
@@ -206,7 +206,7 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["a"]
 
     @case
-    async def test_a_paused_shard_goes_to_whoever_consumes_it(self) -> None:
+    async def test_a_paused_shard_moves_to_another_consumer(self) -> None:
         broker, other = self.broker(), self.broker()
         work = self.new_queue(ordered=1)
         await broker.declare([work])
@@ -237,7 +237,7 @@ class Consuming(BrokerCase):
         assert not inbox.untaken
 
     @case
-    async def test_two_consumers_share_a_queue_and_no_message_goes_to_both(self) -> None:
+    async def test_two_consumers_share_a_queue_without_duplicates(self) -> None:
         left, right = self.broker("left"), self.broker("right")
         queue = await self.queue(left)
         texts = [str(number) for number in range(60)]
@@ -284,7 +284,7 @@ class Consuming(BrokerCase):
         assert not stopped_inbox.untaken
 
     @case
-    async def test_consuming_a_missing_queue_fails_and_keeps_nothing_of_the_others(self) -> None:
+    async def test_consuming_a_missing_queue_fails_and_leaves_no_subscriptions(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two")
@@ -317,7 +317,7 @@ class Consuming(BrokerCase):
         assert bodies(inbox.deliveries) == ["one"]
 
     @case
-    async def test_a_consumer_may_be_stopped_twice(self) -> None:
+    async def test_a_consumer_can_be_stopped_twice(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         _, consumer = await self.consume(broker, queue)
@@ -329,7 +329,7 @@ class Consuming(BrokerCase):
         await self.expect_only(broker, queue, "one")
 
     @case
-    async def test_what_was_prefetched_but_not_delivered_is_there_for_others_after_the_stop(self) -> None:
+    async def test_after_a_stop_other_consumers_get_prefetched_messages(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         texts = [str(number) for number in range(30)]
@@ -348,7 +348,7 @@ class Consuming(BrokerCase):
         assert bodies(await rest.take_and_ack(delivered)) == texts[:delivered]
 
     @case
-    async def test_a_consumer_can_be_stopped_from_its_own_delivery(self) -> None:
+    async def test_a_consumer_can_be_stopped_from_its_deliver_callback(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         came: list[Delivery] = []
@@ -372,7 +372,7 @@ class Consuming(BrokerCase):
         await self.expect_only(other, queue, "two", "three")
 
     @case
-    async def test_a_consumer_mends_itself_after_its_connection_was_cut(self) -> None:
+    async def test_a_consumer_recovers_after_its_connection_is_cut(self) -> None:
         self.require_lose()
         broker, sender = self.broker("cut off"), self.broker()
         queue = await self.queue(broker)

@@ -22,7 +22,7 @@ class Delaying(BrokerCase):
     latest_ms: int = 5_000
 
     @case
-    async def test_a_delayed_message_comes_not_early_and_not_much_later(self) -> None:
+    async def test_a_delayed_message_arrives_neither_early_nor_much_too_late(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)
@@ -34,7 +34,7 @@ class Delaying(BrokerCase):
             assert 0 <= late_ms <= self.latest_ms, f"{delay_ms} ms: came {late_ms} ms after its time"
 
     @case
-    async def test_a_time_that_has_passed_means_at_once(self) -> None:
+    async def test_a_message_with_a_past_time_is_delivered_immediately(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         texts = ["0", "1", "two", "a day ago", "now", "last"]
@@ -53,7 +53,7 @@ class Delaying(BrokerCase):
         assert bodies(await inbox.take_and_ack(6)) == texts
 
     @case
-    async def test_messages_without_a_time_overtake_delayed_ones(self) -> None:
+    async def test_messages_without_a_delay_overtake_delayed_ones(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)
@@ -68,7 +68,7 @@ class Delaying(BrokerCase):
         assert not inbox.deliveries[-1].redelivered
 
     @case
-    async def test_delayed_messages_come_in_the_order_of_their_times(self) -> None:
+    async def test_delayed_messages_arrive_in_order_of_due_time(self) -> None:
         broker, receiver = self.broker(), self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(receiver, queue)
@@ -82,7 +82,7 @@ class Delaying(BrokerCase):
         assert bodies(inbox.deliveries) == [str(number) for number in sorted(order)]
 
     @case
-    async def test_many_messages_of_one_time_all_come(self) -> None:
+    async def test_many_messages_due_at_the_same_time_all_arrive(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)
@@ -95,7 +95,7 @@ class Delaying(BrokerCase):
         assert _now() >= due
 
     @case
-    async def test_a_delayed_message_survives_the_closing_of_its_sender(self) -> None:
+    async def test_a_delayed_message_survives_its_publisher_closing(self) -> None:
         sender, receiver = self.broker(), self.broker()
         queue = await self.queue(receiver)
         due = _now() + 900
@@ -107,7 +107,7 @@ class Delaying(BrokerCase):
         assert 0 <= await self._lateness(inbox, due) <= self.latest_ms
 
     @case
-    async def test_a_delayed_message_comes_to_a_consumer_that_starts_after_its_time(self) -> None:
+    async def test_a_consumer_that_starts_late_receives_an_overdue_message(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.publish(broker, message(queue, "delayed", due=_now() + 300))
@@ -132,7 +132,7 @@ class Delaying(BrokerCase):
         assert came.headers["x-taskmq-number"] == 2**62
 
     @case
-    async def test_a_delayed_message_is_not_ready_before_its_time(self) -> None:
+    async def test_a_delayed_message_is_not_ready_before_it_is_due(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.publish(broker, *(message(queue, "far", due=_now() + _FAR_MS) for _ in range(3)))
@@ -146,7 +146,7 @@ class Delaying(BrokerCase):
         await self.expect_only(broker, queue)
 
     @case
-    async def test_a_delayed_message_is_spared_by_a_purge(self) -> None:
+    async def test_a_purge_keeps_delayed_messages(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self._fill_ready(broker, queue)
@@ -160,7 +160,7 @@ class Delaying(BrokerCase):
         assert bodies(inbox.deliveries) == ["delayed"]
 
     @case
-    async def test_a_delayed_message_can_be_delayed_again_from_its_delivery(self) -> None:
+    async def test_a_delivered_message_can_be_delayed_again(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)

@@ -13,7 +13,7 @@ _OWNER_CHANGES = 20
 
 class Ordering(BrokerCase):
     @case
-    async def test_each_shard_is_a_queue_of_its_own(self) -> None:
+    async def test_each_shard_has_its_own_queue(self) -> None:
         broker = self.broker()
         work = self.new_queue(ordered=3)
         await broker.declare([work])
@@ -26,7 +26,7 @@ class Ordering(BrokerCase):
             await self.expect_only(broker, queue, f"to {queue}")
 
     @case
-    async def test_a_shard_goes_to_one_consumer_at_a_time(self) -> None:
+    async def test_a_shard_has_one_consumer_at_a_time(self) -> None:
         first, second = self.broker(), self.broker()
         shard = await self._shard(first)
         texts = [str(number) for number in range(30)]
@@ -39,7 +39,7 @@ class Ordering(BrokerCase):
         assert not standby.deliveries
 
     @case
-    async def test_the_next_consumer_takes_over_when_the_first_has_stopped(self) -> None:
+    async def test_the_next_consumer_takes_over_after_the_first_stops(self) -> None:
         first, second = self.broker(), self.broker()
         shard = await self._shard(first)
         inbox, consumer = await self.consume(first, shard, prefetch=1)
@@ -54,7 +54,7 @@ class Ordering(BrokerCase):
         assert not inbox.untaken
 
     @case
-    async def test_a_consumer_that_has_stopped_keeps_the_shard_until_all_is_settled(self) -> None:
+    async def test_a_stopped_consumer_keeps_its_shard_until_everything_is_settled(self) -> None:
         first, second = self.broker(), self.broker()
         shard, other = await self._shard(first), await self.queue(first)
         await self.send(first, shard, "1", "2", "3", "4")
@@ -73,7 +73,7 @@ class Ordering(BrokerCase):
         assert not inbox.untaken
 
     @case
-    async def test_what_a_stopped_consumer_gives_back_comes_first_to_the_next_one(self) -> None:
+    async def test_messages_requeued_by_a_stopped_consumer_reach_the_next_first(self) -> None:
         first, second = self.broker(), self.broker()
         shard = await self._shard(first)
         await self.send(first, shard, "1", "2", "3")
@@ -111,7 +111,7 @@ class Ordering(BrokerCase):
         assert [*came, *bodies(await inbox.take_and_ack(1))] == texts
 
     @case
-    async def test_what_a_closing_broker_held_comes_first_to_the_next_one(self) -> None:
+    async def test_messages_of_a_closed_broker_reach_the_next_owner_first(self) -> None:
         first, second = self.broker(), self.broker()
         shard = await self._shard(second)
         await self.send(second, shard, *"1234")
@@ -126,7 +126,7 @@ class Ordering(BrokerCase):
         assert [delivery.redelivered for delivery in came[:2]] == [True, True]
 
     @case
-    async def test_what_a_killed_process_held_comes_first_to_the_next_one(self) -> None:
+    async def test_messages_of_a_killed_process_reach_the_next_owner_first(self) -> None:
         broker = self.broker()
         shard = await self._shard(broker)
         await self.send(broker, shard, *"1234")
@@ -139,7 +139,7 @@ class Ordering(BrokerCase):
         assert came[0].redelivered
 
     @case
-    async def test_what_a_broker_held_that_is_cut_off_comes_first_to_the_next_one(self) -> None:
+    async def test_messages_of_a_disconnected_broker_reach_the_next_owner_first(self) -> None:
         self.require_lose()
         first, second = self.broker("cut off"), self.broker()
         shard = await self._shard(second)
@@ -163,7 +163,7 @@ class Ordering(BrokerCase):
         assert came == ["1", "2", "3", "4"]
 
     @case
-    async def test_what_is_given_back_comes_first_again(self) -> None:
+    async def test_a_requeued_message_is_redelivered_first(self) -> None:
         broker = self.broker()
         shard = await self._shard(broker)
         await self.send(broker, shard, "1", "2", "3")
@@ -177,7 +177,7 @@ class Ordering(BrokerCase):
         assert bodies(await inbox.take_and_ack(3)) == ["1", "2", "3"]
 
     @case
-    async def test_a_delayed_message_takes_its_place_when_it_is_due(self) -> None:
+    async def test_a_delayed_message_joins_its_shard_when_due(self) -> None:
         broker = self.broker()
         shard = await self._shard(broker)
         inbox, _ = await self.consume(broker, shard, prefetch=1)
@@ -192,7 +192,7 @@ class Ordering(BrokerCase):
         assert bodies([first, *await inbox.take_and_ack(2)]) == ["at once", "delayed", "sent last"]
 
     @case
-    async def test_a_look_at_a_shard_leaves_its_order(self) -> None:
+    async def test_browsing_a_shard_keeps_its_order(self) -> None:
         broker, other = self.broker(), self.broker()
         shard = await self._shard(broker)
         await self.send(broker, shard, *"abcd")

@@ -31,7 +31,7 @@ class Publishing(BrokerCase):
         assert bodies(inbox.deliveries) == ["one", "two"]
 
     @case
-    async def test_the_future_of_a_publish_ends_with_none(self) -> None:
+    async def test_the_future_of_a_publish_resolves_to_none(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -41,7 +41,7 @@ class Publishing(BrokerCase):
         assert await future is None  # type: ignore[func-returns-value]  # that it is None is what is tested
 
     @case
-    async def test_a_thousand_pipelined_messages_come_in_the_order_of_their_publishing(self) -> None:
+    async def test_a_thousand_pipelined_messages_arrive_in_publish_order(self) -> None:
         sender, receiver = self.broker(), self.broker()
         queue = await self.queue(sender)
         expected = [str(number) for number in range(_MANY)]
@@ -52,7 +52,7 @@ class Publishing(BrokerCase):
         assert bodies(await inbox.take_and_ack(_MANY)) == expected
 
     @case
-    async def test_a_thousand_messages_come_in_order_while_the_consumer_runs(self) -> None:
+    async def test_a_thousand_messages_reach_a_running_consumer_in_order(self) -> None:
         sender, receiver = self.broker(), self.broker()
         queue = await self.queue(sender)
         inbox, _ = await self.consume(receiver, queue, prefetch=64)
@@ -66,7 +66,7 @@ class Publishing(BrokerCase):
         await sending
 
     @case
-    async def test_messages_of_several_senders_all_come_each_sender_s_in_order(self) -> None:
+    async def test_messages_of_several_publishers_arrive_in_order_per_publisher(self) -> None:
         senders = [self.broker(f"sender {number}") for number in range(3)]
         queue = await self.queue(senders[0])
 
@@ -83,7 +83,7 @@ class Publishing(BrokerCase):
             assert [text for text in came if text.startswith(name)] == [f"{name}{n}" for n in range(50)]
 
     @case
-    async def test_a_broker_connects_by_itself_when_it_is_first_used(self) -> None:
+    async def test_a_broker_connects_on_first_use(self) -> None:
         first, second, third = self.broker(), self.broker(), self.broker()
         queue = await self.queue(first)
 
@@ -164,7 +164,7 @@ class Publishing(BrokerCase):
         assert [type(value) for value in kept.values()] == [type(value) for value in headers.values()]
 
     @case
-    async def test_a_message_without_headers_comes_without_headers_of_the_sender_s_kind(self) -> None:
+    async def test_a_message_without_headers_arrives_without_user_headers(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -176,7 +176,7 @@ class Publishing(BrokerCase):
         assert [name for name in came.headers if not name.startswith("x-")] == []
 
     @case
-    async def test_each_priority_class_is_a_queue_of_its_own(self) -> None:
+    async def test_each_priority_class_has_its_own_queue(self) -> None:
         broker = self.broker()
         work = self.new_queue()
         await broker.declare([work])
@@ -189,7 +189,7 @@ class Publishing(BrokerCase):
             await self.expect_only(broker, queue, f"to {queue}")
 
     @case
-    async def test_each_lane_is_a_queue_of_its_own_and_can_be_looked_at_from_the_start(self) -> None:
+    async def test_each_lane_has_its_own_queue_and_can_be_browsed_from_the_start(self) -> None:
         broker = self.broker()
         work = self.new_queue(lanes=3)
         await broker.declare([work])
@@ -206,7 +206,7 @@ class Publishing(BrokerCase):
             await self.expect_only(broker, queue, f"to {queue}")
 
     @case
-    async def test_a_queue_that_was_never_declared_is_unroutable(self) -> None:
+    async def test_a_message_for_an_undeclared_queue_is_unroutable(self) -> None:
         broker = self.broker()
         await self.queue(broker)
 
@@ -217,7 +217,7 @@ class Publishing(BrokerCase):
         assert error.queue == "suite.nobody-declared-this"
 
     @case
-    async def test_a_queue_that_was_never_declared_is_unroutable_for_delayed_messages_too(self) -> None:
+    async def test_a_delayed_message_for_an_undeclared_queue_is_unroutable(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         due = 4_000_000_000_000
@@ -231,7 +231,7 @@ class Publishing(BrokerCase):
         await self.publish(broker, message(queue, "the others go on", due=due))
 
     @case
-    async def test_an_unroutable_message_does_not_harm_the_others_of_its_batch(self) -> None:
+    async def test_an_unroutable_message_does_not_affect_the_rest_of_its_batch(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         expected = [str(number) for number in range(40)]
@@ -252,7 +252,7 @@ class Publishing(BrokerCase):
         await self.expect_only(broker, queue, *arrived)
 
     @case
-    async def test_a_queue_declared_later_takes_messages_that_were_refused_before(self) -> None:
+    async def test_a_queue_declared_later_accepts_previously_rejected_messages(self) -> None:
         broker, other = self.broker(), self.broker()
         queue: WorkQueue = self.new_queue()
         first = broker.publish(message(queue.name, "too early"), timeout=self.publish_timeout)
@@ -264,7 +264,7 @@ class Publishing(BrokerCase):
         await self.expect_only(broker, queue.name, "in time")
 
     @case
-    async def test_a_message_over_the_limit_is_too_large_and_the_broker_goes_on(self) -> None:
+    async def test_an_oversized_message_is_rejected_and_the_broker_keeps_working(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         limit = broker.max_message_bytes
@@ -279,7 +279,7 @@ class Publishing(BrokerCase):
         await self.expect_only(broker, queue, "small")
 
     @case
-    async def test_a_message_of_exactly_the_limit_is_taken(self) -> None:
+    async def test_a_message_of_exactly_the_size_limit_is_accepted(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         size = min(broker.max_message_bytes, _LARGEST_TRIED)
@@ -291,7 +291,7 @@ class Publishing(BrokerCase):
         assert len(came.body) == size
 
     @case
-    async def test_names_too_long_for_a_broker_are_sent_or_refused_and_the_body_is_unharmed(self) -> None:
+    async def test_overlong_names_are_published_or_rejected_with_an_intact_body(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         long = [
@@ -310,7 +310,7 @@ class Publishing(BrokerCase):
         await self.expect_only(broker, queue, *taken)
 
     @case
-    async def test_a_publish_without_any_time_ends_at_once_either_way(self) -> None:
+    async def test_a_publish_with_zero_timeout_ends_at_once_either_way(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 

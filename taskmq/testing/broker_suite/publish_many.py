@@ -30,7 +30,7 @@ class PublishingManyTests(BrokerCase):
         return broker
 
     @case
-    async def test_each_of_many_is_told_its_own_fate(self) -> None:
+    async def test_each_message_of_a_batch_gets_its_own_outcome(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         messages = [usual(queue if number % 3 else "gone", str(number), number) for number in range(300)]
@@ -45,11 +45,11 @@ class PublishingManyTests(BrokerCase):
         await self.expect_only(broker, queue, *map(str, fine))
 
     @case
-    async def test_none_are_sent_at_once(self) -> None:
+    async def test_an_empty_batch_is_published_immediately(self) -> None:
         assert await self.many_at(self.broker()).publish_many([], timeout=self.publish_timeout) == []
 
     @case
-    async def test_thousands_at_once_go_out_in_order(self) -> None:
+    async def test_thousands_of_messages_in_one_batch_keep_their_order(self) -> None:
         broker = self.broker()
         many = self.many_at(broker)
         queue = await self.queue(broker)
@@ -65,7 +65,7 @@ class PublishingManyTests(BrokerCase):
         assert bodies(await inbox.take_and_ack(_MANY)) == [str(number) for number in range(_MANY)]
 
     @case
-    async def test_a_closed_broker_sends_none_of_many(self) -> None:
+    async def test_a_closed_broker_publishes_nothing_of_a_batch(self) -> None:
         broker = self.broker()
         many = self.many_at(broker)
         queue = await self.queue(broker)
@@ -78,7 +78,7 @@ class PublishingManyTests(BrokerCase):
         assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
 
     @case
-    async def test_whoever_waits_no_more_for_many_takes_nothing_back(self) -> None:
+    async def test_cancelling_the_wait_for_a_batch_does_not_unpublish_it(self) -> None:
         broker = self.broker()
         many = self.many_at(broker)
         queue = await self.queue(broker)

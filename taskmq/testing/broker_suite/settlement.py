@@ -11,7 +11,7 @@ __all__ = ["Settling"]
 
 class Settling(BrokerCase):
     @case
-    async def test_an_acked_message_never_comes_back(self) -> None:
+    async def test_an_acked_message_is_never_redelivered(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two")
@@ -23,7 +23,7 @@ class Settling(BrokerCase):
         await self.expect_only(other, queue)
 
     @case
-    async def test_what_was_not_settled_comes_back_first_when_its_holder_closes(self) -> None:
+    async def test_unsettled_messages_return_first_when_their_broker_closes(self) -> None:
         holder, other = self.broker(), self.broker()
         queue = await self.queue(other)
         await self.send(other, queue, "one", "two", "three")
@@ -35,7 +35,7 @@ class Settling(BrokerCase):
         await self._expect_back(other, queue, back=["one", "two"], then=["three"])
 
     @case
-    async def test_what_was_not_settled_comes_back_first_when_its_holder_is_killed(self) -> None:
+    async def test_unsettled_messages_return_first_when_their_process_is_killed(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two", "three")
@@ -45,7 +45,7 @@ class Settling(BrokerCase):
         await self._expect_back(broker, queue, back=["one", "two"], then=["three"])
 
     @case
-    async def test_what_was_not_settled_comes_back_first_when_its_holder_is_cut_off(self) -> None:
+    async def test_unsettled_messages_return_first_when_their_connection_is_cut(self) -> None:
         self.require_lose()
         holder, other = self.broker("cut off"), self.broker()
         queue = await self.queue(other)
@@ -63,7 +63,7 @@ class Settling(BrokerCase):
         await self.expect_only(holder, queue)
 
     @case
-    async def test_settling_what_was_lost_is_void_and_takes_no_other_message(self) -> None:
+    async def test_settling_a_lost_delivery_affects_no_other_message(self) -> None:
         self.require_lose()
         broker, other = self.broker("cut off"), self.broker()
         queue = await self.queue(broker)
@@ -83,7 +83,7 @@ class Settling(BrokerCase):
         await self._expect_back(other, queue, back=["one", "two"], then=[])
 
     @case
-    async def test_a_confirmed_ack_holds_although_its_holder_is_cut_off_at_once(self) -> None:
+    async def test_a_confirmed_ack_survives_an_immediate_disconnect(self) -> None:
         self.require_lose()
         broker, other = self.broker("cut off"), self.broker()
         queue = await self.queue(other)
@@ -100,7 +100,7 @@ class Settling(BrokerCase):
         await self.expect_only(other, queue)
 
     @case
-    async def test_an_ack_of_what_was_lost_is_not_confirmed(self) -> None:
+    async def test_an_ack_of_a_lost_delivery_is_not_confirmed(self) -> None:
         self.require_lose()
         broker, other = self.broker("cut off"), self.broker()
         queue = await self.queue(other)
@@ -119,7 +119,7 @@ class Settling(BrokerCase):
         assert sorted(bodies(await rest.take_and_ack(2))) == ["one", "two"]
 
     @case
-    async def test_the_last_confirmed_ack_of_a_stopped_consumer_is_told_as_such(self) -> None:
+    async def test_the_last_ack_of_a_stopped_consumer_is_confirmed(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         await self.send(other, queue, "one", "two")
@@ -134,7 +134,7 @@ class Settling(BrokerCase):
         await self.expect_only(other, queue)
 
     @case
-    async def test_a_requeued_message_comes_back_first_and_says_so(self) -> None:
+    async def test_a_requeued_message_returns_first_and_is_marked_redelivered(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two", "three")
@@ -149,7 +149,7 @@ class Settling(BrokerCase):
         assert came[0].message_id == first.message_id
 
     @case
-    async def test_several_requeued_messages_keep_their_order_before_later_ones(self) -> None:
+    async def test_requeued_messages_keep_their_order_before_later_ones(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two", "three", "four")
@@ -176,7 +176,7 @@ class Settling(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_acks_may_come_in_any_order(self) -> None:
+    async def test_acks_can_be_sent_in_any_order(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdef")
@@ -190,7 +190,7 @@ class Settling(BrokerCase):
         await self._expect_back(other, queue, back=["d", "f"], then=[])
 
     @case
-    async def test_after_an_ack_nothing_else_counts(self) -> None:
+    async def test_after_an_ack_later_settlements_are_ignored(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one")
@@ -206,7 +206,7 @@ class Settling(BrokerCase):
         await self.expect_only(other, queue)
 
     @case
-    async def test_after_a_requeue_nothing_else_counts(self) -> None:
+    async def test_after_a_requeue_later_settlements_are_ignored(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one")
@@ -246,7 +246,7 @@ class Settling(BrokerCase):
         assert bodies(await rest.take_and_ack(1)) == ["last"]
 
     @case
-    async def test_settling_after_the_broker_was_closed_is_void(self) -> None:
+    async def test_settling_after_the_broker_closed_has_no_effect(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "one", "two")

@@ -21,7 +21,7 @@ class BulkCases(JobStoreCase):
     """Every guarantee of `BulkStore`."""
 
     @case
-    async def test_a_bulk_is_kept_and_read_by_every_process(self) -> None:
+    async def test_a_stored_bulk_can_be_read_by_every_process(self) -> None:
         store, other = self.store(), self.store()
 
         await store.bulks.add(_bulk(1))
@@ -32,7 +32,7 @@ class BulkCases(JobStoreCase):
             assert await store.bulks.get(unknown) is None
 
     @case
-    async def test_a_key_is_one_bulk_of_its_tenant(self) -> None:
+    async def test_a_tenant_has_one_bulk_per_key(self) -> None:
         store, other = self.store(), self.store()
         entry = AuditEntry(action="bulk.begin", kind="bulk", subject="bulk-1", tenant="acme")
         keyed = replace(_bulk(1), key="größe", fingerprint="f")
@@ -52,7 +52,7 @@ class BulkCases(JobStoreCase):
         assert len(page.entries) == 1
 
     @case
-    async def test_a_key_is_free_again_when_its_bulk_is_forgotten(self) -> None:
+    async def test_a_key_is_free_once_its_bulk_is_deleted(self) -> None:
         store = self.store()
         await store.bulks.add(replace(_bulk(1), key="k", state="done", ended=50))
 
@@ -61,7 +61,7 @@ class BulkCases(JobStoreCase):
         assert (await store.bulks.add(replace(_bulk(2), key="k"))).id == "bulk-2"
 
     @case
-    async def test_of_those_who_write_at_a_time_one_does(self) -> None:
+    async def test_only_one_of_many_concurrent_writes_to_a_bulk_applies(self) -> None:
         store, other = self.store(), self.store()
         await store.bulks.add(_bulk(1))
         found = await other.bulks.get("bulk-1")
@@ -76,7 +76,7 @@ class BulkCases(JobStoreCase):
         assert await store.bulks.write(_bulk(2)) is None
 
     @case
-    async def test_bulks_are_listed_by_tenant_the_last_one_first_and_page_by_page(self) -> None:
+    async def test_bulks_are_listed_by_tenant_newest_first_in_pages(self) -> None:
         store = self.store()
         for number, tenant in enumerate(("acme", "other", "acme", "", None, "acme")):
             await store.bulks.add(_bulk(number, tenant))
@@ -92,7 +92,7 @@ class BulkCases(JobStoreCase):
         assert await ids("acme", after="a\0b") == []
 
     @case
-    async def test_those_that_run_are_found_in_the_order_in_which_they_are_due(self) -> None:
+    async def test_running_bulks_are_found_in_order_of_due_time(self) -> None:
         store = self.store()
         for number, due in enumerate((30, 10, 20)):
             await store.bulks.add(_bulk(number, due=due))
@@ -104,7 +104,7 @@ class BulkCases(JobStoreCase):
         assert [bulk.id for bulk in await store.bulks.open(limit=1)] == ["bulk-2"]
 
     @case
-    async def test_those_that_ended_before_an_instant_are_forgotten_and_those_that_run_are_not(self) -> None:
+    async def test_old_ended_bulks_are_deleted_and_running_ones_kept(self) -> None:
         store = self.store()
         await store.bulks.add(_bulk(1))
         for number, ended in ((2, 50), (3, 100)):
@@ -115,7 +115,7 @@ class BulkCases(JobStoreCase):
         assert [bulk.id for bulk in await store.bulks.page(None)] == ["bulk-3", "bulk-1"]
 
     @case
-    async def test_the_audit_is_written_with_the_change_and_only_with_it(self) -> None:
+    async def test_the_audit_entry_is_written_only_with_its_change(self) -> None:
         store = self.store()
         entry = AuditEntry(action="bulk.begin", kind="bulk", subject="bulk-1", tenant="acme")
 

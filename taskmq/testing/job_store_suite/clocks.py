@@ -42,7 +42,7 @@ class MovedClocks(JobStoreCase):
         assert await driver.state(job) is JobState.EXPIRED
 
     @case
-    async def test_a_node_that_was_removed_comes_back_with_another_epoch(self) -> None:
+    async def test_a_removed_node_returns_with_a_new_epoch(self) -> None:
         nodes = self.driver().store.nodes
         await nodes.tell([NodeTold(name="a")])
         (before,) = await nodes.nodes()
@@ -55,7 +55,7 @@ class MovedClocks(JobStoreCase):
         assert after.epoch > before.epoch
 
     @case
-    async def test_a_partition_whose_holder_is_silent_is_free_for_the_next(self) -> None:
+    async def test_a_partition_is_free_after_its_holder_falls_silent(self) -> None:
         driver, other = self.driver(), self.driver()
         key = partition_key(partition := driver.schedulers.partition_of(QUEUE))
         await driver.submit()
@@ -72,7 +72,7 @@ class MovedClocks(JobStoreCase):
         assert await other.try_dispatch(epoch=second) is not None
 
     @case
-    async def test_what_was_submitted_under_a_quota_is_forgotten_after_two_days(self) -> None:
+    async def test_quota_usage_is_deleted_after_two_days(self) -> None:
         driver = self.driver()
         slow = Quota(tenant="slow", rate=1e-6)
         quotas = {usage_name(each.tenant): each for each in (Quota(tenant="acme", a_day=5), slow)}
@@ -89,7 +89,7 @@ class MovedClocks(JobStoreCase):
         assert set(await driver.store.quota_usage(list(quotas))) == {usage_name("slow")}
 
     @case
-    async def test_a_task_that_is_not_told_for_thirty_days_is_forgotten(self) -> None:
+    async def test_a_task_not_reported_for_thirty_days_is_deleted(self) -> None:
         store = self.store()
         assert isinstance(store, Catalogued)
         gone, kept = (TaskRegistration(task=name, queue="q") for name in ("gone", "kept"))

@@ -18,7 +18,7 @@ class StoreClosure(JobStoreCase):
     """Guarantees of a store as a whole."""
 
     @case
-    async def test_all_stores_on_a_database_have_one_clock_that_does_not_go_back(self) -> None:
+    async def test_stores_on_one_database_share_a_clock_that_never_goes_back(self) -> None:
         stores = [self.store() for _ in range(3)]
 
         readings = [await stores[turn % 3].now_ms() for turn in range(30)]
@@ -27,7 +27,7 @@ class StoreClosure(JobStoreCase):
         assert all(isinstance(reading, int) for reading in readings)
 
     @case
-    async def test_the_tables_fit_and_nothing_is_wrong_with_a_new_database(self) -> None:
+    async def test_a_new_database_has_the_right_schema_and_no_problems(self) -> None:
         store = self.store()
 
         await store.check()
@@ -37,7 +37,7 @@ class StoreClosure(JobStoreCase):
         assert [finding for finding in findings if finding.level == "problem"] == []
 
     @case
-    async def test_maintenance_takes_no_job_away_and_several_may_do_it_at_once(self) -> None:
+    async def test_concurrent_maintenance_removes_no_job(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.make(state) for state in JobState if state is not JobState.UNKNOWN]
 
@@ -46,7 +46,7 @@ class StoreClosure(JobStoreCase):
         assert [await driver.read(job) for job in jobs] == jobs
 
     @case
-    async def test_a_store_may_be_closed_unused_twice_and_at_the_same_time(self) -> None:
+    async def test_a_store_can_be_closed_unused_twice_and_concurrently(self) -> None:
         unused, used = self.store(), self.store()
         await used.now_ms()
         assert "://" in used.address
@@ -56,7 +56,7 @@ class StoreClosure(JobStoreCase):
             await store.aclose()
 
     @case
-    async def test_jobs_outlive_the_closing_of_their_store(self) -> None:
+    async def test_jobs_survive_their_store_closing(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.submit(due=HOUR)
 
@@ -65,7 +65,7 @@ class StoreClosure(JobStoreCase):
         assert await other.read(job) == job
 
     @case
-    async def test_a_closed_store_says_so(self) -> None:
+    async def test_a_closed_store_raises(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         record, new = await driver.read(job), await driver.new()

@@ -28,7 +28,7 @@ class Lists(JobStoreCase):
     """Every guarantee of `get`, `list_jobs` and `count_jobs`."""
 
     @case
-    async def test_a_job_is_read_in_every_state(self) -> None:
+    async def test_a_job_can_be_read_in_every_state(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for state in _OF_JOBS:
@@ -39,7 +39,7 @@ class Lists(JobStoreCase):
             assert (record.finished is not None) is (state in TERMINAL), state
 
     @case
-    async def test_an_id_that_nobody_has_is_unknown(self) -> None:
+    async def test_an_unknown_id_finds_no_job(self) -> None:
         driver = self.driver()
         await driver.submit()
 
@@ -49,7 +49,7 @@ class Lists(JobStoreCase):
             assert await driver.store.attempts(job_id) == [], job_id
 
     @case
-    async def test_jobs_are_listed_the_newest_first_without_bodies_and_results(self) -> None:
+    async def test_jobs_are_listed_newest_first_without_bodies_and_results(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.make(state, detail=JobDetail(description=f"{state}")) for state in _OF_JOBS]
 
@@ -62,14 +62,14 @@ class Lists(JobStoreCase):
             assert (record.body, record.result) == (b"", b"")
 
     @case
-    async def test_an_empty_store_has_an_empty_page(self) -> None:
+    async def test_an_empty_store_returns_an_empty_page(self) -> None:
         page = await self.store().list_jobs()
 
         assert (page.jobs, page.after) == ([], None)
         assert await self.store().count_jobs() == 0
 
     @case
-    async def test_pages_go_on_where_the_last_one_ended(self) -> None:
+    async def test_a_page_continues_where_the_last_one_ended(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [*await driver.submit_many(7), *[await driver.make(state) for state in TERMINAL]]
         newest_first = sorted(ids(jobs), reverse=True)
@@ -78,7 +78,7 @@ class Lists(JobStoreCase):
             assert await _pages([driver, other], size=size) == newest_first, size
 
     @case
-    async def test_pages_stay_the_same_while_jobs_come_change_and_end(self) -> None:
+    async def test_pages_stay_stable_while_jobs_are_added_changed_and_ended(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = await driver.submit_many(10)
         first = await driver.store.list_jobs(limit=4)
@@ -91,7 +91,7 @@ class Lists(JobStoreCase):
         assert ids(first.jobs) + rest == ids(jobs)[::-1]
 
     @case
-    async def test_a_job_that_ends_while_it_is_listed_is_seen_once(self) -> None:
+    async def test_a_job_that_ends_during_listing_is_seen_once(self) -> None:
         driver = self.driver()
         await driver.submit_many(6)
         batch = await driver.dispatch()
@@ -120,7 +120,7 @@ class Lists(JobStoreCase):
         assert await driver.store.count_jobs(cap=7) == 7
 
     @case
-    async def test_a_filter_by_state_finds_exactly_those(self) -> None:
+    async def test_a_filter_by_state_finds_exactly_the_jobs_in_it(self) -> None:
         driver = self.driver()
         jobs: dict[JobState, list[JobRecord]] = {
             state: [await driver.make(state), await driver.make(state)] for state in _OF_JOBS
@@ -133,7 +133,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, states=frozenset({JobState.UNKNOWN})) == set()
 
     @case
-    async def test_a_filter_by_tenant_tells_none_from_everybody(self) -> None:
+    async def test_a_filter_by_tenant_distinguishes_no_tenant_from_all(self) -> None:
         driver = self.driver()
         none, acme = await _live_and_ended(driver), await _live_and_ended(driver, tenant="acme")
         other = await _live_and_ended(driver, tenant="acme2")
@@ -157,7 +157,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, keys=(str(a[0].key), str(b[1].key), "x")) == {a[0].id, b[1].id}
 
     @case
-    async def test_a_filter_by_the_beginning_of_a_task_takes_it_to_the_letter(self) -> None:
+    async def test_a_filter_by_task_prefix_matches_literally(self) -> None:
         driver = self.driver()
         jobs = {
             task: await _live_and_ended(driver, task=task)
@@ -169,7 +169,7 @@ class Lists(JobStoreCase):
             assert await _matching_ids(driver, task_prefix=prefix) == _set(expected), prefix
 
     @case
-    async def test_a_filter_by_error_finds_those_that_failed_with_it(self) -> None:
+    async def test_a_filter_by_error_finds_the_jobs_that_failed_with_it(self) -> None:
         driver = self.driver()
         jobs = {
             kind: await driver.expect_accepted(await driver.dispatch_new(), "failed", error=error("no", kind))
@@ -186,7 +186,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, errors=("SSLError",)) == set()
 
     @case
-    async def test_a_filter_by_time_has_a_first_instant_that_counts_and_a_last_that_does_not(self) -> None:
+    async def test_a_filter_by_time_includes_its_start_and_excludes_its_end(self) -> None:
         driver = self.driver()
         jobs = [await driver.submit(due=hours * HOUR) for hours in range(4)]
         jobs += await _live_and_ended(driver)
@@ -201,7 +201,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, due_from=first, due_before=last) == _set(jobs[1:3])
 
     @case
-    async def test_a_filter_by_attempt_wait_and_duration_finds_those_of_at_least_that(self) -> None:
+    async def test_a_filter_by_attempt_wait_and_duration_sets_minimums(self) -> None:
         driver = self.driver()
         jobs: list[JobRecord] = []
         for attempts, wait, ran in ((1, 0, 10), (2, 500, 5_000), (3, 60_000, 5_001)):
@@ -220,7 +220,7 @@ class Lists(JobStoreCase):
             assert await _matching_ids(driver, min_waited=least) == _set(expected), least
 
     @case
-    async def test_a_job_that_runs_has_run_until_now(self) -> None:
+    async def test_the_duration_of_a_running_job_lasts_until_now(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
         jobs: list[JobRecord] = []
@@ -236,7 +236,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _set(jobs[1:])
 
     @case
-    async def test_a_job_that_waits_for_its_first_run_has_waited_until_now(self) -> None:
+    async def test_the_wait_of_a_job_that_never_ran_lasts_until_now(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
         overdue = await driver.expect_update(await driver.submit(), due=now - HOUR)
@@ -277,7 +277,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, min_waited=10) == _set([record])
 
     @case
-    async def test_a_filter_by_labels_wants_all_of_them(self) -> None:
+    async def test_a_filter_by_labels_requires_all_of_them(self) -> None:
         driver = self.driver()
         red = await _live_and_ended(driver, detail=JobDetail(labels={"team": "red", "größe ☂": 'x "y"'}))
         blue = await _live_and_ended(driver, detail=JobDetail(labels={"team": "blue", "größe ☂": 'x "y"'}))
@@ -291,7 +291,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, labels=(("team", "red"), ("team", "blue"))) == set()
 
     @case
-    async def test_a_filter_by_ids_leaves_out_those_that_are_none(self) -> None:
+    async def test_a_filter_by_ids_ignores_invalid_ids(self) -> None:
         driver = self.driver()
         live, ended = await _live_and_ended(driver)
         await driver.submit()
@@ -300,7 +300,7 @@ class Lists(JobStoreCase):
         assert await _matching_ids(driver, ids=_NO_UUIDS) == set()
 
     @case
-    async def test_what_a_filter_says_holds_together(self) -> None:
+    async def test_the_conditions_of_a_filter_apply_together(self) -> None:
         driver = self.driver()
         jobs = [
             await driver.make(state, task=task, tenant=tenant, queue=QUEUE)
@@ -321,7 +321,7 @@ class Lists(JobStoreCase):
             await _agrees(driver, jobs, which)
 
     @case
-    async def test_pages_of_a_filter_are_whole(self) -> None:
+    async def test_filtered_pages_are_complete(self) -> None:
         driver = self.driver()
         jobs = [await driver.submit(task=f"t{number % 3}", tenant="acme") for number in range(12)]
         jobs += [await driver.make(JobState.SUCCEEDED, task=f"t{number % 3}", tenant="acme") for number in range(6)]

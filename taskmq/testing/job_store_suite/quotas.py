@@ -21,7 +21,7 @@ class QuotaCases(JobStoreCase):
     """Every guarantee of quotas and of pauses of queues."""
 
     @case
-    async def test_quotas_are_there_for_every_process_and_change_by_version(self) -> None:
+    async def test_quotas_are_shared_by_all_processes_and_change_by_version(self) -> None:
         store, other = self.store(), self.store()
         assert await store.quotas() == Quotas()
         said = _quotas(Quota(tenant="acme", a_day=5, rate=2.5, burst=3), Quota(tenant="acme", user="*", bytes=7))
@@ -36,7 +36,7 @@ class QuotaCases(JobStoreCase):
         assert await store.quotas() == Quotas(version=2)
 
     @case
-    async def test_a_pause_of_a_queue_lasts_until_it_is_resumed_by_any_process(self) -> None:
+    async def test_a_queue_stays_paused_until_any_process_resumes_it(self) -> None:
         store, other = self.store(), self.store()
         assert await store.queue_pauses() == {}
         first, second = QueuePause(1, "maintenance", "ann"), QueuePause(2, "still", "bob")
@@ -52,7 +52,7 @@ class QuotaCases(JobStoreCase):
         assert await store.quotas() == Quotas()
 
     @case
-    async def test_what_is_beyond_a_day_s_count_is_not_made_and_told_until_when(self) -> None:
+    async def test_a_job_over_the_daily_quota_is_rejected_with_a_retry_time(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=2))
         jobs = [
             await driver.new(tenant="acme"),
@@ -74,7 +74,7 @@ class QuotaCases(JobStoreCase):
         assert [(name, each.jobs) for name, each in usage.items()] == [(usage_name("acme"), 2)]
 
     @case
-    async def test_what_is_not_made_for_another_reason_uses_up_no_quota(self) -> None:
+    async def test_a_job_rejected_for_another_reason_uses_no_quota(self) -> None:
         driver = await self._limited_driver(
             Quota(tenant="acme", a_day=3, bytes=10_000, rate=100.0, burst=10, queued=3)
         )
@@ -94,7 +94,7 @@ class QuotaCases(JobStoreCase):
         assert (await driver.try_submit(tenant="acme")).is_new
 
     @case
-    async def test_of_one_call_what_has_room_is_made_and_each_is_answered_in_its_place(self) -> None:
+    async def test_one_call_creates_the_jobs_within_the_quota_and_answers_in_order(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=2))
         jobs = [await driver.new(tenant=tenant) for tenant in ("acme", "other", "acme", "acme", "", "acme")]
 
@@ -105,7 +105,7 @@ class QuotaCases(JobStoreCase):
         assert [answer.exceeded is None for answer in answers] == [answer.is_new for answer in answers]
 
     @case
-    async def test_a_job_that_was_submitted_before_needs_no_room(self) -> None:
+    async def test_resubmitting_a_job_uses_no_quota(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         job = await driver.new(tenant="acme", key="order-17")
 
@@ -116,7 +116,7 @@ class QuotaCases(JobStoreCase):
         assert (again.id, again.exceeded) == (job.id, None)
 
     @case
-    async def test_no_more_of_a_tenant_go_than_may_run_in_all_queues_together(self) -> None:
+    async def test_the_running_limit_of_a_tenant_spans_all_queues(self) -> None:
         driver, other = self.driver(), self.driver()
         said = _quotas(Quota(tenant="acme", running=3))
         jobs = [await driver.new(tenant="acme") for _ in range(4)]
@@ -134,7 +134,7 @@ class QuotaCases(JobStoreCase):
         assert [job.id for job in await _within(other, said, "acme")] == [jobs[2].id]
 
     @case
-    async def test_an_owner_at_the_limit_is_passed_by_others_of_the_tenant(self) -> None:
+    async def test_other_owners_of_a_tenant_pass_one_at_its_limit(self) -> None:
         driver = self.driver()
         said = _quotas(Quota(tenant="acme", user="*", running=1), Quota(tenant="acme", running=2))
         owners = ("ann", "ann", "bob", "cid")
@@ -147,7 +147,7 @@ class QuotaCases(JobStoreCase):
         assert await _within(driver, said, "acme") == []
 
     @case
-    async def test_a_rate_that_waits_lets_jobs_be_made_and_go_later(self) -> None:
+    async def test_a_waiting_rate_limit_accepts_jobs_and_dispatches_them_later(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", rate=0.001, burst=2, on_limit="wait"))
         jobs = [await driver.new(tenant="acme") for _ in range(3)]
 
@@ -163,7 +163,7 @@ class QuotaCases(JobStoreCase):
         assert (await driver.store.quota_usage([run_name("acme")]))[run_name("acme")].jobs == 2
 
     @case
-    async def test_what_is_over_ends_whatever_the_quota_and_nobody_dispatches_without_the_partition(self) -> None:
+    async def test_jobs_expire_regardless_of_quota_and_dispatch_needs_the_partition(self) -> None:
         driver = self.driver()
         said = _quotas(Quota(tenant="acme", running=0))
         job = await driver.new(tenant="acme", expires=0)
@@ -182,7 +182,7 @@ class QuotaCases(JobStoreCase):
         assert await driver.store.dispatching.dispatch_within(partition, 1, [], _quotas()) is None
 
     @case
-    async def test_a_job_takes_room_behind_those_of_its_call_that_it_waits_for(self) -> None:
+    async def test_dependencies_in_one_call_use_quota_before_their_dependents(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         parent = await driver.new(tenant="acme")
         child = await driver.new(tenant="acme", detail=after(parent))
@@ -194,7 +194,7 @@ class QuotaCases(JobStoreCase):
         assert await _jobs_used(driver.store, "acme") == 1
 
     @case
-    async def test_jobs_that_wait_for_themselves_take_no_room(self) -> None:
+    async def test_jobs_in_a_dependency_cycle_use_no_quota(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         first, other = await driver.new(tenant="acme"), await driver.new(tenant="acme")
         circle = [replace(first, detail=after(other)), replace(other, detail=after(first))]
@@ -207,7 +207,7 @@ class QuotaCases(JobStoreCase):
         assert await _jobs_used(driver.store, "acme") == 1
 
     @case
-    async def test_one_job_that_is_submitted_many_times_at_once_takes_room_once(self) -> None:
+    async def test_one_job_submitted_many_times_concurrently_uses_quota_once(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=1))
         stores = [driver.store, *(self.store() for _ in range(3))]
         job = await driver.new(tenant="acme", key="order-17")
@@ -219,7 +219,7 @@ class QuotaCases(JobStoreCase):
         assert await _jobs_used(driver.store, "acme") == 1
 
     @case
-    async def test_jobs_that_wait_for_their_turn_are_counted_and_others_are_not(self) -> None:
+    async def test_only_queued_jobs_count_towards_the_quota(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", queued=3))
         for due in (0, 0, HOUR):
             await driver.submit(tenant="acme", due=due, queue="one", priority=2)
@@ -236,7 +236,7 @@ class QuotaCases(JobStoreCase):
         assert (later.is_new, held.is_new) == (True, True)
 
     @case
-    async def test_bytes_are_those_of_the_bodies(self) -> None:
+    async def test_the_byte_quota_counts_job_bodies(self) -> None:
         driver = self.driver()
         small, large = await driver.new(tenant="acme"), await driver.new(tenant="acme")
         await self._say(driver.store, Quota(tenant="*", bytes=2 * len(small.body) - 1))
@@ -248,7 +248,7 @@ class QuotaCases(JobStoreCase):
         assert answers[1].exceeded.limit == "bytes"
 
     @case
-    async def test_a_rate_has_room_for_its_burst_and_says_when_the_next_one_may_come(self) -> None:
+    async def test_a_rate_admits_its_burst_and_returns_the_next_time(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", rate=0.001, burst=3))
 
         answers = await driver.store.submit([await driver.new(tenant="acme") for _ in range(4)])
@@ -260,7 +260,7 @@ class QuotaCases(JobStoreCase):
         assert (excess.limit, excess.until - excess.now) == ("rate", 1_000_001)
 
     @case
-    async def test_an_owner_has_a_quota_beside_that_of_the_tenant(self) -> None:
+    async def test_an_owner_has_a_quota_besides_the_tenant_quota(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=3), Quota(tenant="acme", user="*", a_day=1))
         owners = ("ann", "ann", "bob", "", "cy")
         jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
@@ -272,7 +272,7 @@ class QuotaCases(JobStoreCase):
         assert over == [None, "ann", None, None, None]
 
     @case
-    async def test_many_who_submit_at_once_stay_within_the_quota(self) -> None:
+    async def test_many_concurrent_submitters_stay_within_the_quota(self) -> None:
         driver = await self._limited_driver(Quota(tenant="acme", a_day=10))
         stores = [driver.store, *(self.store() for _ in range(3))]
 

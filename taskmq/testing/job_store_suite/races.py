@@ -29,7 +29,7 @@ class Races(JobStoreCase):
     """Exactly one of several competitors wins, and the others are refused."""
 
     @case
-    async def test_one_of_many_changes_of_one_version_takes_place(self) -> None:
+    async def test_only_one_of_many_changes_to_one_version_applies(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         job = await drivers[0].submit(due=HOUR)
 
@@ -47,7 +47,7 @@ class Races(JobStoreCase):
         assert [event.version for event in events] == [*range(2, _ROUNDS + 2)]
 
     @case
-    async def test_many_writers_on_few_jobs_leave_one_line_of_versions_each(self) -> None:
+    async def test_many_writers_on_few_jobs_leave_consecutive_versions(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         jobs = [await drivers[0].submit(due=HOUR) for _ in range(5)]
 
@@ -60,7 +60,7 @@ class Races(JobStoreCase):
             assert [event.version for event in await drivers[1].store.events(job.id)] == versions
 
     @case
-    async def test_fifty_writers_on_one_job_make_a_history_that_the_reference_makes_as_well(self) -> None:
+    async def test_fifty_writers_on_one_job_match_the_history_of_the_reference(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         job = await drivers[0].submit(due=HOUR)
 
@@ -84,7 +84,7 @@ class Races(JobStoreCase):
         assert [(event.version, event.kind, event.state, event.by) for event in events] == expected
 
     @case
-    async def test_a_cancel_and_a_dispatch_at_the_same_time_have_one_winner(self) -> None:
+    async def test_a_concurrent_cancel_and_dispatch_have_one_winner(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = await driver.submit_many(20)
         (lane,) = await driver.lanes()
@@ -107,7 +107,7 @@ class Races(JobStoreCase):
                 assert state is (JobState.DISPATCHED if job.id in dispatched else JobState.QUEUED)
 
     @case
-    async def test_two_schedulers_that_dispatch_one_lane_never_share_a_job(self) -> None:
+    async def test_two_schedulers_on_one_lane_never_dispatch_the_same_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         jobs = await drivers[0].submit_many(100)
         (lane,) = await drivers[0].lanes()
@@ -126,7 +126,7 @@ class Races(JobStoreCase):
         assert len(set(numbers)) == len(numbers)
 
     @case
-    async def test_of_many_reports_with_one_token_one_ends_the_job(self) -> None:
+    async def test_only_one_of_many_reports_with_one_token_ends_the_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
 
         for kind in _ENDS:
@@ -143,7 +143,7 @@ class Races(JobStoreCase):
             assert record.version == 3
 
     @case
-    async def test_of_an_end_and_a_retry_at_the_same_time_one_counts(self) -> None:
+    async def test_only_one_of_a_concurrent_end_and_retry_counts(self) -> None:
         drivers = [self.driver() for _ in range(2)]
 
         for turn in range(10):
@@ -158,7 +158,7 @@ class Races(JobStoreCase):
             assert len(await drivers[0].store.attempts(job.id)) == (retried.outcome == "accepted")
 
     @case
-    async def test_reports_of_the_same_jobs_in_opposite_orders_do_not_lock_each_other_out(self) -> None:
+    async def test_reports_on_the_same_jobs_in_opposite_orders_do_not_deadlock(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         await drivers[0].submit_many(60)
         jobs = (await drivers[0].dispatch()).jobs
@@ -173,7 +173,7 @@ class Races(JobStoreCase):
         assert {await drivers[0].state(job) for job in jobs} == {JobState.SUCCEEDED}
 
     @case
-    async def test_one_of_many_who_fire_a_timer_queues_its_job(self) -> None:
+    async def test_only_one_of_many_concurrent_timer_firings_queues_the_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         job = await drivers[0].submit(due=HOUR)
         job = await drivers[0].expect_update(job, due=await drivers[0].store.now_ms() - 1_000)
@@ -190,7 +190,7 @@ class Races(JobStoreCase):
         assert (await drivers[0].read(job)).version == job.version + 1
 
     @case
-    async def test_writers_of_all_kinds_on_few_jobs_keep_to_the_table(self) -> None:
+    async def test_writers_of_all_kinds_follow_the_transition_table(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         jobs = await drivers[0].submit_many(6)
 

@@ -22,7 +22,7 @@ class Repetitions(JobStoreCase):
     """Every guarantee of `retry`, and of the original due time of a job."""
 
     @case
-    async def test_a_job_that_was_retried_names_the_one_that_repeats_it(self) -> None:
+    async def test_a_retried_job_names_its_repetition(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for state in sorted(TERMINAL):
@@ -39,7 +39,7 @@ class Repetitions(JobStoreCase):
             )
 
     @case
-    async def test_a_retry_is_in_the_audit_with_what_it_made(self) -> None:
+    async def test_a_retry_is_audited_with_the_job_it_created(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED)
         entry = AuditEntry(action="job.retry", kind="job", subject=failed.id, user="ann", via="cli")
@@ -51,7 +51,7 @@ class Repetitions(JobStoreCase):
         assert [(one.action, one.subject) for one in page.entries] == [("job.retry", failed.id)]
 
     @case
-    async def test_of_many_who_retry_one_job_at_the_same_time_one_makes_a_job(self) -> None:
+    async def test_only_one_of_many_concurrent_retries_creates_a_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         failed = await drivers[0].make(JobState.FAILED, queue="work")
         jobs = [await _again(drivers[0], failed) for _ in range(_MANY)]
@@ -66,7 +66,7 @@ class Repetitions(JobStoreCase):
         assert {one.id for one in page.jobs} == {made, failed.id}
 
     @case
-    async def test_a_job_that_is_not_as_it_was_known_is_not_repeated(self) -> None:
+    async def test_a_job_that_changed_is_not_repeated(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED)
         live = await driver.make(JobState.QUEUED)
@@ -87,7 +87,7 @@ class Repetitions(JobStoreCase):
         assert await driver.read(live) == live
 
     @case
-    async def test_a_repetition_that_is_not_new_leaves_the_job_as_it_was(self) -> None:
+    async def test_a_repetition_that_already_exists_leaves_the_job_unchanged(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED, tenant="acme")
         first = await driver.submit(tenant="acme", key="k", fingerprint=b"1")
@@ -100,7 +100,7 @@ class Repetitions(JobStoreCase):
         assert await driver.read(failed) == failed
 
     @case
-    async def test_a_repetition_beyond_a_quota_leaves_the_job_as_it_was(self) -> None:
+    async def test_a_repetition_over_a_quota_leaves_the_job_unchanged(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED, tenant="acme")
         await driver.store.limit(Quotas(version=1, quotas={usage_name("acme", None): Quota(tenant="acme", a_day=0)}))
@@ -112,7 +112,7 @@ class Repetitions(JobStoreCase):
         assert await driver.read(failed) == failed
 
     @case
-    async def test_a_filter_of_unsuccessful_ends_leaves_out_what_was_retried(self) -> None:
+    async def test_a_filter_by_unsuccessful_ends_excludes_retried_jobs(self) -> None:
         driver = self.driver()
         open_ends: dict[JobState, str] = {}
         retried: dict[JobState, str] = {}
@@ -144,7 +144,7 @@ class Repetitions(JobStoreCase):
         assert await _matching_ids(driver, states=frozenset({JobState.QUEUED}), retried="yes") == set()
 
     @case
-    async def test_what_puts_a_job_off_leaves_when_it_was_to_run_at_first(self) -> None:
+    async def test_postponing_a_job_keeps_its_original_scheduled_time(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         first = (await driver.read(job)).due
@@ -160,7 +160,7 @@ class Repetitions(JobStoreCase):
         assert (await other.read(job)).scheduled == first
 
     @case
-    async def test_a_change_of_its_time_says_anew_when_a_job_is_to_run(self) -> None:
+    async def test_changing_the_time_of_a_job_changes_its_scheduled_time(self) -> None:
         driver = self.driver()
         job = await driver.submit(due=HOUR)
         now = await driver.store.now_ms()

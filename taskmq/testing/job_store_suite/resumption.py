@@ -21,7 +21,7 @@ class Resumptions(JobStoreCase):
     """Every guarantee of an `update` that resumes a job."""
 
     @case
-    async def test_a_failed_job_goes_on_with_its_next_attempt(self) -> None:
+    async def test_a_failed_job_resumes_with_its_next_attempt(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new(key="k", expires=HOUR)
         failed = await driver.expect_accepted(job, "failed", started=5_000, ran=70, error=error("no"))
@@ -50,7 +50,7 @@ class Resumptions(JobStoreCase):
         assert await other.read(job) == ended
 
     @case
-    async def test_every_unsuccessful_end_can_be_gone_on_from_and_no_other(self) -> None:
+    async def test_a_job_resumes_from_any_unsuccessful_end_and_no_other_state(self) -> None:
         driver = self.driver()
 
         for state in sorted(TERMINAL):
@@ -84,7 +84,7 @@ class Resumptions(JobStoreCase):
         assert (await driver.expect_accepted(again, "succeeded", result=b"new")).result == b"new"
 
     @case
-    async def test_of_many_who_let_a_job_go_on_one_does(self) -> None:
+    async def test_only_one_of_many_concurrent_resumptions_of_a_job_applies(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         failed = await drivers[0].make(JobState.FAILED)
 
@@ -98,7 +98,7 @@ class Resumptions(JobStoreCase):
         assert len((await drivers[0].dispatch(queue=failed.queue)).jobs) == 1
 
     @case
-    async def test_a_job_goes_on_as_it_was_known_and_in_no_other_way(self) -> None:
+    async def test_a_job_resumes_only_if_it_is_unchanged(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED)
         stale = [
@@ -117,7 +117,7 @@ class Resumptions(JobStoreCase):
         assert await driver.store.attempts(failed.id) == []
 
     @case
-    async def test_a_job_that_goes_on_waits_for_those_that_run_again(self) -> None:
+    async def test_a_resumed_job_waits_for_dependencies_that_run_again(self) -> None:
         driver = self.driver()
         first = await driver.submit(queue="first")
         second = await driver.submit(queue="second", detail=after(first))
@@ -137,7 +137,7 @@ class Resumptions(JobStoreCase):
         assert ids((await driver.dispatch(queue="second")).jobs) == [second.id]
 
     @case
-    async def test_a_job_that_goes_on_waits_for_none_that_has_ended_well(self) -> None:
+    async def test_a_resumed_job_does_not_wait_for_succeeded_dependencies(self) -> None:
         driver = self.driver()
         first = await driver.make(JobState.SUCCEEDED)
         failed = await driver.make(JobState.FAILED)
@@ -147,7 +147,7 @@ class Resumptions(JobStoreCase):
         assert live.state is JobState.QUEUED
 
     @case
-    async def test_a_job_that_was_retried_may_go_on_itself_and_is_open_again(self) -> None:
+    async def test_a_repeated_job_can_itself_resume_and_is_open_again(self) -> None:
         driver = self.driver()
         failed = await driver.make(JobState.FAILED)
         copy = await driver.new(queue=failed.queue)

@@ -23,7 +23,7 @@ class Retention(JobStoreCase):
     """Guarantees of `Retaining`; without effect for other stores."""
 
     @case
-    async def test_ended_jobs_are_given_out_day_by_day_with_all_that_is_kept_of_them(self) -> None:
+    async def test_ended_jobs_are_exported_by_day_with_all_their_records(self) -> None:
         driver = self.driver()
         store = _retaining(driver)
         await driver.submit(queue="live")
@@ -51,7 +51,7 @@ class Retention(JobStoreCase):
         assert await store.ended_on(days[0] - 1) == []
 
     @case
-    async def test_ended_jobs_are_forgotten_for_good_and_live_ones_stay(self) -> None:
+    async def test_ended_jobs_are_deleted_and_live_ones_stay(self) -> None:
         driver = self.driver()
         store = _retaining(driver)
         done = await driver.dispatch_new(queue="done", key="mine", fingerprint=b"1")
@@ -71,7 +71,7 @@ class Retention(JobStoreCase):
         assert (await driver.try_submit(detail=after(done))).refusal is not None
 
     @case
-    async def test_what_runs_told_and_had_of_nodes_goes_with_a_forgotten_job(self) -> None:
+    async def test_deleting_a_job_deletes_its_logs_failures_and_allocations(self) -> None:
         driver = self.driver()
         store, nodes = _retaining(driver), driver.store.nodes
         history = history_of(driver)
@@ -97,7 +97,7 @@ class Retention(JobStoreCase):
         assert len(await nodes.allocations(AllocationFilter(job=live.id))) == 1
 
     @case
-    async def test_what_else_is_kept_of_a_tenant_is_forgotten_with_it(self) -> None:
+    async def test_deleting_a_tenant_deletes_all_its_other_data(self) -> None:
         driver = self.driver()
         store, nodes, alerts = _retaining(driver), driver.store.nodes, history_of(driver).alerts
         tenants = ("acme", 'acme"', "other")
@@ -135,7 +135,7 @@ class Retention(JobStoreCase):
         assert set(await driver.store.quota_usage(names)) == set(names[2:])
 
     @case
-    async def test_all_log_lines_of_a_tenant_are_forgotten_however_many_there_are(self) -> None:
+    async def test_all_log_lines_of_a_tenant_are_deleted_however_many_exist(self) -> None:
         driver = self.driver()
         store, logs = _retaining(driver), history_of(driver).logs
         lines = [RunLine(1, 20, "shop", f"line {number}") for number in range(2_100)]
@@ -148,7 +148,7 @@ class Retention(JobStoreCase):
         assert [line.tenant for line in (await logs.page(LogFilter())).lines] == ["other"]
 
     @case
-    async def test_a_tenants_definitions_are_forgotten_with_all_their_versions(self) -> None:
+    async def test_definitions_of_a_tenant_are_deleted_with_all_their_versions(self) -> None:
         driver = self.driver()
         store = _retaining(driver)
         assert isinstance(driver.store, Catalogued)

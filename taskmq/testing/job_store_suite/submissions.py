@@ -20,7 +20,7 @@ class Submissions(JobStoreCase):
     """Every guarantee of `JobStore.submit` and `find_key`."""
 
     @case
-    async def test_a_job_is_kept_as_it_was_submitted(self) -> None:
+    async def test_a_job_is_stored_as_submitted(self) -> None:
         driver, other = self.driver(), self.driver()
         detail = JobDetail(
             description="größe ☂",
@@ -45,7 +45,7 @@ class Submissions(JobStoreCase):
         assert (record.cancel_requested, record.error, record.result) == (None, None, b"")
 
     @case
-    async def test_what_was_not_given_has_its_default(self) -> None:
+    async def test_omitted_fields_have_their_defaults(self) -> None:
         driver = self.driver()
         before = await driver.store.now_ms()
 
@@ -57,7 +57,7 @@ class Submissions(JobStoreCase):
         assert before <= record.submitted <= after
 
     @case
-    async def test_a_job_whose_time_has_come_is_queued_and_due_now(self) -> None:
+    async def test_a_job_with_a_past_time_is_queued_and_due_now(self) -> None:
         driver = self.driver()
 
         for due in (0, 1, await driver.store.now_ms() - HOUR):
@@ -70,7 +70,7 @@ class Submissions(JobStoreCase):
             assert before <= record.due <= await driver.store.now_ms()
 
     @case
-    async def test_a_job_of_the_future_is_scheduled(self) -> None:
+    async def test_a_job_with_a_future_time_is_scheduled(self) -> None:
         driver = self.driver()
 
         record = await driver.submit(due=HOUR)
@@ -79,7 +79,7 @@ class Submissions(JobStoreCase):
         assert await driver.lanes() == []
 
     @case
-    async def test_a_job_may_be_submitted_held_whatever_its_time(self) -> None:
+    async def test_a_job_can_be_submitted_held_with_any_time(self) -> None:
         driver = self.driver()
 
         records = [await driver.submit(held=True), await driver.submit(held=True, due=HOUR)]
@@ -88,7 +88,7 @@ class Submissions(JobStoreCase):
         assert await driver.lanes() == []
 
     @case
-    async def test_many_are_submitted_at_once_and_answered_in_their_order(self) -> None:
+    async def test_many_jobs_in_one_call_are_answered_in_order(self) -> None:
         driver = self.driver()
         jobs = [await driver.new(key=f"{number}", queue=f"q{number % 7}") for number in range(_MANY)]
 
@@ -100,11 +100,11 @@ class Submissions(JobStoreCase):
         assert await driver.store.count_jobs() == _MANY
 
     @case
-    async def test_nothing_may_be_submitted(self) -> None:
+    async def test_submitting_nothing_succeeds(self) -> None:
         assert await self.store().submit([]) == []
 
     @case
-    async def test_a_key_names_one_job_of_its_tenant(self) -> None:
+    async def test_a_key_identifies_one_job_of_its_tenant(self) -> None:
         driver, other = self.driver(), self.driver()
         first = await driver.submit(tenant="acme", key="order-17", fingerprint=b"1" * 16)
 
@@ -118,7 +118,7 @@ class Submissions(JobStoreCase):
             assert (await other.try_submit(tenant=tenant, key=key, fingerprint=b"1" * 16)).is_new
 
     @case
-    async def test_a_repeated_submission_tells_how_far_the_job_has_come(self) -> None:
+    async def test_a_repeated_submission_returns_the_current_state_of_the_job(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new(key="order-17", fingerprint=b"1")
 
@@ -132,7 +132,7 @@ class Submissions(JobStoreCase):
         )
 
     @case
-    async def test_one_key_twice_in_one_call_makes_one_job(self) -> None:
+    async def test_one_key_twice_in_one_call_creates_one_job(self) -> None:
         driver = self.driver()
         first, same, other, last = [
             await driver.new(key="order-17", fingerprint=fingerprint) for fingerprint in (b"1", b"1", b"2", b"1")
@@ -147,7 +147,7 @@ class Submissions(JobStoreCase):
         assert len((await driver.dispatch()).jobs) == 1
 
     @case
-    async def test_of_many_submitters_of_one_key_at_the_same_time_one_makes_the_job(self) -> None:
+    async def test_only_one_of_many_concurrent_submitters_of_a_key_creates_the_job(self) -> None:
         drivers = [self.driver() for _ in range(2)]
 
         for key in ("a", "b", "c"):
@@ -160,7 +160,7 @@ class Submissions(JobStoreCase):
         assert await drivers[0].store.count_jobs() == 3
 
     @case
-    async def test_submissions_whose_keys_cross_do_not_lock_each_other_out(self) -> None:
+    async def test_submissions_with_crossing_keys_do_not_deadlock(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         keys = [f"{number}" for number in range(20)]
 
@@ -175,7 +175,7 @@ class Submissions(JobStoreCase):
         assert await drivers[0].store.count_jobs() == len(keys)
 
     @case
-    async def test_a_key_is_found_in_its_tenant_also_when_its_job_has_ended(self) -> None:
+    async def test_a_key_is_found_in_its_tenant_even_after_its_job_ended(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new(tenant="acme", key="order ☂")
 
@@ -187,7 +187,7 @@ class Submissions(JobStoreCase):
         assert await other.store.find_key("nobody", "order ☂") is None
 
     @case
-    async def test_a_key_may_have_five_hundred_characters(self) -> None:
+    async def test_a_key_can_have_five_hundred_characters(self) -> None:
         driver = self.driver()
         keys = ["ö" * 499 + end for end in "ab"]
 
@@ -197,7 +197,7 @@ class Submissions(JobStoreCase):
         assert [await driver.store.find_key("", key) for key in keys] == ids(records)
 
     @case
-    async def test_a_job_that_lives_is_not_made_anew_under_its_id(self) -> None:
+    async def test_a_live_job_is_not_created_again_under_its_id(self) -> None:
         """Simulates a lost answer: the same submission is tried again."""
         driver = self.driver()
         job = await driver.new()
@@ -209,7 +209,7 @@ class Submissions(JobStoreCase):
         assert await driver.store.count_jobs() == 1
 
     @case
-    async def test_of_one_id_or_key_twice_in_one_call_the_first_is_kept_with_its_details(self) -> None:
+    async def test_the_first_of_two_jobs_with_one_id_or_key_in_a_call_is_kept(self) -> None:
         driver, other = self.driver(), self.driver()
         first = await driver.new(body=_body(5_000), detail=JobDetail(owner="ann", labels={"of": "first"}))
         keyed = await driver.new(key="k", detail=JobDetail(description="keyed"))
@@ -231,7 +231,7 @@ class Submissions(JobStoreCase):
         assert await other.store.get(jobs[3].id) is None
 
     @case
-    async def test_a_body_of_a_mebibyte_is_kept(self) -> None:
+    async def test_a_body_of_one_mebibyte_is_stored(self) -> None:
         driver = self.driver()
         body = b'{"task":"t","args":["' + b"x" * 2**20 + b'"]}'
 
@@ -243,7 +243,7 @@ class Submissions(JobStoreCase):
         assert ended.body == body
 
     @case
-    async def test_bodies_of_all_sizes_go_together(self) -> None:
+    async def test_bodies_of_all_sizes_fit_in_one_call(self) -> None:
         driver = self.driver()
         bodies = [_body(size) for size in (0, 100, 1_500, 5_000, 100_000, 3)]
         jobs = [await driver.new(body=body) for body in bodies]
@@ -256,7 +256,7 @@ class Submissions(JobStoreCase):
         )
 
     @case
-    async def test_an_expired_job_is_submitted_and_ends_where_it_would_be_dispatched(self) -> None:
+    async def test_an_expired_job_is_accepted_and_ends_at_dispatch(self) -> None:
         driver = self.driver()
 
         record = await driver.submit(expires=-1)
@@ -266,7 +266,7 @@ class Submissions(JobStoreCase):
         assert await driver.state(record) is JobState.EXPIRED
 
     @case
-    async def test_names_may_hold_what_sql_gives_a_meaning(self) -> None:
+    async def test_names_of_jobs_can_contain_sql_special_characters(self) -> None:
         driver = self.driver()
         names = {"tenant": "a'b%_\\", "key": "'; drop table job --", "task": "a.b:c-d_e", "queue": f"{QUEUE}'_%\\"}
 

@@ -31,7 +31,7 @@ class JobTransactions(JobStoreCase):
         raise NotImplementedError
 
     @case
-    async def test_jobs_of_a_callers_transaction_are_there_once_it_has_committed(self) -> None:
+    async def test_jobs_in_a_callers_transaction_exist_once_it_commits(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.new(key=f"{number}") for number in range(3)]
 
@@ -43,7 +43,7 @@ class JobTransactions(JobStoreCase):
         assert sorted(ids((await other.dispatch()).jobs)) == sorted(ids(jobs))
 
     @case
-    async def test_jobs_of_a_transaction_that_is_undone_never_were(self) -> None:
+    async def test_jobs_in_a_rolled_back_transaction_never_exist(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.new(key="k", fingerprint=b"1")
 
@@ -58,7 +58,7 @@ class JobTransactions(JobStoreCase):
         assert (await other.try_submit(key="k", fingerprint=b"2")).is_new
 
     @case
-    async def test_a_transaction_that_is_undone_leaves_a_unique_key_as_it_was(self) -> None:
+    async def test_a_rolled_back_transaction_leaves_a_unique_key_unchanged(self) -> None:
         driver, other = self.driver(), self.driver()
         key = unique(replaces=True)
         first = await driver.submit(unique=key)
@@ -86,7 +86,7 @@ class JobTransactions(JobStoreCase):
         assert (again.id, again.is_new, again.is_same) == (first.id, False, True)
 
     @case
-    async def test_a_transaction_finds_its_own_jobs_before_others_do(self) -> None:
+    async def test_a_transaction_finds_its_own_jobs_before_it_commits(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.new(tenant="acme", key="k")
 

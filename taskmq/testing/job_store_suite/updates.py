@@ -19,7 +19,7 @@ class Updates(JobStoreCase):
     """Every guarantee of `update` and `events`."""
 
     @case
-    async def test_every_step_of_the_table_is_taken_and_no_other(self) -> None:
+    async def test_exactly_the_transitions_of_the_table_are_allowed(self) -> None:
         driver = self.driver()
 
         for before, after in itertools.product(_LIVE, JobState):
@@ -36,7 +36,7 @@ class Updates(JobStoreCase):
                 assert now == job, where
 
     @case
-    async def test_what_was_done_of_late_is_found_whichever_jobs_it_was_done_to(self) -> None:
+    async def test_recent_actions_are_found_across_all_jobs(self) -> None:
         driver, store = self.driver(), self.store()
         first = await driver.make(JobState.SCHEDULED, tenant="acme", key="order-1", queue="q1")
         await driver.expect_update(first, priority=3)
@@ -67,7 +67,7 @@ class Updates(JobStoreCase):
             assert await driver.read(job) == job
 
     @case
-    async def test_a_version_or_state_that_is_not_the_jobs_changes_nothing(self) -> None:
+    async def test_an_update_for_another_version_or_state_changes_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         first = await driver.submit(due=HOUR)
         job = await driver.expect_update(first, priority=9)
@@ -85,7 +85,7 @@ class Updates(JobStoreCase):
         assert len(await driver.store.events(job.id)) == 1
 
     @case
-    async def test_a_job_that_nobody_has_is_not_changed(self) -> None:
+    async def test_updating_an_unknown_job_changes_nothing(self) -> None:
         driver = self.driver()
         job = await driver.submit()
 
@@ -93,7 +93,7 @@ class Updates(JobStoreCase):
             assert await driver.update(_with(job, id=job_id), JobState.CANCELLED) is None
 
     @case
-    async def test_what_is_given_changes_and_the_rest_stays(self) -> None:
+    async def test_an_update_changes_only_the_given_fields(self) -> None:
         driver, other = self.driver(), self.driver()
         body = b'{"task":"send_mail","args":["' + b"x" * 5_000 + b'"]}'
         due = await driver.store.now_ms() + 2 * HOUR
@@ -117,7 +117,7 @@ class Updates(JobStoreCase):
             assert await other.read(job.id) == job, fields
 
     @case
-    async def test_the_event_says_what_was_done_by_whom_and_why(self) -> None:
+    async def test_the_event_records_the_action_its_author_and_reason(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.submit(due=HOUR)
         steps: list[tuple[Any, JobState]] = [
@@ -151,7 +151,7 @@ class Updates(JobStoreCase):
         assert await driver.store.events(job.id) == []
 
     @case
-    async def test_an_end_has_its_time_and_its_reason(self) -> None:
+    async def test_an_end_records_its_time_and_reason(self) -> None:
         driver = self.driver()
         before = await driver.store.now_ms()
 
@@ -165,7 +165,7 @@ class Updates(JobStoreCase):
         assert job.error.message == "asked\\x00for \\ud800"
 
     @case
-    async def test_only_a_job_that_is_queued_is_ready(self) -> None:
+    async def test_only_a_queued_job_is_ready(self) -> None:
         driver = self.driver()
 
         for before, after in itertools.product(_LIVE, JobState):
@@ -179,7 +179,7 @@ class Updates(JobStoreCase):
             assert (batch is not None and ids(batch.jobs) == [job.id]) is (after is JobState.QUEUED)
 
     @case
-    async def test_only_a_job_that_waits_for_its_time_has_a_timer(self) -> None:
+    async def test_only_a_scheduled_job_has_a_timer(self) -> None:
         driver = self.driver()
         due = await driver.store.now_ms() + HOUR
 
@@ -192,7 +192,7 @@ class Updates(JobStoreCase):
             assert {timer.due for timer in timers} <= {due}
 
     @case
-    async def test_a_ready_job_moves_to_the_lane_that_it_is_changed_to(self) -> None:
+    async def test_a_changed_ready_job_moves_to_its_new_lane(self) -> None:
         driver = self.driver()
         job = await driver.submit(priority=1, tenant="acme")
 
@@ -216,7 +216,7 @@ class Updates(JobStoreCase):
             assert [(timer.id, timer.due) for timer in await driver.timers()] == [(job.id, due)]
 
     @case
-    async def test_what_is_dispatched_is_what_the_last_change_left(self) -> None:
+    async def test_a_dispatch_uses_the_job_as_last_changed(self) -> None:
         driver = self.driver()
         job = await driver.submit(held=True, expires=HOUR)
         job = await driver.expect_update(job, body=b'{"task":"other"}', queue="another", priority=0, expires=None)
@@ -227,7 +227,7 @@ class Updates(JobStoreCase):
         assert (one.body, one.queue, one.priority, one.expires) == (b'{"task":"other"}', "another", 0, None)
 
     @case
-    async def test_a_worker_that_is_to_stop_its_job_is_no_obstacle_to_its_end(self) -> None:
+    async def test_a_job_asked_to_stop_can_still_end_normally(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 

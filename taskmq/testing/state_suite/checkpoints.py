@@ -21,7 +21,7 @@ class Checkpoints(StateCase):
     """Every guarantee of `CheckpointStore`."""
 
     @case
-    async def test_what_a_run_has_saved_is_there_for_the_next_one_and_for_no_other_job(self) -> None:
+    async def test_the_next_run_of_the_same_job_finds_the_saved_values(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job, beside = new("größe ☂ job"), new("job")
         run = await _begin(state, job)
@@ -35,7 +35,7 @@ class Checkpoints(StateCase):
         assert (await _begin(other, beside)).values == {}
 
     @case
-    async def test_saving_the_same_again_is_as_once(self) -> None:
+    async def test_saving_the_same_value_twice_changes_nothing(self) -> None:
         state = self.state().checkpoints
         job = new("job")
         run = await _begin(state, job)
@@ -46,7 +46,7 @@ class Checkpoints(StateCase):
         assert (await _begin(state, job)).values == {"a": b"1"}
 
     @case
-    async def test_tokens_grow_with_every_run_that_begins(self) -> None:
+    async def test_tokens_grow_with_every_started_run(self) -> None:
         states = [self.state().checkpoints for _ in range(5)]
         job = new("job")
 
@@ -59,7 +59,7 @@ class Checkpoints(StateCase):
         assert min(together) > tokens[-1]
 
     @case
-    async def test_only_the_last_run_that_has_begun_saves(self) -> None:
+    async def test_only_the_latest_run_can_save(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
         first = await _begin(state, job)
@@ -73,7 +73,7 @@ class Checkpoints(StateCase):
         assert (await _begin(state, job)).values == {"a": b"1", "b": b"2"}
 
     @case
-    async def test_a_run_of_an_earlier_attempt_does_not_begin_and_takes_nothing_from_the_later_one(self) -> None:
+    async def test_a_run_of_an_earlier_attempt_cannot_start_or_affect_the_later(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
         later = await _begin(state, job, attempt=3)
@@ -84,7 +84,7 @@ class Checkpoints(StateCase):
         assert (await _begin(other, job, attempt=3)).values == {"a": b"1"}
 
     @case
-    async def test_a_job_that_is_forgotten_begins_anew_with_a_larger_token(self) -> None:
+    async def test_a_forgotten_job_starts_again_with_a_larger_token(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
         run = await _begin(state, job, attempt=5)
@@ -98,7 +98,7 @@ class Checkpoints(StateCase):
         assert again.token > run.token
 
     @case
-    async def test_a_first_attempt_always_begins_and_finds_what_was_saved(self) -> None:
+    async def test_a_first_attempt_always_starts_and_finds_saved_values(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
         run = await _begin(state, job, attempt=5)
@@ -113,7 +113,7 @@ class Checkpoints(StateCase):
         assert await other.begin(job, attempt=2, ttl=LONG) is not None
 
     @case
-    async def test_nobody_saves_for_a_job_that_was_forgotten_or_has_never_begun(self) -> None:
+    async def test_a_forgotten_or_unstarted_job_cannot_save(self) -> None:
         state = self.state().checkpoints
         job = new("job")
         run = await _begin(state, job)
@@ -125,7 +125,7 @@ class Checkpoints(StateCase):
         assert (await _begin(state, job)).values == {}
 
     @case
-    async def test_what_is_saved_is_forgotten_after_its_time(self) -> None:
+    async def test_saved_values_expire(self) -> None:
         state, other = self.state().checkpoints, self.state().checkpoints
         job = new("job")
         run = await _begin(state, job, attempt=2, ttl=self.short)
@@ -139,7 +139,7 @@ class Checkpoints(StateCase):
         assert again.token > run.token
 
     @case
-    async def test_a_job_whose_time_is_over_begins_anew_however_many_others_are_to_be_forgotten_first(self) -> None:
+    async def test_an_expired_job_starts_anew_despite_many_other_expired_jobs(self) -> None:
         state = self.state().checkpoints
         jobs = [new("job") for _ in range(_MANY * 5)]
         await asyncio.gather(*(state.begin(job, attempt=2, ttl=self.short) for job in jobs))
@@ -152,7 +152,7 @@ class Checkpoints(StateCase):
         assert (await _begin(state, last, attempt=1)).values == {}
 
     @case
-    async def test_every_begin_and_every_save_renews_the_time_of_all(self) -> None:
+    async def test_every_start_and_save_renews_the_expiry_of_all_values(self) -> None:
         state = self.state().checkpoints
         saved, begun = new("job"), new("job")
         for job in (saved, begun):
@@ -169,7 +169,7 @@ class Checkpoints(StateCase):
         assert (await _begin(state, begun)).values == {"a": b"1"}
 
     @case
-    async def test_what_is_saved_survives_the_closing_of_its_state(self) -> None:
+    async def test_saved_values_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
         run = await _begin(state.checkpoints, job)
@@ -181,7 +181,7 @@ class Checkpoints(StateCase):
         assert (again.values, again.token > run.token) == ({"a": b"1"}, True)
 
     @case
-    async def test_begins_saves_and_forgets_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_checkpoint_calls(self) -> None:
         state = self.state().checkpoints
 
         for point in CancelPoint.ALL:

@@ -22,7 +22,7 @@ class Claims(StateCase):
     """Every guarantee of `ClaimStore`."""
 
     @case
-    async def test_a_key_is_held_by_one_and_the_others_are_told_by_whom(self) -> None:
+    async def test_a_key_has_one_holder_and_others_learn_who_it_is(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("größe ☂ {key} claim")
 
@@ -40,7 +40,7 @@ class Claims(StateCase):
         assert isinstance(await _claim(others, new("another")), Granted)
 
     @case
-    async def test_one_of_many_claims_at_the_same_time_is_granted(self) -> None:
+    async def test_only_one_of_many_concurrent_claims_is_granted(self) -> None:
         states = [self.state() for _ in range(5)]
 
         for _ in range(3):
@@ -50,7 +50,7 @@ class Claims(StateCase):
             assert {answer.token for answer in answers if isinstance(answer, Held)} == {granted.token}
 
     @case
-    async def test_a_large_value_stands_elsewhere_as_long_as_its_claim(self) -> None:
+    async def test_a_large_value_is_stored_separately_as_long_as_its_claim(self) -> None:
         claims, blobs, key, value = self.state().claims, _Blobs(), new("claim"), bytes(range(256)) * 100
         checked = LargeClaims(claims, LargeValues(blobs, SystemClock(), inline=1024))
         token = await _grant(checked, key, job_id="first")
@@ -82,7 +82,7 @@ class Claims(StateCase):
         assert await checked.release(other, token=await _grant(checked, other))
 
     @case
-    async def test_what_is_done_answers_every_later_claim(self) -> None:
+    async def test_a_completed_key_answers_every_later_claim(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key, value = new("claim"), bytes(range(256))
         token = await _grant(claims, key, job_id="first")
@@ -96,7 +96,7 @@ class Claims(StateCase):
         assert await others.renew({key: token}, lease=LONG) == {key}
 
     @case
-    async def test_saying_it_twice_changes_nothing(self) -> None:
+    async def test_completing_a_key_twice_changes_nothing(self) -> None:
         claims = self.state().claims
         key = new("claim")
         token = await _grant(claims, key)
@@ -110,7 +110,7 @@ class Claims(StateCase):
         assert done.value == b"1"
 
     @case
-    async def test_what_was_done_is_forgotten_after_its_time(self) -> None:
+    async def test_a_completed_key_expires(self) -> None:
         claims = self.state().claims
         key = new("claim")
         token = await _grant(claims, key)
@@ -121,7 +121,7 @@ class Claims(StateCase):
         assert await _grant(claims, key) > token
 
     @case
-    async def test_a_lease_that_is_not_renewed_ends_and_its_holder_is_too_late(self) -> None:
+    async def test_the_holder_of_an_expired_lease_is_too_late(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
         late = await _grant(claims, key, lease=self.short)
@@ -139,7 +139,7 @@ class Claims(StateCase):
         assert held.token == token
 
     @case
-    async def test_a_late_holder_counts_while_nobody_has_claimed_since(self) -> None:
+    async def test_a_late_holder_still_counts_if_nobody_claimed_since(self) -> None:
         claims = self.state().claims
         renewed, completed = new("claim"), new("claim")
         first = await _grant(claims, renewed, lease=self.short)
@@ -153,7 +153,7 @@ class Claims(StateCase):
         assert isinstance(await _claim(claims, completed), Done)
 
     @case
-    async def test_a_late_holder_is_told_so_although_the_key_is_free_again(self) -> None:
+    async def test_a_late_holder_is_rejected_even_if_the_key_is_free_again(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
         late = await _grant(claims, key, lease=self.short)
@@ -166,7 +166,7 @@ class Claims(StateCase):
         assert isinstance(await _claim(others, key), Granted)
 
     @case
-    async def test_a_released_key_is_free_at_once_and_its_token_of_no_use(self) -> None:
+    async def test_a_released_key_is_free_immediately_and_its_token_invalid(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
         token = await _grant(claims, key)
@@ -180,7 +180,7 @@ class Claims(StateCase):
         assert await _grant(others, key) > token
 
     @case
-    async def test_a_key_passes_from_a_holder_that_is_known_to_be_gone(self) -> None:
+    async def test_a_key_can_be_taken_over_from_a_lost_holder(self) -> None:
         claims, others = self.state().claims, self.state().claims
         key = new("claim")
         gone = await _grant(claims, key, owner="gone")
@@ -196,7 +196,7 @@ class Claims(StateCase):
         assert isinstance(await _claim(claims, key, over=token), Done)
 
     @case
-    async def test_one_of_many_takes_over(self) -> None:
+    async def test_only_one_of_many_takes_over_a_key(self) -> None:
         states = [self.state() for _ in range(5)]
         key = new("claim")
         gone = await _grant(states[0].claims, key)
@@ -219,7 +219,7 @@ class Claims(StateCase):
         assert await claims.renew({}, lease=LONG) == frozenset()
 
     @case
-    async def test_a_forgotten_key_is_held_again_and_counts(self) -> None:
+    async def test_a_forgotten_key_can_be_claimed_again_and_counts(self) -> None:
         claims = self.state().claims
         renewed, completed = new("claim"), new("claim")
 
@@ -233,7 +233,7 @@ class Claims(StateCase):
         assert isinstance(await _claim(claims, completed), Done)
 
     @case
-    async def test_claims_survive_the_closing_of_their_state(self) -> None:
+    async def test_claims_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         key = new("claim")
         token = await _grant(state.claims, key)
@@ -245,7 +245,7 @@ class Claims(StateCase):
         assert held.token == token
 
     @case
-    async def test_claims_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_claims(self) -> None:
         state = self.state()
         claims = state.claims
 
@@ -260,7 +260,7 @@ class Claims(StateCase):
             assert isinstance(await _claim(claims, key), Done)
 
     @case
-    async def test_random_claims_do_what_the_model_does(self) -> None:
+    async def test_random_claims_match_the_model(self) -> None:
         stores = [self.state().claims for _ in range(3)]
 
         for seed in range(3):

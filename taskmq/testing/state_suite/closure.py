@@ -17,7 +17,7 @@ class StateClosureCases(StateCase):
     """Behavior of a closed state."""
 
     @case
-    async def test_a_state_may_be_closed_unused_twice_and_at_the_same_time(self) -> None:
+    async def test_a_state_can_be_closed_unused_twice_and_concurrently(self) -> None:
         unused, used = self.state(), self.state()
         await used.results.get(new("job"))
         assert "://" in used.address
@@ -27,7 +27,7 @@ class StateClosureCases(StateCase):
             await state.aclose()
 
     @case
-    async def test_closing_ends_the_waits(self) -> None:
+    async def test_closing_ends_pending_waits(self) -> None:
         state = self.state()
         waits = [asyncio.create_task(state.results.wait(new("job"), timeout=None)) for _ in range(3)]
         await asyncio.sleep(0.05)
@@ -41,7 +41,7 @@ class StateClosureCases(StateCase):
             assert isinstance(error, StateUnavailable) if error else wait.result() is None
 
     @case
-    async def test_a_closed_state_says_so(self) -> None:
+    async def test_a_closed_state_raises(self) -> None:
         state = self.state()
         await state.results.get(new("job"))
         await state.aclose()

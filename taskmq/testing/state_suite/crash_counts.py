@@ -14,7 +14,7 @@ class CrashCountCases(StateCase):
     """Every guarantee of `StartStore`."""
 
     @case
-    async def test_runs_that_begin_are_counted_by_job(self) -> None:
+    async def test_started_runs_are_counted_per_job(self) -> None:
         state, other = self.state(), self.state()
         job, beside = new("größe ☂ job"), new("job")
 
@@ -24,7 +24,7 @@ class CrashCountCases(StateCase):
         assert await other.starts.begin(beside, ttl=LONG) == 1
 
     @case
-    async def test_runs_that_begin_at_the_same_time_are_each_counted(self) -> None:
+    async def test_concurrently_started_runs_are_each_counted(self) -> None:
         states = [self.state() for _ in range(5)]
         job = new("job")
 
@@ -33,7 +33,7 @@ class CrashCountCases(StateCase):
         assert sorted(counts) == list(range(1, _MANY + 1))
 
     @case
-    async def test_a_run_that_ends_forgets_all_runs_of_its_job_and_of_no_other(self) -> None:
+    async def test_the_end_of_a_run_clears_the_count_of_its_job_only(self) -> None:
         state, other = self.state(), self.state()
         job, beside = new("job"), new("job")
         for name in (job, job, beside):
@@ -45,7 +45,7 @@ class CrashCountCases(StateCase):
         assert await state.starts.begin(beside, ttl=LONG) == 2
 
     @case
-    async def test_a_run_may_end_that_was_not_counted_and_twice(self) -> None:
+    async def test_a_run_can_end_uncounted_and_twice(self) -> None:
         state = self.state()
         job = new("job")
 
@@ -57,7 +57,7 @@ class CrashCountCases(StateCase):
         assert await state.starts.begin(job, ttl=LONG) == 1
 
     @case
-    async def test_runs_are_forgotten_after_their_time(self) -> None:
+    async def test_run_counts_expire(self) -> None:
         state, other = self.state(), self.state()
         forgotten, kept = new("job"), new("job")
         await state.starts.begin(forgotten, ttl=self.short)
@@ -69,7 +69,7 @@ class CrashCountCases(StateCase):
         assert await other.starts.begin(kept, ttl=LONG) == 2
 
     @case
-    async def test_each_begin_renews_the_time(self) -> None:
+    async def test_each_start_renews_the_expiry(self) -> None:
         state = self.state()
         job = new("job")
         await state.starts.begin(job, ttl=self.short)
@@ -80,7 +80,7 @@ class CrashCountCases(StateCase):
         assert await state.starts.begin(job, ttl=LONG) == 3
 
     @case
-    async def test_counts_survive_the_closing_of_their_state(self) -> None:
+    async def test_counts_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
         await state.starts.begin(job, ttl=LONG)
@@ -90,7 +90,7 @@ class CrashCountCases(StateCase):
         assert await other.starts.begin(job, ttl=LONG) == 2
 
     @case
-    async def test_begins_and_ends_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_starts_and_ends(self) -> None:
         state = self.state()
 
         for point in CancelPoint.ALL:

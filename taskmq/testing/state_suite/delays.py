@@ -17,7 +17,7 @@ class Delays(StateCase):
     """Every guarantee of `DelayStore`; each test starts with an empty store."""
 
     @case
-    async def test_an_empty_store_has_nothing_to_give(self) -> None:
+    async def test_an_empty_store_returns_no_messages(self) -> None:
         delays = self.state().delays
 
         assert await delays.next_due() is None
@@ -29,7 +29,7 @@ class Delays(StateCase):
         await delays.give_back([])
 
     @case
-    async def test_a_waiting_message_comes_back_with_every_field(self) -> None:
+    async def test_a_waiting_message_is_read_back_with_every_field(self) -> None:
         state, other = self.state(), self.state()
         full = WaitingMessage(
             job_id=new("größe ☂ {job}"),
@@ -61,7 +61,7 @@ class Delays(StateCase):
         assert _messages(await delays.take(now=_DUE, limit=1, lease=LONG)) == [message]
 
     @case
-    async def test_messages_are_taken_when_they_are_due_and_the_earliest_first(self) -> None:
+    async def test_due_messages_are_taken_earliest_first(self) -> None:
         delays = self.state().delays
         for late in (5, 1, 4, 2, 3):
             await delays.put(waiting(f"job {late}", due=_DUE + late))
@@ -77,7 +77,7 @@ class Delays(StateCase):
         assert _jobs(second) == ["job 3", "job 4"]
 
     @case
-    async def test_a_message_is_given_to_one_of_many_takers(self) -> None:
+    async def test_a_message_goes_to_only_one_of_many_takers(self) -> None:
         states = [self.state() for _ in range(5)]
         await _put(states[0], (waiting(f"job {number}") for number in range(_MANY)))
 
@@ -90,7 +90,7 @@ class Delays(StateCase):
         assert await states[0].delays.count() == _MANY
 
     @case
-    async def test_what_is_done_is_gone(self) -> None:
+    async def test_a_completed_message_is_gone(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}") for number in range(4)))
         taken = await state.delays.take(now=_DUE, limit=3, lease=self.short)
@@ -104,7 +104,7 @@ class Delays(StateCase):
         assert _jobs(left) == [taken[2].message.job_id, "job 3"]
 
     @case
-    async def test_what_was_taken_and_not_done_is_given_to_others_after_the_lease(self) -> None:
+    async def test_an_uncompleted_message_is_given_to_others_after_its_lease(self) -> None:
         states = [self.state() for _ in range(5)]
         await _put(states[0], (waiting(f"job {number}") for number in range(10)))
         assert len(await states[0].delays.take(now=_DUE, limit=10, lease=self.short)) == 10
@@ -119,7 +119,7 @@ class Delays(StateCase):
         assert sorted(job for share in shares for job in _jobs(share)) == [f"job {number}" for number in range(10)]
 
     @case
-    async def test_whoever_is_done_late_takes_the_message_from_the_next_taker_too(self) -> None:
+    async def test_a_late_completion_also_removes_the_message_from_the_next_taker(self) -> None:
         state, other = self.state(), self.state()
         await state.delays.put(waiting("job"))
         early = await state.delays.take(now=_DUE, limit=1, lease=self.short)
@@ -133,7 +133,7 @@ class Delays(StateCase):
         await other.delays.mark_done(late)
 
     @case
-    async def test_what_is_given_back_can_be_taken_at_once(self) -> None:
+    async def test_a_returned_message_can_be_taken_immediately(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}", due=_DUE + number) for number in range(3)))
         taken = await state.delays.take(now=_DUE + 9, limit=3, lease=LONG)
@@ -158,7 +158,7 @@ class Delays(StateCase):
         assert _messages(await state.delays.take(now=_DUE + 500, limit=10, lease=LONG)) == [later]
 
     @case
-    async def test_a_put_while_a_message_is_on_its_way_waits_for_itself(self) -> None:
+    async def test_a_put_while_a_message_is_taken_keeps_a_new_message(self) -> None:
         state, other = self.state(), self.state()
         for anew in (waiting("same"), waiting("same", due=_DUE + 1)):
             await state.delays.put(waiting("same"))
@@ -176,7 +176,7 @@ class Delays(StateCase):
             assert await state.delays.count() == 0
 
     @case
-    async def test_many_puts_at_the_same_time_all_count(self) -> None:
+    async def test_many_concurrent_puts_all_count(self) -> None:
         states = [self.state() for _ in range(4)]
 
         await asyncio.gather(
@@ -192,7 +192,7 @@ class Delays(StateCase):
         assert [message.due for message in taken] == sorted(message.due for message in taken)
 
     @case
-    async def test_messages_survive_the_closing_of_their_state(self) -> None:
+    async def test_messages_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         await state.delays.put(waiting("job"))
 
@@ -201,7 +201,7 @@ class Delays(StateCase):
         assert _jobs(await other.delays.take(now=_DUE, limit=10, lease=LONG)) == ["job"]
 
     @case
-    async def test_puts_may_be_cancelled_and_takes_lose_nothing(self) -> None:
+    async def test_cancelled_puts_and_takes_lose_nothing(self) -> None:
         state = self.state()
 
         for point in CancelPoint.ALL:
@@ -218,7 +218,7 @@ class Delays(StateCase):
             assert await state.delays.count() == 0
 
     @case
-    async def test_whoever_listens_is_told_of_an_earlier_message(self) -> None:
+    async def test_a_listener_is_notified_of_an_earlier_message(self) -> None:
         state, other = self.state(), self.state()
         heard = asyncio.Event()
         stop = state.delays.listen(heard.set)
@@ -240,7 +240,7 @@ class Delays(StateCase):
         stop()
 
     @case
-    async def test_whoever_listens_is_told_of_the_first_message_that_nobody_has_taken(self) -> None:
+    async def test_a_listener_is_notified_of_the_first_untaken_message(self) -> None:
         state, other = self.state(), self.state()
         heard = asyncio.Event()
         state.delays.listen(heard.set)
@@ -267,7 +267,7 @@ class Delays(StateCase):
         raise AssertionError("no call came for a message that is earlier than all others")
 
     @case
-    async def test_whoever_does_not_listen_any_more_is_not_told(self) -> None:
+    async def test_a_removed_listener_is_not_notified(self) -> None:
         state, other = self.state(), self.state()
         quiet, heard = asyncio.Event(), asyncio.Event()
         stop = state.delays.listen(quiet.set)
@@ -284,7 +284,7 @@ class Delays(StateCase):
         assert not quiet.is_set()
 
     @case
-    async def test_messages_are_listed_by_task_and_queue_and_up_to_a_limit(self) -> None:
+    async def test_messages_are_listed_by_task_and_queue_up_to_a_limit(self) -> None:
         state, other = self.state(), self.state()
         tasks, queues = ("a", "b"), ("q", "q.p.low", "other")
         for number in range(60):
@@ -306,7 +306,7 @@ class Delays(StateCase):
         assert await other.delays.list(limit=1_000, queues=[]) == []
 
     @case
-    async def test_what_is_on_its_way_is_still_counted_found_and_listed(self) -> None:
+    async def test_a_taken_message_is_still_counted_found_and_listed(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}", due=_DUE + number) for number in range(3)))
         taken = await state.delays.take(now=_DUE + 1, limit=10, lease=LONG)
@@ -316,7 +316,7 @@ class Delays(StateCase):
         assert [message.job_id for message in await other.delays.list(limit=10)] == ["job 0", "job 1", "job 2"]
 
     @case
-    async def test_a_cancelled_message_never_comes(self) -> None:
+    async def test_a_cancelled_message_is_never_delivered(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}") for number in range(2)))
 
@@ -328,7 +328,7 @@ class Delays(StateCase):
         assert _jobs(await state.delays.take(now=_DUE, limit=10, lease=LONG)) == ["job 1"]
 
     @case
-    async def test_a_message_that_was_changed_comes_as_it_is_now_and_at_its_new_time_only(self) -> None:
+    async def test_a_changed_message_is_delivered_once_at_its_new_time(self) -> None:
         state, other = self.state(), self.state()
         await _put(state, (waiting(f"job {number}") for number in range(2)))
         later = waiting("job 0", due=_DUE + 70, body=b"changed")
@@ -340,7 +340,7 @@ class Delays(StateCase):
         assert _messages(await state.delays.take(now=_DUE + 70, limit=10, lease=LONG)) == [later]
 
     @case
-    async def test_what_is_not_as_it_was_found_is_not_changed(self) -> None:
+    async def test_a_message_changed_since_it_was_found_is_not_changed(self) -> None:
         state, other = self.state(), self.state()
         await state.delays.put(waiting("job", body=b"second"))
 
@@ -350,7 +350,7 @@ class Delays(StateCase):
         assert await state.delays.list(limit=10) == [waiting("job", body=b"second")]
 
     @case
-    async def test_what_is_on_its_way_is_neither_cancelled_nor_changed(self) -> None:
+    async def test_a_taken_message_is_neither_cancelled_nor_changed(self) -> None:
         state, other = self.state(), self.state()
         later = waiting("job", due=_DUE + 70)
         await state.delays.put(waiting("job"))
@@ -367,7 +367,7 @@ class Delays(StateCase):
         assert await other.delays.cancel("job")
 
     @case
-    async def test_one_of_cancel_and_take_gets_the_message(self) -> None:
+    async def test_a_concurrent_cancel_and_take_have_one_winner(self) -> None:
         state, other = self.state(), self.state()
 
         for number in range(30):

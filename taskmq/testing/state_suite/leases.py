@@ -15,7 +15,7 @@ class Leases(CoordinatorCases, StateCase):
         return self.state().leases
 
     @case
-    async def test_leases_survive_the_closing_of_their_state(self) -> None:
+    async def test_leases_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
         token = await state.leases.acquire(key, owner="a", seconds=LONG)
@@ -27,7 +27,7 @@ class Leases(CoordinatorCases, StateCase):
         assert held.token == token
 
     @case
-    async def test_a_short_lease_that_is_renewed_goes_on(self) -> None:
+    async def test_a_renewed_short_lease_stays_valid(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
         token = await state.leases.acquire(key, owner="a", seconds=self.short)

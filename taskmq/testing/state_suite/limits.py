@@ -20,7 +20,7 @@ class LimitCases(StateCase):
     """Every guarantee of `LimitStore`."""
 
     @case
-    async def test_a_burst_starts_at_once_and_the_others_are_told_their_turns(self) -> None:
+    async def test_a_burst_starts_immediately_and_later_runs_get_a_start_time(self) -> None:
         state, other = self.state(), self.state()
         rate = RateDemand(key=new("größe ☂ rate"), interval=_MINUTE, burst=3)
 
@@ -35,7 +35,7 @@ class LimitCases(StateCase):
         assert await state.limits.usage(rate.key) == LimitUsage(held=0, waiting=3)
 
     @case
-    async def test_who_asks_again_too_early_is_told_the_same(self) -> None:
+    async def test_asking_again_too_early_returns_the_same_time(self) -> None:
         state = self.state()
         rate = RateDemand(key=new("rate"), interval=LONG)
         await _enter(state.limits, "first", rate)
@@ -52,7 +52,7 @@ class LimitCases(StateCase):
         assert (await state.limits.usage(rate.key)).waiting == 2
 
     @case
-    async def test_who_comes_when_told_is_let_in_before_newcomers(self) -> None:
+    async def test_a_run_that_asks_at_its_time_starts_before_newcomers(self) -> None:
         state, other = self.state(), self.state()
         rate = RateDemand(key=new("rate"), interval=self.short * 5)
         await _enter(state.limits, "first", rate)
@@ -68,7 +68,7 @@ class LimitCases(StateCase):
         assert (await state.limits.usage(rate.key)).waiting == 1
 
     @case
-    async def test_what_is_free_is_not_kept_for_who_does_not_come(self) -> None:
+    async def test_free_capacity_is_not_reserved_for_absent_runs(self) -> None:
         state = self.state()
         rate = RateDemand(key=new("rate"), interval=self.short)
         await _enter(state.limits, "first", rate)
@@ -79,7 +79,7 @@ class LimitCases(StateCase):
         assert (await _enter(state.limits, "newcomer", rate)).granted
 
     @case
-    async def test_the_patient_are_given_a_start_that_is_near(self) -> None:
+    async def test_a_run_willing_to_wait_gets_a_start_within_its_patience(self) -> None:
         state = self.state()
         rate = RateDemand(key=new("rate"), interval=LONG)
 
@@ -93,7 +93,7 @@ class LimitCases(StateCase):
         assert not third.granted
 
     @case
-    async def test_starts_under_a_strict_rate_are_never_ahead_of_their_turns(self) -> None:
+    async def test_starts_under_a_strict_rate_are_never_early(self) -> None:
         state = self.state()
         rate = RateDemand(key=new("strict"), interval=LONG, strict=True)
 
@@ -104,7 +104,7 @@ class LimitCases(StateCase):
             assert place * LONG - 60 < entry.wait <= place * LONG
 
     @case
-    async def test_a_strict_start_that_waits_for_another_limit_counts_from_then(self) -> None:
+    async def test_a_strict_start_delayed_by_another_limit_counts_from_then(self) -> None:
         state = self.state()
         busy, strict = (RateDemand(key=new(name), interval=LONG, strict=True) for name in ("busy", "strict"))
         await _enter(state.limits, "first", busy)
@@ -116,7 +116,7 @@ class LimitCases(StateCase):
         assert 2 * LONG - 60 < after.wait <= 2 * LONG
 
     @case
-    async def test_places_are_held_by_so_many_at_a_time(self) -> None:
+    async def test_the_number_of_concurrent_permits_is_limited(self) -> None:
         state, other = self.state(), self.state()
         places = PlaceDemand(key=new("größe ☂ places"), places=2)
 
@@ -133,7 +133,7 @@ class LimitCases(StateCase):
         assert await other.limits.usage(places.key) == LimitUsage(held=2, waiting=1)
 
     @case
-    async def test_one_of_many_at_the_same_time_gets_a_place(self) -> None:
+    async def test_only_one_of_many_concurrent_runs_gets_the_only_permit(self) -> None:
         states = [self.state() for _ in range(5)]
         for _ in range(3):
             places = PlaceDemand(key=new("places"), places=1)
@@ -146,7 +146,7 @@ class LimitCases(StateCase):
             assert (await states[0].limits.usage(places.key)).held == 1
 
     @case
-    async def test_a_place_that_is_left_is_for_who_comes_when_told(self) -> None:
+    async def test_a_released_permit_goes_to_the_run_that_asks_at_its_time(self) -> None:
         state, other = self.state(), self.state()
         places = PlaceDemand(key=new("places"), places=1)
         await _enter(state.limits, "first", places, hold="first")
@@ -162,7 +162,7 @@ class LimitCases(StateCase):
         assert newcomer.wait > 0
 
     @case
-    async def test_a_place_that_nobody_renews_passes_on(self) -> None:
+    async def test_a_permit_that_is_not_renewed_goes_to_another_run(self) -> None:
         state, other = self.state(), self.state()
         renewed, ended = PlaceDemand(key=new("places"), places=1), PlaceDemand(key=new("places"), places=1)
         await _enter(state.limits, "1", renewed, hold="a", seconds=self.short)
@@ -179,7 +179,7 @@ class LimitCases(StateCase):
         assert await state.limits.renew([], seconds=LONG) == []
 
     @case
-    async def test_places_of_which_only_the_holders_are_known_are_not_asked_for_all_the_time(self) -> None:
+    async def test_a_full_limit_without_past_grants_returns_growing_waits(self) -> None:
         state = self.state()
         full = PlaceDemand(key=new("full"), places=1)
         # Earlier state is forgotten, as after an hour without a grant.
@@ -191,7 +191,7 @@ class LimitCases(StateCase):
         assert waits == sorted(waits)
 
     @case
-    async def test_who_asks_again_is_told_to_come_behind_those_before_it(self) -> None:
+    async def test_asking_again_gives_a_time_after_earlier_runs(self) -> None:
         state, other = self.state(), self.state()
         full = PlaceDemand(key=new("full"), places=1)
         for job in ("holder", "first", "second", "never comes"):
@@ -207,7 +207,7 @@ class LimitCases(StateCase):
         assert second.wait > first.wait + 1
 
     @case
-    async def test_jobs_that_came_later_and_are_late_let_none_pass(self) -> None:
+    async def test_late_jobs_in_line_do_not_change_the_order_of_earlier_ones(self) -> None:
         state = self.state()
         key = new("rate")
         await _enter(state.limits, "starts", RateDemand(key=key, interval=self.short * 5))
@@ -222,7 +222,7 @@ class LimitCases(StateCase):
         assert second.wait > first.wait + 10
 
     @case
-    async def test_a_run_takes_all_that_it_demands_or_nothing(self) -> None:
+    async def test_a_run_gets_all_its_permits_or_none(self) -> None:
         state = self.state()
         full, free = PlaceDemand(key=new("full"), places=1), PlaceDemand(key=new("free"), places=1)
         rate = RateDemand(key=new("rate"), interval=LONG)
@@ -243,7 +243,7 @@ class LimitCases(StateCase):
         assert await state.limits.usage(full.key) == LimitUsage(held=0, waiting=0)
 
     @case
-    async def test_an_answer_that_was_lost_costs_no_second_place(self) -> None:
+    async def test_a_lost_answer_does_not_use_a_second_permit(self) -> None:
         state = self.state()
         places = PlaceDemand(key=new("places"), places=2)
 
@@ -255,7 +255,7 @@ class LimitCases(StateCase):
         assert (await state.limits.usage(places.key)).held == 2
 
     @case
-    async def test_a_job_that_is_not_wanted_any_more_gives_its_turn_away(self) -> None:
+    async def test_an_abandoned_job_gives_up_its_turn(self) -> None:
         state = self.state()
         rate = RateDemand(key=new("rate"), interval=LONG)
         await _enter(state.limits, "first", rate)
@@ -268,7 +268,7 @@ class LimitCases(StateCase):
         assert (await state.limits.usage(rate.key)).waiting == 1
 
     @case
-    async def test_places_survive_the_closing_of_their_state(self) -> None:
+    async def test_permits_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         places = PlaceDemand(key=new("places"), places=1)
         await _enter(state.limits, "job", places)
@@ -278,7 +278,7 @@ class LimitCases(StateCase):
         assert not (await _enter(other.limits, "other", places)).granted
 
     @case
-    async def test_limit_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_limit_calls(self) -> None:
         state = self.state()
         for point in CancelPoint.ALL:
             places = PlaceDemand(key=new("places"), places=1)
@@ -291,7 +291,7 @@ class LimitCases(StateCase):
             assert (await state.limits.usage(places.key)).held == 0
 
     @case
-    async def test_random_runs_hold_what_the_model_says(self) -> None:
+    async def test_random_runs_hold_the_permits_of_the_model(self) -> None:
         stores = [self.state().limits for _ in range(3)]
         dice = random.Random(7)
         demands = [PlaceDemand(key=new("places"), places=places) for places in range(1, _KEYS + 1)]

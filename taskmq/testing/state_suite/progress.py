@@ -22,7 +22,7 @@ class Progress(StateCase):
     """Every guarantee of `ProgressStore`."""
 
     @case
-    async def test_the_last_report_of_a_job_is_found_by_everybody(self) -> None:
+    async def test_every_state_finds_the_last_report_of_a_job(self) -> None:
         state, other = self.state(), self.state()
         job, beside = new("größe ☂ job"), new("job")
 
@@ -34,7 +34,7 @@ class Progress(StateCase):
         assert await other.progress.find(beside) is None
 
     @case
-    async def test_a_report_says_only_what_the_task_knows(self) -> None:
+    async def test_a_report_contains_only_the_given_fields(self) -> None:
         state = self.state()
         job = new("job")
         record = ProgressRecord(job_id=job, attempt=3, done=0.25, started=1, updated=2)
@@ -64,7 +64,7 @@ class Progress(StateCase):
             assert await state.progress.find(job) == record
 
     @case
-    async def test_a_run_that_was_left_behind_changes_nothing(self) -> None:
+    async def test_an_outdated_run_changes_nothing(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
         last = progress_record(job, attempt=2, started=2_000)
@@ -76,7 +76,7 @@ class Progress(StateCase):
         assert await other.progress.find(job) == last
 
     @case
-    async def test_reports_are_forgotten_after_their_time_and_each_one_renews_it(self) -> None:
+    async def test_reports_expire_and_each_report_renews_the_expiry(self) -> None:
         state, other = self.state(), self.state()
         forgotten, renewed = new("job"), new("job")
         await state.progress.report(progress_record(forgotten, started=2_000), ttl=self.short)
@@ -91,7 +91,7 @@ class Progress(StateCase):
         assert await other.progress.find(forgotten) == progress_record(forgotten)
 
     @case
-    async def test_reports_survive_the_closing_of_their_state(self) -> None:
+    async def test_reports_survive_their_state_closing(self) -> None:
         state, other = self.state(), self.state()
         job = new("job")
         await state.progress.report(progress_record(job), ttl=LONG)
@@ -101,7 +101,7 @@ class Progress(StateCase):
         assert await other.progress.find(job) == progress_record(job)
 
     @case
-    async def test_reports_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_reports(self) -> None:
         state = self.state()
 
         for point in CancelPoint.ALL:

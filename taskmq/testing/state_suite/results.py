@@ -21,13 +21,13 @@ class Results(StateCase):
     """Every guarantee of `ResultStore`."""
 
     @case
-    async def test_a_job_without_a_record_gives_none(self) -> None:
+    async def test_a_job_without_a_record_returns_none(self) -> None:
         state = self.state()
 
         assert await state.results.get(new("job")) is None
 
     @case
-    async def test_a_record_comes_back_with_every_field(self) -> None:
+    async def test_a_record_is_read_back_with_every_field(self) -> None:
         state = self.state()
         for record in (
             success_record(new("job")),
@@ -67,7 +67,7 @@ class Results(StateCase):
         assert await state.results.get(record.job_id) == record
 
     @case
-    async def test_several_states_see_the_same_records(self) -> None:
+    async def test_several_states_read_the_same_records(self) -> None:
         writer, reader = self.state(), self.state()
         record = success_record(new("job"))
 
@@ -77,7 +77,7 @@ class Results(StateCase):
         assert await reader.results.wait(record.job_id, timeout=0) == record
 
     @case
-    async def test_a_record_survives_the_closing_of_its_writer(self) -> None:
+    async def test_a_record_survives_its_writer_closing(self) -> None:
         writer, reader = self.state(), self.state()
         record = success_record(new("job"))
         assert await reader.results.get(record.job_id) is None
@@ -88,7 +88,7 @@ class Results(StateCase):
         assert await reader.results.get(record.job_id) == record
 
     @case
-    async def test_whoever_waits_before_the_record_is_there_gets_it(self) -> None:
+    async def test_a_wait_started_before_the_record_exists_returns_it(self) -> None:
         writer, reader = self.state(), self.state()
         record = success_record(new("job"))
         waiting = [
@@ -104,7 +104,7 @@ class Results(StateCase):
             assert await asyncio.gather(*waiting) == [record] * 4
 
     @case
-    async def test_a_record_put_at_any_instant_of_a_wait_is_not_missed(self) -> None:
+    async def test_a_record_put_at_any_moment_of_a_wait_is_not_missed(self) -> None:
         writer, reader = self.state(), self.state()
 
         for point in CancelPoint.TIMED:
@@ -115,7 +115,7 @@ class Results(StateCase):
             assert await waiting == record, f"put {point}"
 
     @case
-    async def test_many_can_wait_at_the_same_time_each_for_its_own(self) -> None:
+    async def test_many_can_wait_concurrently_each_for_its_own_record(self) -> None:
         writer, reader = self.state(), self.state()
         records = [success_record(new("job"), value=str(number).encode()) for number in range(_MANY)]
         waiting = [
@@ -141,7 +141,7 @@ class Results(StateCase):
         assert await asyncio.gather(*waiting) == [record] * _MANY
 
     @case
-    async def test_a_wait_in_vain_ends_with_none_after_its_timeout(self) -> None:
+    async def test_a_wait_that_times_out_returns_none(self) -> None:
         state = self.state()
         loop = asyncio.get_running_loop()
 
@@ -151,7 +151,7 @@ class Results(StateCase):
             assert timeout - 0.02 <= loop.time() - start <= timeout + 5
 
     @case
-    async def test_waits_may_be_cancelled_and_harm_no_other(self) -> None:
+    async def test_cancelled_waits_do_not_affect_others(self) -> None:
         state = self.state()
         record = success_record(new("job"))
         waiting = asyncio.create_task(state.results.wait(record.job_id, timeout=self.patience))
@@ -164,7 +164,7 @@ class Results(StateCase):
         assert await waiting == record
 
     @case
-    async def test_puts_and_gets_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_puts_and_gets(self) -> None:
         state = self.state()
 
         for point in CancelPoint.ALL:
@@ -190,7 +190,7 @@ class Results(StateCase):
             assert await other.results.wait(success.job_id, timeout=0) == success
 
     @case
-    async def test_the_table_of_states_says_which_record_another_one_replaces(self) -> None:
+    async def test_the_table_of_states_decides_which_record_replaces_another(self) -> None:
         state, other = self.state(), self.state()
         for first, second in itertools.product((success_record, failure_record, cancelled_record), repeat=2):
             before = first(new("job"))
@@ -202,7 +202,7 @@ class Results(StateCase):
             assert await state.results.get(before.job_id) == (before if before.state.is_sticky else after)
 
     @case
-    async def test_of_many_successes_at_the_same_time_one_counts(self) -> None:
+    async def test_only_one_of_many_concurrent_successes_counts(self) -> None:
         states = [self.state() for _ in range(5)]
         job_id = new("job")
 
@@ -218,7 +218,7 @@ class Results(StateCase):
         assert seen == [seen[0]] * len(states)
 
     @case
-    async def test_the_same_record_may_be_put_twice(self) -> None:
+    async def test_the_same_record_can_be_put_twice(self) -> None:
         state, other = self.state(), self.state()
 
         for record in (success_record(new("job")), failure_record(new("job"))):
@@ -227,7 +227,7 @@ class Results(StateCase):
             assert await state.results.get(record.job_id) == record
 
     @case
-    async def test_a_record_is_gone_after_its_time(self) -> None:
+    async def test_a_record_expires(self) -> None:
         state, other = self.state(), self.state()
         gone, kept = success_record(new("job")), success_record(new("job"))
         await state.results.put(gone, ttl=self.short)
@@ -245,7 +245,7 @@ class Results(StateCase):
             assert not await each.results.has_expired(kept.job_id)
 
     @case
-    async def test_after_its_time_a_success_makes_room_for_another_record(self) -> None:
+    async def test_an_expired_success_can_be_replaced(self) -> None:
         state = self.state()
         job_id = new("job")
         await state.results.put(success_record(job_id), ttl=self.short)
@@ -258,13 +258,13 @@ class Results(StateCase):
         assert not await state.results.has_expired(job_id)
 
     @case
-    async def test_what_never_was_has_not_expired(self) -> None:
+    async def test_a_record_that_never_existed_has_not_expired(self) -> None:
         state = self.state()
 
         assert not await state.results.has_expired(new("job"))
 
     @case
-    async def test_that_there_was_a_record_is_remembered_whatever_else_is_put(self) -> None:
+    async def test_the_trace_of_an_expired_record_survives_other_puts(self) -> None:
         state, other = self.state(), self.state()
         job_id = new("job")
         await state.results.put(success_record(job_id), ttl=self.short)

@@ -15,7 +15,7 @@ class RevocationCases(StateCase):
     """Every guarantee of `RevocationStore`."""
 
     @case
-    async def test_cancelled_jobs_are_read_in_their_order_from_where_one_left_off(self) -> None:
+    async def test_cancelled_jobs_are_read_in_order_from_a_cursor(self) -> None:
         state, other = self.state(), self.state()
         first, second, third = new("größe ☂ job"), new("job"), new("job")
         place = await self._last()
@@ -31,7 +31,7 @@ class RevocationCases(StateCase):
         assert [one.job_id for one in rest] == [third]
 
     @case
-    async def test_many_are_read_piece_by_piece(self) -> None:
+    async def test_many_cancelled_jobs_are_read_in_pages(self) -> None:
         state = self.state()
         place = await self._last()
         jobs = [new(f"job {number}") for number in range(5)]
@@ -46,7 +46,7 @@ class RevocationCases(StateCase):
         assert [one.job_id for one in found] == jobs
 
     @case
-    async def test_cancelling_again_changes_nothing_but_for_how_long(self) -> None:
+    async def test_cancelling_again_changes_only_the_expiry(self) -> None:
         state = self.state()
         place = await self._last()
         job = new("job")
@@ -62,7 +62,7 @@ class RevocationCases(StateCase):
         assert after.until > before.until
 
     @case
-    async def test_cancelled_jobs_are_forgotten_after_their_time(self) -> None:
+    async def test_cancelled_jobs_expire(self) -> None:
         state = self.state()
         place = await self._last()
         forgotten, kept = new("job"), new("job")
@@ -77,7 +77,7 @@ class RevocationCases(StateCase):
         assert [(one.job_id, one.reason) for one in found] == [(kept, "r"), (forgotten, "again")]
 
     @case
-    async def test_a_job_that_is_cancelled_again_after_its_time_comes_after_all_others(self) -> None:
+    async def test_a_job_cancelled_again_after_expiry_comes_last(self) -> None:
         state = self.state()
         job, others = new("job"), [new("another") for _ in range(120)]
         await asyncio.gather(*(state.revocations.revoke(each, reason="r", ttl=self.short) for each in others))
@@ -92,7 +92,7 @@ class RevocationCases(StateCase):
         assert [(one.job_id, one.reason) for one in found] == [(job, "second")]
 
     @case
-    async def test_jobs_cancelled_at_the_same_time_have_places_of_their_own(self) -> None:
+    async def test_jobs_cancelled_concurrently_have_distinct_positions(self) -> None:
         states = [self.state() for _ in range(4)]
         place = await self._last()
         jobs = [new(f"job {number}") for number in range(40)]

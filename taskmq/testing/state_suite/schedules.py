@@ -17,7 +17,7 @@ class ScheduleCases(StateCase):
     """Every guarantee of `ScheduleStore`."""
 
     @case
-    async def test_a_record_takes_the_place_of_the_one_that_it_was_made_from(self) -> None:
+    async def test_a_record_replaces_the_one_it_is_based_on(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         name = new("größe ☂")
         first, second = _record(b"1\x00\xff"), _record(b"")
@@ -29,7 +29,7 @@ class ScheduleCases(StateCase):
         assert await store.read([name]) == [second]
 
     @case
-    async def test_a_record_that_was_made_from_another_one_is_refused_with_what_is_there(self) -> None:
+    async def test_a_record_based_on_another_is_rejected_with_the_current_one(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         name, kept = new("name"), _record(b"kept")
         await store.swap([RecordChange(name, "", kept)], ttl=LONG)
@@ -42,7 +42,7 @@ class ScheduleCases(StateCase):
         assert await store.read([name, missing]) == [kept, None]
 
     @case
-    async def test_a_swap_that_is_repeated_is_told_the_same(self) -> None:
+    async def test_a_repeated_swap_gets_the_same_answer(self) -> None:
         store = self.state().schedules
         name, first, second = new("name"), _record(b"first"), _record(b"second")
         changes = [RecordChange(name, "", first)], [RecordChange(name, first.version, second)]
@@ -54,7 +54,7 @@ class ScheduleCases(StateCase):
         assert await store.swap(changes[0], ttl=LONG) == [second]
 
     @case
-    async def test_of_many_changes_in_one_call_each_one_is_for_itself(self) -> None:
+    async def test_changes_to_records_in_one_call_apply_independently(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         names = [new("name") for _ in range(_MANY)]
         taken = [RecordChange(name, "", _record(name.encode())) for name in names[::3]]
@@ -71,7 +71,7 @@ class ScheduleCases(StateCase):
         assert await other.swap([], ttl=LONG) == []
 
     @case
-    async def test_of_many_who_change_a_record_at_the_same_time_one_does(self) -> None:
+    async def test_only_one_of_many_concurrent_record_changes_applies(self) -> None:
         stores = [self.state().schedules for _ in range(5)]
         name = new("name")
         before = ""
@@ -89,7 +89,7 @@ class ScheduleCases(StateCase):
             before = winner
 
     @case
-    async def test_records_are_forgotten_after_their_time(self) -> None:
+    async def test_records_expire(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         name, again = new("name"), _record(b"again")
         await store.swap([RecordChange(name, "", _record())], ttl=self.short)
@@ -100,7 +100,7 @@ class ScheduleCases(StateCase):
         assert await other.swap([RecordChange(name, "", again)], ttl=LONG) == [again]
 
     @case
-    async def test_a_definition_is_added_changed_and_removed_by_compare_and_set(self) -> None:
+    async def test_definitions_are_added_changed_and_removed_by_compare_and_set(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         scope, name = new("app ☂"), new("name ☂")
 
@@ -117,7 +117,7 @@ class ScheduleCases(StateCase):
         assert await _definitions(store, new("app")) == {}
 
     @case
-    async def test_a_definition_that_is_repeated_is_told_the_same(self) -> None:
+    async def test_a_repeated_definition_gets_the_same_answer(self) -> None:
         store = self.state().schedules
         scope, name = new("app"), new("name")
 
@@ -127,7 +127,7 @@ class ScheduleCases(StateCase):
             assert await store.define(scope, name, before=b"one", after=None)
 
     @case
-    async def test_what_has_changed_is_read_from_a_place_on(self) -> None:
+    async def test_changes_are_read_from_a_cursor(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         scope = new("app")
         names = [new("name") for _ in range(30)]
@@ -155,7 +155,7 @@ class ScheduleCases(StateCase):
         assert await other.list_changed(scope, changed[-1].place, limit=100) == []
 
     @case
-    async def test_who_listens_is_called_when_something_has_changed(self) -> None:
+    async def test_a_listener_is_called_after_a_change(self) -> None:
         store, other = self.state().schedules, self.state().schedules
         scope, name = new("app"), new("name")
         calls = 0
@@ -185,7 +185,7 @@ class ScheduleCases(StateCase):
         stop()
 
     @case
-    async def test_random_swaps_do_what_the_model_does(self) -> None:
+    async def test_random_swaps_match_the_model(self) -> None:
         stores = [self.state().schedules for _ in range(3)]
         dice = random.Random(6)
         names = [new("name") for _ in range(4)]

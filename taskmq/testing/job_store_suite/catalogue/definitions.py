@@ -46,7 +46,7 @@ class Definitions(JobStoreCase):
         return store.definitions
 
     @case
-    async def test_a_definition_is_found_as_it_was_put(self) -> None:
+    async def test_a_definition_is_read_back_unchanged(self) -> None:
         store = self.store()
         assert isinstance(store, Catalogued)
         before = await store.now_ms()
@@ -64,7 +64,7 @@ class Definitions(JobStoreCase):
         assert await other.get("acme", "monthly", version=1) == made
 
     @case
-    async def test_other_content_makes_the_next_version_and_keeps_the_last(self) -> None:
+    async def test_changed_content_creates_a_new_version_and_keeps_the_old(self) -> None:
         definitions, other = self.definitions(), self.definitions()
         first = await _put(definitions, "monthly", DefinitionContent(task="a"))
 
@@ -77,7 +77,7 @@ class Definitions(JobStoreCase):
         assert await definitions.get("", "monthly", version=0) is None
 
     @case
-    async def test_the_same_content_makes_no_version(self) -> None:
+    async def test_unchanged_content_creates_no_version(self) -> None:
         definitions, other = self.definitions(), self.definitions()
         first = await _put(definitions, "monthly", _WHOLE, by="ann")
 
@@ -88,7 +88,7 @@ class Definitions(JobStoreCase):
         assert await definitions.versions("", "monthly") == [first]
 
     @case
-    async def test_each_field_makes_another_content(self) -> None:
+    async def test_changing_any_field_changes_the_content(self) -> None:
         definitions = self.definitions()
         contents = [
             _MAIL,
@@ -110,7 +110,7 @@ class Definitions(JobStoreCase):
         assert [one.content for one in await definitions.versions("", "d")] == contents[::-1]
 
     @case
-    async def test_arguments_in_another_order_are_the_same_content(self) -> None:
+    async def test_argument_order_does_not_change_the_content(self) -> None:
         definitions = self.definitions()
         await _put(definitions, "d", DefinitionContent(task="t", kwargs={"a": 1, "b": 2}))
 
@@ -174,7 +174,7 @@ class Definitions(JobStoreCase):
         assert not await definitions.delete("", "d", version=1)
 
     @case
-    async def test_a_deleted_definition_that_is_put_again_goes_on_with_its_versions(self) -> None:
+    async def test_recreating_a_deleted_definition_continues_its_versions(self) -> None:
         definitions = self.definitions()
         await _put(definitions, "d", _MAIL)
         await definitions.delete("", "d")
@@ -187,7 +187,7 @@ class Definitions(JobStoreCase):
         assert await definitions.get("", "d") == again.definition
 
     @case
-    async def test_definitions_are_listed_by_name_page_by_page(self) -> None:
+    async def test_definitions_are_listed_by_name_in_pages(self) -> None:
         definitions = self.definitions()
         names = ["Z", "a", "a.b", "a.b.c", "a_b", "ab", "b", "ö", "☂"]
         for name in reversed(names):
@@ -210,7 +210,7 @@ class Definitions(JobStoreCase):
         assert (await definitions.page("", limit=len(names))).after is None
 
     @case
-    async def test_definitions_are_listed_by_the_beginning_of_their_names(self) -> None:
+    async def test_definitions_are_listed_by_name_prefix(self) -> None:
         definitions = self.definitions()
         for name in ("a", "a.b", "a.c", "a_b", "a%b", "A.b", "b"):
             await _put(definitions, name, _MAIL)
@@ -225,7 +225,7 @@ class Definitions(JobStoreCase):
         assert await _names(definitions, prefix="a.", after="z") == []
 
     @case
-    async def test_versions_are_listed_page_by_page(self) -> None:
+    async def test_versions_are_listed_in_pages(self) -> None:
         definitions = self.definitions()
         for number in range(5):
             await _put(definitions, "d", DefinitionContent(task="t", args=[number]))
@@ -237,7 +237,7 @@ class Definitions(JobStoreCase):
         assert await definitions.versions("", "e") == []
 
     @case
-    async def test_writers_of_one_name_at_the_same_time_make_one_row_of_versions(self) -> None:
+    async def test_concurrent_writers_of_one_name_create_consecutive_versions(self) -> None:
         stores = [self.definitions() for _ in range(2)]
 
         made = await asyncio.gather(
@@ -249,7 +249,7 @@ class Definitions(JobStoreCase):
         assert versions == sorted(made, key=_version, reverse=True)
 
     @case
-    async def test_of_writers_that_have_seen_one_version_one_makes_the_next(self) -> None:
+    async def test_only_one_writer_based_on_a_version_creates_the_next(self) -> None:
         stores = [self.definitions() for _ in range(2)]
         await _put(stores[0], "d", _MAIL)
 
@@ -266,7 +266,7 @@ class Definitions(JobStoreCase):
         assert len(await stores[0].versions("", "d")) == 4
 
     @case
-    async def test_the_same_content_from_many_at_the_same_time_is_one_version(self) -> None:
+    async def test_concurrent_puts_of_the_same_content_create_one_version(self) -> None:
         stores = [self.definitions() for _ in range(2)]
 
         made = await asyncio.gather(*(stores[number % 2].put("", "d", _WHOLE) for number in range(_WRITERS)))
@@ -275,7 +275,7 @@ class Definitions(JobStoreCase):
         assert len(await stores[0].versions("", "d")) == 1
 
     @case
-    async def test_a_name_that_no_database_can_hold_is_an_unknown_one(self) -> None:
+    async def test_a_name_the_database_cannot_store_is_unknown(self) -> None:
         definitions = self.definitions()
         await _put(definitions, "d", _MAIL)
 
@@ -288,7 +288,7 @@ class Definitions(JobStoreCase):
             assert not await definitions.delete("", name)
 
     @case
-    async def test_names_may_hold_what_sql_gives_a_meaning_to(self) -> None:
+    async def test_names_can_contain_sql_special_characters(self) -> None:
         definitions = self.definitions()
         name = "'; drop table definition --%_\\"
 
@@ -298,7 +298,7 @@ class Definitions(JobStoreCase):
         assert (await definitions.page(name, prefix="'; ")).definitions == [made]
 
     @case
-    async def test_a_content_of_a_mebibyte_is_kept(self) -> None:
+    async def test_content_of_one_mebibyte_is_stored(self) -> None:
         definitions = self.definitions()
         content = DefinitionContent(task="t", args=["x" * 2**20])
 
@@ -309,7 +309,7 @@ class Definitions(JobStoreCase):
         assert found.content == content
 
     @case
-    async def test_a_closed_store_finds_and_changes_no_definition(self) -> None:
+    async def test_a_closed_store_neither_finds_nor_changes_definitions(self) -> None:
         definitions = self.definitions()
         await _put(definitions, "d", _MAIL)
         store = self.store()
@@ -334,7 +334,7 @@ class Definitions(JobStoreCase):
         assert [one.content for one in await definitions.versions("", "d")] == [_MAIL]
 
     @case
-    async def test_random_histories_of_definitions_do_what_the_model_does(self) -> None:
+    async def test_random_histories_of_definitions_match_the_model(self) -> None:
         dice = random.Random(self.definition_seed)
         stores = [self.definitions() for _ in range(2)]
         model = CatalogueModel()

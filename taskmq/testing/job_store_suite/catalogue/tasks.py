@@ -36,7 +36,7 @@ class RegisteredTasks(JobStoreCase):
         return store.tasks
 
     @case
-    async def test_a_task_is_known_as_it_was_told(self) -> None:
+    async def test_a_reported_task_is_read_back_unchanged(self) -> None:
         store = self.store()
         assert isinstance(store, Catalogued)
         before = await store.now_ms()
@@ -48,7 +48,7 @@ class RegisteredTasks(JobStoreCase):
         assert before <= found.first == found.last <= await store.now_ms()
 
     @case
-    async def test_a_task_that_is_told_again_has_one_form(self) -> None:
+    async def test_reporting_a_task_again_keeps_one_form(self) -> None:
         tasks, other = self.tasks(), self.tasks()
         await tasks.register([_WHOLE], origin="broker", worker="host:1")
         (before,) = await tasks.registrations(["mail.send"])
@@ -60,7 +60,7 @@ class RegisteredTasks(JobStoreCase):
         assert after.last >= before.last
 
     @case
-    async def test_each_form_of_a_task_is_kept_and_who_told_it(self) -> None:
+    async def test_each_form_of_a_task_is_kept_with_its_reporter(self) -> None:
         tasks = self.tasks()
         forms = [
             _WHOLE,
@@ -84,7 +84,7 @@ class RegisteredTasks(JobStoreCase):
         }
 
     @case
-    async def test_tasks_are_asked_for_by_their_names(self) -> None:
+    async def test_tasks_are_found_by_name(self) -> None:
         tasks = self.tasks()
         await tasks.register([_registration(name) for name in ("a", "b", "c")], origin="broker")
 
@@ -94,7 +94,7 @@ class RegisteredTasks(JobStoreCase):
         assert await tasks.registrations([]) == []
 
     @case
-    async def test_names_of_tasks_are_listed_page_by_page(self) -> None:
+    async def test_task_names_are_listed_in_pages(self) -> None:
         tasks = self.tasks()
         names = ["Z", "a", "a.b", "a.c", "a_b", "ö"]
         await tasks.register([_registration(name) for name in reversed(names)], origin="broker")
@@ -109,7 +109,7 @@ class RegisteredTasks(JobStoreCase):
         assert await tasks.names(prefix="\0") == await tasks.names(prefix="\ud800") == []
 
     @case
-    async def test_many_tell_the_same_tasks_at_the_same_time(self) -> None:
+    async def test_many_workers_report_the_same_tasks_concurrently(self) -> None:
         stores = [self.tasks() for _ in range(2)]
         forms = [_registration(f"t{number}") for number in range(_WRITERS)]
 
@@ -123,7 +123,7 @@ class RegisteredTasks(JobStoreCase):
         assert len(await stores[0].registrations([one.task for one in forms])) == _WRITERS
 
     @case
-    async def test_nothing_may_be_told(self) -> None:
+    async def test_reporting_no_tasks_succeeds(self) -> None:
         tasks = self.tasks()
 
         await tasks.register([], origin="broker")

@@ -21,7 +21,7 @@ class DependencyEnds(JobStoreCase):
     """Checks that `release_dependents` does what `DispatchStore` promises."""
 
     @case
-    async def test_each_end_of_a_job_does_to_those_that_wait_what_their_condition_says(self) -> None:
+    async def test_each_end_of_a_job_affects_its_dependents_by_their_condition(self) -> None:
         driver = self.driver()
 
         for state in sorted(TERMINAL):
@@ -40,7 +40,7 @@ class DependencyEnds(JobStoreCase):
                 assert await driver.store.unmet(job.id) == []
 
     @case
-    async def test_a_report_says_that_others_wait_for_the_jobs_end(self) -> None:
+    async def test_a_report_shows_that_other_jobs_wait_for_this_one(self) -> None:
         driver = self.driver()
         first, alone = await driver.dispatch_new(queue="first"), await driver.dispatch_new(queue="alone")
         await driver.submit(detail=after(first))
@@ -54,7 +54,7 @@ class DependencyEnds(JobStoreCase):
         assert not (await driver.report(first, "succeeded")).has_dependents
 
     @case
-    async def test_a_job_runs_when_the_last_of_those_it_waits_for_has_ended(self) -> None:
+    async def test_a_job_runs_when_its_last_dependency_has_ended(self) -> None:
         driver = self.driver()
         first = [await driver.dispatch_new(queue=f"first {number}") for number in range(3)]
         job = await driver.submit(detail=after(*first))
@@ -70,7 +70,7 @@ class DependencyEnds(JobStoreCase):
         assert [one.id for one in (await driver.dispatch()).jobs] == [job.id]
 
     @case
-    async def test_a_job_with_a_time_waits_for_both(self) -> None:
+    async def test_a_scheduled_job_waits_for_its_time_and_its_dependencies(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         job = await driver.submit(due=HOUR, detail=after(first))
@@ -82,7 +82,7 @@ class DependencyEnds(JobStoreCase):
         assert [timer.id for timer in await driver.timers()] == [job.id]
 
     @case
-    async def test_an_attempt_that_is_to_be_followed_by_another_one_is_no_end(self) -> None:
+    async def test_an_attempt_that_will_be_retried_is_not_an_end(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         job = await driver.submit(detail=after(first, condition="ended"))
@@ -96,7 +96,7 @@ class DependencyEnds(JobStoreCase):
         assert await driver.state(job) is JobState.QUEUED
 
     @case
-    async def test_failures_go_down_the_whole_chain(self) -> None:
+    async def test_a_failure_propagates_down_the_whole_chain(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         chain = [await driver.submit(queue="chain", detail=after(first))]
@@ -111,7 +111,7 @@ class DependencyEnds(JobStoreCase):
         assert await driver.state(anyway) is JobState.QUEUED
 
     @case
-    async def test_a_job_whose_time_is_over_at_dispatch_ends_those_that_wait_for_it(self) -> None:
+    async def test_a_job_that_expires_at_dispatch_ends_its_dependents(self) -> None:
         driver = self.driver()
         first = await driver.submit(queue="first", expires=-1)
         job = await driver.submit(detail=after(first))
@@ -122,7 +122,7 @@ class DependencyEnds(JobStoreCase):
         assert await driver.state(job) is JobState.UPSTREAM_FAILED
 
     @case
-    async def test_what_the_store_ends_itself_is_found_once_with_its_reason(self) -> None:
+    async def test_jobs_ended_by_the_store_are_found_once_with_their_reason(self) -> None:
         driver, store = self.driver(), self.store()
         since = await store.now_ms()
         expired = await driver.submit(queue="expired", expires=-1)
@@ -152,7 +152,7 @@ class DependencyEnds(JobStoreCase):
         assert await store.events(last.id) == []
 
     @case
-    async def test_a_job_that_is_cancelled_in_whichever_state_ends_those_that_wait_for_it(self) -> None:
+    async def test_cancelling_a_job_in_any_state_ends_its_dependents(self) -> None:
         driver = self.driver()
 
         for state in sorted(CHANGEABLE | UNDERWAY):
@@ -172,7 +172,7 @@ class DependencyEnds(JobStoreCase):
                 assert await driver.store.unmet(job.id) == []
 
     @case
-    async def test_a_cancelled_job_is_not_woken_by_those_that_it_waited_for(self) -> None:
+    async def test_a_cancelled_job_is_not_released_by_its_dependencies(self) -> None:
         driver = self.driver()
 
         for held in (False, True):
@@ -210,7 +210,7 @@ class DependencyEnds(JobStoreCase):
                 assert [(entry.state, entry.version) for entry in ends] == [(rest, job.version)]
 
     @case
-    async def test_a_job_that_cannot_be_published_ends_those_that_wait_for_it(self) -> None:
+    async def test_a_job_that_cannot_be_published_ends_its_dependents(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         asked = await driver.dispatch_new(queue="asked")
@@ -224,7 +224,7 @@ class DependencyEnds(JobStoreCase):
         assert [await driver.state(job) for job in jobs] == [JobState.UPSTREAM_FAILED] * 2
 
     @case
-    async def test_many_that_wait_for_one_job_are_let_go_some_at_a_time(self) -> None:
+    async def test_many_dependents_of_one_job_are_released_in_batches(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         jobs = await driver.submit_many(12, detail=after(first))
@@ -242,7 +242,7 @@ class DependencyEnds(JobStoreCase):
         assert await driver.schedulers.release_dependents() == Released()
 
     @case
-    async def test_one_job_waits_for_many(self) -> None:
+    async def test_one_job_can_wait_for_many(self) -> None:
         driver = self.driver()
         first = [await driver.new(queue="first") for _ in range(1_000)]
         await driver.store.submit(first)
@@ -260,7 +260,7 @@ class DependencyEnds(JobStoreCase):
         assert await driver.state(job) is JobState.QUEUED
 
     @case
-    async def test_the_first_end_that_is_not_as_it_had_to_be_says_how_the_job_ends(self) -> None:
+    async def test_the_first_unmet_dependency_decides_how_the_job_ends(self) -> None:
         driver = self.driver()
         first, second = await driver.dispatch_new(queue="a"), await driver.dispatch_new(queue="b")
         both = (JobDependency(first.id, "failed"), JobDependency(second.id))

@@ -17,7 +17,7 @@ class DependencyRaces(JobStoreCase):
     """No job waits forever."""
 
     @case
-    async def test_a_job_that_ends_while_others_are_submitted_that_wait_for_it_lets_all_of_them_go(self) -> None:
+    async def test_a_job_that_ends_during_submission_releases_all_its_dependents(self) -> None:
         driver, other, third = self.driver(), self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
@@ -34,7 +34,7 @@ class DependencyRaces(JobStoreCase):
             assert {await driver.state(call.result().id) for call in calls} == {JobState.QUEUED}
 
     @case
-    async def test_of_the_last_two_ends_that_a_job_waits_for_one_lets_it_go_and_once(self) -> None:
+    async def test_two_last_dependencies_that_end_together_release_a_job_once(self) -> None:
         drivers = [self.driver() for _ in range(3)]
         driver = drivers[0]
 
@@ -53,7 +53,7 @@ class DependencyRaces(JobStoreCase):
             assert {(job.state, job.version) for job in found} == {(JobState.QUEUED, 2)}
 
     @case
-    async def test_a_job_that_is_released_in_the_moment_its_last_dependency_ends_is_not_left_waiting(self) -> None:
+    async def test_a_job_released_as_its_last_dependency_ends_does_not_stay_waiting(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
@@ -70,7 +70,7 @@ class DependencyRaces(JobStoreCase):
             assert await driver.state(job) is JobState.QUEUED
 
     @case
-    async def test_a_job_that_is_cancelled_while_others_are_submitted_that_wait_for_it_ends_all_of_them(self) -> None:
+    async def test_a_job_cancelled_during_submission_ends_all_its_dependents(self) -> None:
         driver, other, third = self.driver(), self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
@@ -88,7 +88,7 @@ class DependencyRaces(JobStoreCase):
         assert await driver.lanes("rest") == []
 
     @case
-    async def test_a_job_that_is_cancelled_in_the_moment_it_is_let_go_is_cancelled_or_runs(self) -> None:
+    async def test_a_job_cancelled_as_it_is_released_is_cancelled_or_runs(self) -> None:
         driver, other, third = self.driver(), self.driver(), self.driver()
 
         for turn in range(_ROUNDS):
@@ -108,7 +108,7 @@ class DependencyRaces(JobStoreCase):
             assert (batch is None) is is_cancelled
 
     @case
-    async def test_a_whole_chain_that_is_cancelled_at_once_waits_for_nothing(self) -> None:
+    async def test_cancelling_a_whole_chain_at_once_leaves_nothing_waiting(self) -> None:
         drivers = [self.driver() for _ in range(3)]
         driver = drivers[0]
 

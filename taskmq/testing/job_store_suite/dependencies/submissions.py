@@ -27,7 +27,7 @@ class WaitingJobs(JobStoreCase):
     """Guarantees of `submit` and `update` for jobs with `depends_on`."""
 
     @case
-    async def test_texts_that_a_database_cannot_hold_take_nothing_else_with_them(self) -> None:
+    async def test_texts_the_database_cannot_store_do_not_affect_other_jobs(self) -> None:
         driver = self.driver()
         first = await driver.submit()
         detail = replace(after(first), description="a\ud800b", preemptible=True)
@@ -39,7 +39,7 @@ class WaitingJobs(JobStoreCase):
         assert job.detail.description in ("a\ud800b", "a\\ud800b")
 
     @case
-    async def test_a_job_waits_for_another_one_that_lives_whatever_that_one_does(self) -> None:
+    async def test_a_job_waits_for_an_unfinished_job_in_any_state(self) -> None:
         driver = self.driver()
 
         for state in JobState:
@@ -55,7 +55,7 @@ class WaitingJobs(JobStoreCase):
             assert await driver.state(first) is state
 
     @case
-    async def test_a_job_does_not_wait_for_what_has_come_already(self) -> None:
+    async def test_a_job_does_not_wait_for_dependencies_already_met(self) -> None:
         driver = self.driver()
         done, failed = await driver.make(JobState.SUCCEEDED), await driver.make(JobState.FAILED)
         both = (JobDependency(done.id), JobDependency(failed.id, "failed"))
@@ -68,7 +68,7 @@ class WaitingJobs(JobStoreCase):
         assert [lane.queue for lane in await driver.lanes("now")] == ["now"]
 
     @case
-    async def test_a_job_that_has_ended_is_known_whatever_the_clock_was_that_has_made_its_id(self) -> None:
+    async def test_an_ended_job_is_found_even_if_its_id_comes_from_a_wrong_clock(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
 
@@ -80,7 +80,7 @@ class WaitingJobs(JobStoreCase):
             assert job.state is JobState.QUEUED, hours
 
     @case
-    async def test_a_job_that_waits_for_what_cannot_come_any_more_waits_until_that_is_settled(self) -> None:
+    async def test_a_job_with_an_impossible_dependency_waits_until_it_is_settled(self) -> None:
         driver = self.driver()
         failed, other = await driver.make(JobState.FAILED), await driver.submit(queue="other")
 
@@ -95,7 +95,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.store.unmet(job.id) == []
 
     @case
-    async def test_jobs_of_one_call_wait_for_each_other_in_any_order(self) -> None:
+    async def test_jobs_in_one_call_can_depend_on_each_other_in_any_order(self) -> None:
         driver = self.driver()
         first = await driver.new()
         second = await driver.new(detail=after(first))
@@ -107,7 +107,7 @@ class WaitingJobs(JobStoreCase):
         assert {each.id for each in await driver.store.unmet(third.id)} == {first.id, second.id}
 
     @case
-    async def test_jobs_that_wait_for_each_other_in_a_circle_are_refused_and_others_are_kept(self) -> None:
+    async def test_jobs_in_a_dependency_cycle_are_rejected_and_others_are_kept(self) -> None:
         driver = self.driver()
         first, second, alone = await driver.new(), await driver.new(), await driver.new()
         itself = replace(alone, detail=after(alone))
@@ -128,7 +128,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.store.find_key("", "a") is None
 
     @case
-    async def test_a_job_that_waits_for_an_unknown_one_is_refused(self) -> None:
+    async def test_a_job_with_an_unknown_dependency_is_rejected(self) -> None:
         driver = self.driver()
 
         for stranger in _STRANGERS:
@@ -138,7 +138,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.store.find_key("", "mine") is None
 
     @case
-    async def test_no_job_waits_for_another_tenants(self) -> None:
+    async def test_no_job_can_depend_on_a_job_of_another_tenant(self) -> None:
         driver = self.driver()
         theirs = [await driver.make(state, tenant="acme") for state in (JobState.QUEUED, JobState.SUCCEEDED)]
 
@@ -149,7 +149,7 @@ class WaitingJobs(JobStoreCase):
             assert (await driver.submit(tenant="acme", detail=after(job))).tenant == "acme"
 
     @case
-    async def test_a_submission_is_answered_again_once_the_others_have_ended(self) -> None:
+    async def test_a_submission_can_be_repeated_after_its_dependencies_ended(self) -> None:
         driver = self.driver()
         first = await driver.submit(queue="first")
         job = await driver.new(key="mine", fingerprint=b"1", detail=after(first))
@@ -164,7 +164,7 @@ class WaitingJobs(JobStoreCase):
         assert answers == [expected, expected]
 
     @case
-    async def test_a_job_waits_for_the_one_that_has_the_id_of_its_callers(self) -> None:
+    async def test_a_job_can_depend_on_a_job_by_its_caller_chosen_id(self) -> None:
         driver = self.driver()
         first = await driver.submit(key="first", fingerprint=b"1")
         again = await driver.new(key="first", fingerprint=b"1")
@@ -175,7 +175,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.store.unmet(job.id) == [JobDependency(first.id)]
 
     @case
-    async def test_a_unique_job_waits_with_its_key(self) -> None:
+    async def test_a_waiting_unique_job_holds_its_key(self) -> None:
         driver = self.driver()
         first = await driver.submit(queue="first")
         job = await driver.submit(unique=unique(), detail=after(first))
@@ -185,7 +185,7 @@ class WaitingJobs(JobStoreCase):
         assert (answer.id, answer.is_duplicate, answer.state) == (job.id, True, JobState.WAITING)
 
     @case
-    async def test_a_job_that_takes_the_key_of_one_that_it_waits_for_never_runs(self) -> None:
+    async def test_a_job_that_takes_the_key_of_its_dependency_never_runs(self) -> None:
         driver = self.driver()
         first = await driver.submit(unique=unique(replaces=True), due=HOUR)
         job = await driver.submit(unique=unique(replaces=True), detail=after(first))
@@ -196,7 +196,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.state(job) is JobState.UPSTREAM_FAILED
 
     @case
-    async def test_a_held_job_waits_when_it_is_released_and_runs_when_both_are_over(self) -> None:
+    async def test_a_held_job_runs_once_released_and_its_dependencies_ended(self) -> None:
         driver = self.driver()
         first = await driver.dispatch_new(queue="first")
         job = await driver.submit(held=True, detail=after(first))
@@ -233,7 +233,7 @@ class WaitingJobs(JobStoreCase):
         assert await driver.timers() == []
 
     @case
-    async def test_no_change_lets_a_job_run_that_waits(self) -> None:
+    async def test_no_change_makes_a_waiting_job_run(self) -> None:
         driver = self.driver()
         first = await driver.submit(queue="first")
         job = await driver.submit(detail=after(first))

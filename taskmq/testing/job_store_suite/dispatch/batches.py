@@ -18,7 +18,7 @@ class Batches(JobStoreCase):
     """Every guarantee of `confirm`, `forget`, `undispatch`, `fail` and `take_over`."""
 
     @case
-    async def test_the_next_holder_gets_what_the_earlier_ones_have_left(self) -> None:
+    async def test_the_next_holder_gets_the_batches_of_earlier_ones(self) -> None:
         driver, other = self.driver(), self.driver()
         first, second = await _batch(driver, 3), await _batch(driver, 2, detail=JobDetail(owner="ann"))
         assert [job.owner for job in first.jobs + second.jobs] == ["", "", "", "ann", "ann"]
@@ -29,7 +29,7 @@ class Batches(JobStoreCase):
         assert sorted(left, key=_by_id) == sorted([first, _as_confirmed(second)], key=_by_id)
 
     @case
-    async def test_a_holder_does_not_take_over_what_it_has_dispatched_itself(self) -> None:
+    async def test_a_holder_does_not_take_over_its_own_batches(self) -> None:
         driver, other = self.driver(), self.driver()
         left = await _batch(driver, 1)
         epoch = await other.next_epoch(partition := other.schedulers.partition_of(QUEUE))
@@ -38,7 +38,7 @@ class Batches(JobStoreCase):
         assert await other.schedulers.take_over(partition, epoch) == [left]
 
     @case
-    async def test_what_was_taken_over_is_left_to_the_holder_after_that(self) -> None:
+    async def test_the_following_holder_takes_over_the_same_batch(self) -> None:
         drivers = [self.driver() for _ in range(3)]
         batch = await _batch(drivers[0], 2)
 
@@ -47,7 +47,7 @@ class Batches(JobStoreCase):
         assert await _take_over(drivers[2]) == [_as_confirmed(batch)]
 
     @case
-    async def test_only_jobs_that_still_have_their_token_and_are_under_way_are_taken_over(self) -> None:
+    async def test_only_jobs_in_flight_with_an_unchanged_token_are_taken_over(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 6)
         waits, running, ended, back, again, retries = batch.jobs
@@ -65,7 +65,7 @@ class Batches(JobStoreCase):
         assert [found.jobs for found in left.values()] == [anew]
 
     @case
-    async def test_a_batch_whose_jobs_have_all_left_is_not_taken_over(self) -> None:
+    async def test_a_batch_with_no_jobs_left_is_not_taken_over(self) -> None:
         driver, other = self.driver(), self.driver()
         for job in (await _batch(driver, 3)).jobs:
             await driver.expect_accepted(job, "succeeded")
@@ -84,7 +84,7 @@ class Batches(JobStoreCase):
         assert await driver.state(forgotten.jobs[0]) is JobState.DISPATCHED
 
     @case
-    async def test_batches_that_nobody_has_may_be_confirmed_and_forgotten(self) -> None:
+    async def test_unknown_batches_can_be_confirmed_and_forgotten(self) -> None:
         schedulers = self.driver().schedulers
 
         await schedulers.confirm([])
@@ -93,7 +93,7 @@ class Batches(JobStoreCase):
         await schedulers.forget([1, 2**40])
 
     @case
-    async def test_who_does_not_hold_the_partition_takes_nothing_over(self) -> None:
+    async def test_a_scheduler_without_the_partition_takes_over_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 1)
         partition = driver.schedulers.partition_of(QUEUE)
@@ -106,7 +106,7 @@ class Batches(JobStoreCase):
         assert await other.schedulers.take_over(partition, present) == [batch]
 
     @case
-    async def test_a_second_call_with_one_epoch_gives_nothing_and_the_next_epoch_everything(self) -> None:
+    async def test_a_take_over_returns_batches_once_per_epoch(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 2)
         partition = driver.schedulers.partition_of(QUEUE)
@@ -118,7 +118,7 @@ class Batches(JobStoreCase):
         assert await _take_over(driver) == [batch]
 
     @case
-    async def test_a_lease_that_has_ended_holds_until_somebody_takes_the_partition(self) -> None:
+    async def test_an_expired_lease_is_valid_until_another_scheduler_takes_it(self) -> None:
         driver, other = self.driver(), self.driver()
         partition, key = driver.schedulers.partition_of(QUEUE), partition_key(driver.schedulers.partition_of(QUEUE))
         batch = await _batch(driver, 1)
@@ -138,7 +138,7 @@ class Batches(JobStoreCase):
         assert await driver.schedulers.take_over(partition, epoch) == []
 
     @case
-    async def test_another_partitions_batches_are_not_taken_over(self) -> None:
+    async def test_batches_of_another_partition_are_not_taken_over(self) -> None:
         driver = self.driver()
         batch = await _batch(driver, 1)
         partition = driver.schedulers.partition_of(QUEUE)
@@ -148,7 +148,7 @@ class Batches(JobStoreCase):
         assert await driver.schedulers.take_over(partition, await driver.next_epoch(partition)) == [batch]
 
     @case
-    async def test_what_the_broker_has_not_taken_is_ready_again(self) -> None:
+    async def test_a_job_rejected_by_the_broker_is_ready_again(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 3)
         epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
@@ -167,7 +167,7 @@ class Batches(JobStoreCase):
         assert not {job.token for job in again.jobs} & {job.token for job in batch.jobs}
 
     @case
-    async def test_what_the_broker_has_not_taken_may_wait_a_while(self) -> None:
+    async def test_a_job_rejected_by_the_broker_can_be_delayed(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         before = await driver.store.now_ms()
@@ -181,7 +181,7 @@ class Batches(JobStoreCase):
         assert [timer.due for timer in await driver.timers()] == [record.due]
 
     @case
-    async def test_it_is_written_down_that_the_broker_has_not_taken_a_job(self) -> None:
+    async def test_a_rejection_by_the_broker_is_recorded(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 
@@ -193,7 +193,7 @@ class Batches(JobStoreCase):
         ]
 
     @case
-    async def test_a_job_whose_cancellation_was_asked_for_ends_where_it_is_taken_back(self) -> None:
+    async def test_withdrawing_a_job_asked_to_cancel_ends_it(self) -> None:
         driver = self.driver()
         for delay in (0.0, 3_600.0):
             job = await driver.dispatch_new()
@@ -207,7 +207,7 @@ class Batches(JobStoreCase):
         assert await driver.lanes() == []
 
     @case
-    async def test_what_can_never_be_run_fails_with_the_reason(self) -> None:
+    async def test_a_job_that_can_never_run_fails_with_the_reason(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 2)
 
@@ -224,7 +224,7 @@ class Batches(JobStoreCase):
         assert await driver.state(batch.jobs[1]) is JobState.DISPATCHED
 
     @case
-    async def test_jobs_that_have_lost_their_token_are_neither_taken_back_nor_failed(self) -> None:
+    async def test_jobs_with_an_outdated_token_are_neither_withdrawn_nor_failed(self) -> None:
         driver = self.driver()
         old = await driver.dispatch_new()
         await driver.expect_accepted(old, "interrupted")
@@ -247,7 +247,7 @@ class Batches(JobStoreCase):
             assert await driver.store.events(job.id) == []
 
     @case
-    async def test_a_job_that_was_taken_back_is_taken_back_once(self) -> None:
+    async def test_a_job_is_withdrawn_only_once(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         await driver.undispatch(job)
@@ -259,7 +259,7 @@ class Batches(JobStoreCase):
         assert await driver.read(job) == record
 
     @case
-    async def test_a_job_that_runs_is_neither_taken_back_nor_failed(self) -> None:
+    async def test_a_running_job_is_neither_withdrawn_nor_failed(self) -> None:
         driver = self.driver()
         batch = await _batch(driver, 4)
         runs, is_detached, unwanted, waits = batch.jobs
@@ -281,7 +281,7 @@ class Batches(JobStoreCase):
         await driver.expect_accepted(runs, "succeeded")
 
     @case
-    async def test_a_job_whose_worker_is_gone_fails_where_it_must_not_run_again(self) -> None:
+    async def test_a_job_of_a_lost_worker_fails_if_it_must_not_run_again(self) -> None:
         driver = self.driver()
         batch = await _batch(driver, 3)
         runs, waits, ended = batch.jobs
@@ -297,7 +297,7 @@ class Batches(JobStoreCase):
         assert await driver.state(ended) is JobState.SUCCEEDED
 
     @case
-    async def test_a_holder_whose_partition_has_passed_on_takes_nothing_back_and_fails_nothing(self) -> None:
+    async def test_a_former_holder_withdraws_and_fails_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 3)
         partition = driver.schedulers.partition_of(QUEUE)
@@ -316,7 +316,7 @@ class Batches(JobStoreCase):
         assert back.running == {batch.jobs[1].id}
 
     @case
-    async def test_a_start_a_cancel_and_a_take_back_at_once_leave_no_job_that_runs_unseen(self) -> None:
+    async def test_a_concurrent_start_cancel_and_withdrawal_leave_no_untracked_run(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 20)
         epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))

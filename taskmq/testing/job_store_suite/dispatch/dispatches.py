@@ -15,7 +15,7 @@ class Dispatches(JobStoreCase):
     """Every guarantee of `lanes`, `dispatch` and `in_flight`."""
 
     @case
-    async def test_queues_are_divided_among_the_partitions(self) -> None:
+    async def test_queues_are_distributed_over_the_partitions(self) -> None:
         schedulers, other = self.driver().schedulers, self.driver().schedulers
 
         assert 1 <= schedulers.partitions <= 64
@@ -25,7 +25,7 @@ class Dispatches(JobStoreCase):
         assert len(set(partitions)) > 1 or schedulers.partitions == 1
 
     @case
-    async def test_the_lanes_of_a_partition_are_those_of_its_queues_that_have_jobs_ready(self) -> None:
+    async def test_the_lanes_of_a_partition_are_its_queues_with_ready_jobs(self) -> None:
         driver, other = self.driver(), self.driver()
         expected: set[Lane] = set()
         for number, queue in enumerate(_QUEUES):
@@ -42,7 +42,7 @@ class Dispatches(JobStoreCase):
             assert sorted(lanes) == sorted(of_partition)
 
     @case
-    async def test_a_dispatched_job_comes_with_all_that_its_message_needs(self) -> None:
+    async def test_a_dispatched_job_has_everything_its_message_needs(self) -> None:
         driver, other = self.driver(), self.driver()
         detail = JobDetail(owner="ann", labels={"for": "b"})
         job = await driver.submit(tenant="acme", key="k", task="mail.send", priority=7, expires=HOUR, detail=detail)
@@ -74,7 +74,7 @@ class Dispatches(JobStoreCase):
         assert await other.lanes() == []
 
     @case
-    async def test_in_a_lane_the_earliest_due_goes_first_and_of_those_the_earliest_submitted(self) -> None:
+    async def test_a_lane_dispatches_by_due_time_and_then_by_submission(self) -> None:
         driver = self.driver()
         now = await driver.store.now_ms()
         jobs = await driver.submit_many(6)
@@ -87,7 +87,7 @@ class Dispatches(JobStoreCase):
         assert order == [job_id for _, job_id in sorted((job.due, job.id) for job in jobs)]
 
     @case
-    async def test_so_many_of_each_lane_are_taken_as_were_picked(self) -> None:
+    async def test_as_many_jobs_are_dispatched_from_each_lane_as_picked(self) -> None:
         driver = self.driver()
         for tenant in ("a", "b", "c"):
             await driver.submit_many(5, tenant=tenant)
@@ -105,7 +105,7 @@ class Dispatches(JobStoreCase):
         assert len(await driver.lanes()) == 5
 
     @case
-    async def test_where_no_job_is_to_be_had_there_is_no_batch(self) -> None:
+    async def test_no_batch_is_created_without_jobs(self) -> None:
         driver = self.driver()
         await driver.submit(due=HOUR)
         await driver.submit(held=True)
@@ -131,7 +131,7 @@ class Dispatches(JobStoreCase):
         assert await driver.lanes() == []
 
     @case
-    async def test_the_token_is_new_with_every_dispatch_and_fits_every_languages_numbers(self) -> None:
+    async def test_each_dispatch_has_a_new_token_that_fits_a_double(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         tokens = [job.token]
@@ -165,7 +165,7 @@ class Dispatches(JobStoreCase):
         assert await driver.lanes() == []
 
     @case
-    async def test_an_epoch_that_has_passed_on_does_nothing_at_all(self) -> None:
+    async def test_an_old_epoch_dispatches_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.submit(), await driver.submit(expires=-1)]
         partition = driver.schedulers.partition_of(QUEUE)
@@ -179,7 +179,7 @@ class Dispatches(JobStoreCase):
         assert len((await other.dispatch()).jobs) == 1
 
     @case
-    async def test_the_epoch_of_one_partition_opens_no_other(self) -> None:
+    async def test_the_epoch_of_one_partition_is_invalid_for_others(self) -> None:
         driver = self.driver()
         queues = {driver.schedulers.partition_of(queue): queue for queue in _QUEUES}
         if len(queues) < 2:
@@ -194,7 +194,7 @@ class Dispatches(JobStoreCase):
         assert await driver.try_dispatch(queue=queues[other], epoch=epochs[-1]) is not None
 
     @case
-    async def test_jobs_under_way_are_found_by_when_they_were_dispatched(self) -> None:
+    async def test_jobs_in_flight_are_found_by_dispatch_time(self) -> None:
         driver, other = self.driver(), self.driver()
         partition = driver.schedulers.partition_of(QUEUE)
         dispatched, running, retrying, ended = (await _many(driver, 4)).jobs

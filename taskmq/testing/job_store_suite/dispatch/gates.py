@@ -17,7 +17,7 @@ class GateCases(JobStoreCase):
     """Every guarantee of `look`, `put_behind`, `open_gates` and `gate_of`."""
 
     @case
-    async def test_a_look_shows_the_first_jobs_of_lanes_in_their_order(self) -> None:
+    async def test_a_preview_lists_the_first_jobs_of_lanes_in_order(self) -> None:
         driver = self.driver()
         first = await driver.submit()
         second = await driver.submit(body=b'{"task":"send_mail","args":[2]}')
@@ -36,7 +36,7 @@ class GateCases(JobStoreCase):
         assert await driver.schedulers.look([]) == []
 
     @case
-    async def test_a_look_says_which_jobs_have_expired(self) -> None:
+    async def test_a_preview_marks_expired_jobs(self) -> None:
         driver = self.driver()
         late, live = await driver.submit(expires=-1), await driver.submit(expires=HOUR)
 
@@ -45,7 +45,7 @@ class GateCases(JobStoreCase):
         assert {job.id: job.is_over for job in found} == {late.id: True, live.id: False}
 
     @case
-    async def test_a_job_behind_a_gate_is_queued_and_in_no_lane(self) -> None:
+    async def test_a_gated_job_is_queued_but_in_no_lane(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
 
@@ -60,7 +60,7 @@ class GateCases(JobStoreCase):
         assert await driver.schedulers.heads([QUEUE]) == {}
 
     @case
-    async def test_a_gate_lets_the_first_ones_go_by_priority_and_then_by_time(self) -> None:
+    async def test_a_gate_releases_jobs_by_priority_and_then_by_time(self) -> None:
         driver, other = self.driver(), self.driver()
         middle, last = await driver.submit(), await driver.submit(tenant="acme")
         first, elsewhere = await driver.submit(priority=9), await driver.submit()
@@ -80,7 +80,7 @@ class GateCases(JobStoreCase):
         assert set(ids((await other.dispatch()).jobs)) == {last.id, middle.id, first.id, elsewhere.id}
 
     @case
-    async def test_the_next_holder_of_a_partition_lets_all_of_it_go(self) -> None:
+    async def test_the_next_holder_of_a_partition_releases_its_gated_jobs(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
         await _put(driver, {job.id: gate for job, gate in zip(jobs, "kkl", strict=True)})
@@ -92,7 +92,7 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == ids(jobs)
 
     @case
-    async def test_no_scheduler_moves_jobs_without_the_partition(self) -> None:
+    async def test_a_scheduler_without_the_partition_moves_no_jobs(self) -> None:
         driver = self.driver()
         partition = driver.schedulers.partition_of(QUEUE)
         behind, ready = await driver.submit_many(2)
@@ -107,7 +107,7 @@ class GateCases(JobStoreCase):
         assert [job.id for job in await driver.schedulers.look([Pick(_LANE, 9)])] == [ready.id]
 
     @case
-    async def test_what_is_not_ready_is_put_behind_no_gate(self) -> None:
+    async def test_only_ready_jobs_are_gated(self) -> None:
         driver = self.driver()
         waits, held = await driver.submit(due=HOUR), await driver.submit(held=True)
         sent = await driver.dispatch_new()
@@ -119,7 +119,7 @@ class GateCases(JobStoreCase):
         await driver.expect_accepted(sent, "succeeded")
 
     @case
-    async def test_a_job_behind_a_gate_is_cancelled_held_and_changed_like_any_other(self) -> None:
+    async def test_a_gated_job_can_be_cancelled_held_and_changed(self) -> None:
         driver = self.driver()
         cancelled, held, moved, delayed = await driver.submit_many(4)
         await _put(driver, dict.fromkeys((cancelled.id, held.id, moved.id, delayed.id), "k"))
@@ -134,7 +134,7 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == [moved.id]
 
     @case
-    async def test_an_end_of_a_forgotten_dispatch_takes_the_job_from_behind_its_gate(self) -> None:
+    async def test_the_end_of_a_forgotten_dispatch_removes_a_gated_job(self) -> None:
         driver = self.driver()
         sent = await driver.dispatch_new()
         job = await driver.expect_accepted(sent, "interrupted")
@@ -150,7 +150,7 @@ class GateCases(JobStoreCase):
         assert await _open(driver, {"k": 9}) == []
 
     @case
-    async def test_what_is_over_ends_when_its_gate_lets_it_go(self) -> None:
+    async def test_an_expired_gated_job_ends_when_it_is_released(self) -> None:
         driver = self.driver()
         job = await driver.submit(expires=0)
         await _put(driver, {job.id: "k"})
@@ -161,7 +161,7 @@ class GateCases(JobStoreCase):
         assert (await driver.read(job)).state is JobState.EXPIRED
 
     @case
-    async def test_jobs_behind_gates_count_as_queued_for_the_quota_of_their_tenant(self) -> None:
+    async def test_gated_jobs_count_as_queued_in_the_tenant_quota(self) -> None:
         driver = self.driver()
         quota = Quota(tenant="acme", queued=3)
         assert await driver.store.limit(Quotas(version=1, quotas={usage_name("acme"): quota}))

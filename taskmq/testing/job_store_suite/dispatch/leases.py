@@ -24,7 +24,7 @@ class PartitionLeases(CoordinatorCases, JobStoreCase):
         return self.store().dispatching.leases
 
     @case
-    async def test_a_partition_that_nobody_holds_has_no_lease(self) -> None:
+    async def test_an_unheld_partition_has_no_lease(self) -> None:
         leases = self.coordinator()
 
         for key in _KEYS:
@@ -34,7 +34,7 @@ class PartitionLeases(CoordinatorCases, JobStoreCase):
             assert await leases.find(key) is None
 
     @case
-    async def test_one_of_many_takers_at_the_same_time_gets_the_partition(self) -> None:
+    async def test_only_one_of_many_concurrent_claims_gets_the_partition(self) -> None:
         stores = [self.coordinator() for _ in range(2)]
 
         for key in _KEYS:
@@ -45,7 +45,7 @@ class PartitionLeases(CoordinatorCases, JobStoreCase):
             assert {answer.token for answer in answers if isinstance(answer, Lease)} == {epoch}
 
     @case
-    async def test_upkeep_leaves_epochs_of_partitions_and_what_is_held_alone(self) -> None:
+    async def test_maintenance_keeps_partition_epochs_and_held_leases(self) -> None:
         store = self.store()
         leases = store.dispatching.leases
         epochs = [await leases.acquire(key, owner="a", seconds=LONG) for key in _KEYS]
@@ -62,7 +62,7 @@ class PartitionLeases(CoordinatorCases, JobStoreCase):
         assert [lease and lease.token for lease in held] == epochs[1:]
 
     @case
-    async def test_a_lease_outlives_the_closing_of_its_store(self) -> None:
+    async def test_a_lease_survives_its_store_closing(self) -> None:
         store, other = self.store(), self.coordinator()
         epoch = await store.dispatching.leases.acquire(partition_key(0), owner="a", seconds=LONG)
 

@@ -19,11 +19,11 @@ class PoolCases(JobStoreCase):
     """Every guarantee of `sharing`, `share` and `heads`."""
 
     @case
-    async def test_nothing_is_said_about_turns_before_somebody_does(self) -> None:
+    async def test_sharing_rules_are_empty_by_default(self) -> None:
         assert await self.store().sharing() == Sharing()
 
     @case
-    async def test_what_was_said_about_turns_is_there_for_every_process(self) -> None:
+    async def test_sharing_rules_are_visible_to_every_process(self) -> None:
         store, other = self.store(), self.store()
         queues = {"work": QueuePolicy(policy="priority", ageing=5.0), "strict": QueuePolicy(strict=True)}
         said = Sharing(version=1, queues=queues, pools=_POOLS)
@@ -34,7 +34,7 @@ class PoolCases(JobStoreCase):
         assert await store.sharing() == Sharing(version=2)
 
     @case
-    async def test_who_says_something_over_an_older_version_changes_nothing(self) -> None:
+    async def test_sharing_rules_for_an_old_version_are_rejected(self) -> None:
         store = self.store()
         assert not await store.share(Sharing(version=2))
         assert await store.share(Sharing(version=1, pools=_POOLS))
@@ -45,7 +45,7 @@ class PoolCases(JobStoreCase):
         assert await store.sharing() == Sharing(version=1, pools=_POOLS)
 
     @case
-    async def test_the_head_of_a_lane_is_its_first_job_that_is_ready(self) -> None:
+    async def test_the_head_of_a_lane_is_its_first_ready_job(self) -> None:
         driver = self.driver()
         first = await driver.submit(tenant="acme", priority=7, expires=HOUR)
         await driver.submit(tenant="acme", priority=7)

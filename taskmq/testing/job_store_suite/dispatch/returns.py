@@ -16,7 +16,7 @@ class Returns(JobStoreCase):
     """Every guarantee of `dispatch_again`."""
 
     @case
-    async def test_a_job_that_came_back_keeps_its_token_and_its_first_end_counts(self) -> None:
+    async def test_a_returned_job_keeps_its_token_and_its_first_end_counts(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new(detail=JobDetail(owner="ann"))
 
@@ -31,7 +31,7 @@ class Returns(JobStoreCase):
         assert (await driver.report(again, "succeeded", worker="w2", started=2_000)).outcome == "superseded"
 
     @case
-    async def test_a_run_that_was_lost_is_an_event_and_its_job_waits_for_another_worker(self) -> None:
+    async def test_a_lost_run_is_recorded_and_its_job_waits_for_another_worker(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         await driver.expect_accepted(job, "started", worker="w1", started=1_000)
@@ -53,7 +53,7 @@ class Returns(JobStoreCase):
         assert await driver.store.attempts(job.id) == []
 
     @case
-    async def test_crashes_of_one_dispatch_add_up_and_the_next_one_has_none(self) -> None:
+    async def test_crashes_accumulate_in_one_dispatch_and_reset_in_the_next(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         found: list[int | None] = []
@@ -72,7 +72,7 @@ class Returns(JobStoreCase):
         assert again.crashes == 0
 
     @case
-    async def test_what_ended_waits_or_has_another_token_stays_as_it_is(self) -> None:
+    async def test_returning_an_ended_waiting_or_redispatched_job_changes_nothing(self) -> None:
         driver = self.driver()
         await driver.submit_many(5)
         ended, waits, anew, asked, other = (await driver.dispatch()).jobs
@@ -97,7 +97,7 @@ class Returns(JobStoreCase):
         assert record.state is JobState.CANCELLED
 
     @case
-    async def test_who_does_not_hold_the_partition_dispatches_nothing_again(self) -> None:
+    async def test_a_scheduler_without_the_partition_redispatches_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         stale = await driver.epoch(partition := driver.schedulers.partition_of(QUEUE))
@@ -110,7 +110,7 @@ class Returns(JobStoreCase):
         assert await driver.read(job) == before
 
     @case
-    async def test_the_next_holder_gets_such_a_job_once_with_its_crashes(self) -> None:
+    async def test_the_next_holder_gets_a_returned_job_once_with_its_crashes(self) -> None:
         driver, other = self.driver(), self.driver()
         await driver.submit_many(2)
         first = await driver.dispatch()
@@ -130,7 +130,7 @@ class Returns(JobStoreCase):
         assert [job.crashes for batch in left for job in batch.jobs if job.id == came_back.id] == [1]
 
     @case
-    async def test_a_job_that_came_back_counts_once_for_its_tenant(self) -> None:
+    async def test_a_returned_job_counts_once_for_its_tenant(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new(tenant="acme")
         await _again(driver, job)

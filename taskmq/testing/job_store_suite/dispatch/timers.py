@@ -17,7 +17,7 @@ class Timers(JobStoreCase):
     """Every guarantee of `due` and `fire`."""
 
     @case
-    async def test_timers_are_found_in_the_order_of_their_times_with_their_shards(self) -> None:
+    async def test_timers_are_found_in_order_of_time_with_their_shards(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.submit(due=hours * HOUR) for hours in (3, 1, 2, 5, 4, 9)]
         jobs.append(await driver.make(JobState.RETRYING))
@@ -31,7 +31,7 @@ class Timers(JobStoreCase):
             assert found == sorted(_timer(job) for job in jobs if shard_of(job.id) % partitions == partition)
 
     @case
-    async def test_what_is_due_at_the_end_of_the_look_ahead_is_not_found_yet(self) -> None:
+    async def test_a_timer_due_at_the_end_of_the_look_ahead_is_not_found(self) -> None:
         driver = self.driver()
         job = await driver.submit(due=HOUR)
         partition = _partition(driver, job)
@@ -40,7 +40,7 @@ class Timers(JobStoreCase):
         assert await driver.schedulers.due(partition, until=job.due + 1, limit=10) == [_timer(job)]
 
     @case
-    async def test_no_more_timers_are_read_than_were_asked_for_and_the_first_of_them(self) -> None:
+    async def test_the_earliest_timers_are_read_up_to_the_limit(self) -> None:
         driver = self.driver()
         jobs = [await driver.submit(due=HOUR + number) for number in range(40, 0, -1)]
         partition = _partition(driver, jobs[0])
@@ -52,7 +52,7 @@ class Timers(JobStoreCase):
             )
 
     @case
-    async def test_jobs_whose_time_has_come_are_queued(self) -> None:
+    async def test_due_jobs_are_queued(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await _due(driver, queue=queue) for queue in ("a", "b", "b")]
         jobs.append(await _retrying(driver, queue="c"))
@@ -68,7 +68,7 @@ class Timers(JobStoreCase):
         assert sorted(ids((await other.dispatch(queue="b")).jobs)) == sorted(ids(jobs[1:3]))
 
     @case
-    async def test_many_are_fired_at_once(self) -> None:
+    async def test_many_timers_are_fired_in_one_call(self) -> None:
         driver = self.driver()
         jobs = [await _due(driver, queue=f"q{number % 3}") for number in range(100)]
         partition = _partition(driver, jobs[0])
@@ -95,7 +95,7 @@ class Timers(JobStoreCase):
         assert len((await other.dispatch(queue=job.queue)).jobs) == 1
 
     @case
-    async def test_one_that_was_changed_or_cancelled_since_it_was_read_stays_as_it_is(self) -> None:
+    async def test_a_job_changed_or_cancelled_since_it_was_read_is_not_fired(self) -> None:
         driver = self.driver()
         jobs = [await _due(driver) for _ in range(4)]
         now = await driver.store.now_ms()
@@ -113,7 +113,7 @@ class Timers(JobStoreCase):
         assert [timer.id for timer in await driver.timers()] == [jobs[3].id, jobs[0].id]
 
     @case
-    async def test_a_change_that_leaves_the_time_is_no_obstacle(self) -> None:
+    async def test_a_change_that_keeps_the_time_does_not_prevent_firing(self) -> None:
         driver = self.driver()
         job = await _due(driver)
         changed = await driver.expect_update(job, priority=9, queue="another")
@@ -124,7 +124,7 @@ class Timers(JobStoreCase):
         assert (await driver.read(job)).version == changed.version + 1
 
     @case
-    async def test_nothing_may_be_fired_and_what_nobody_has_is_not(self) -> None:
+    async def test_firing_nothing_succeeds_and_unknown_jobs_are_not_fired(self) -> None:
         driver = self.driver()
         partition = 0
         epoch = await driver.epoch(partition)
@@ -135,7 +135,7 @@ class Timers(JobStoreCase):
         assert await driver.schedulers.fire(stranger.shard % driver.schedulers.partitions, epoch, [stranger]) == set()
 
     @case
-    async def test_an_epoch_that_has_passed_on_fires_nothing(self) -> None:
+    async def test_an_old_epoch_fires_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await _due(driver)
         partition = _partition(driver, job)
@@ -149,7 +149,7 @@ class Timers(JobStoreCase):
         assert await driver.schedulers.fire(partition, present, [_timer(job)]) == {lane_of(job)}
 
     @case
-    async def test_partitions_fire_beside_each_other_and_each_by_its_own_epoch(self) -> None:
+    async def test_partitions_fire_concurrently_each_with_its_own_epoch(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await _due(driver, queue=f"due-{number}") for number in range(12)]
         timers: dict[int, list[JobRecord]] = {}
@@ -173,7 +173,7 @@ class Timers(JobStoreCase):
             assert await driver.state(job) is wanted
 
     @case
-    async def test_a_partition_that_stops_while_it_fires_keeps_no_other_from_it(self) -> None:
+    async def test_a_partition_stopped_while_firing_does_not_block_others(self) -> None:
         driver = self.driver()
         jobs = [await _due(driver, queue=f"due-{number}") for number in range(3)]
         calls = [
@@ -192,7 +192,7 @@ class Timers(JobStoreCase):
         assert [await driver.state(job) for job in jobs[1:]] == [JobState.QUEUED] * 2
 
     @case
-    async def test_a_retry_and_a_snooze_without_delay_are_due_at_once(self) -> None:
+    async def test_a_retry_and_a_snooze_without_delay_are_due_immediately(self) -> None:
         driver = self.driver()
 
         kinds: tuple[ReportKind, ...] = ("retry", "snoozed", "refused")
@@ -206,7 +206,7 @@ class Timers(JobStoreCase):
             await driver.expect_update(await driver.read(job), JobState.CANCELLED)
 
     @case
-    async def test_a_refusal_its_timer_and_the_dispatch_after_it_are_a_version_each(self) -> None:
+    async def test_a_refusal_its_timer_and_the_next_dispatch_each_add_a_version(self) -> None:
         driver = self.driver()
         refused = await driver.expect_accepted(await driver.dispatch_new(), "refused")
         await _fire(driver, refused)

@@ -54,7 +54,7 @@ class AlertCases(HistoryCase):
     """Every guarantee of `AlertStore`."""
 
     @case
-    async def test_a_rule_is_read_as_it_was_put_and_counts_its_versions(self) -> None:
+    async def test_a_rule_is_read_back_unchanged_and_counts_its_versions(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
 
         assert await alerts.put_rule(_RULE) == 1
@@ -70,7 +70,7 @@ class AlertCases(HistoryCase):
         assert len(await alerts.rules("")) == 1
 
     @case
-    async def test_a_rule_goes_with_its_alerts(self) -> None:
+    async def test_removing_a_rule_removes_its_alerts(self) -> None:
         alerts = self.history().alerts
         await alerts.put_rule(_RULE)
         await alerts.put_rule(replace(_RULE, name="other"))
@@ -84,7 +84,7 @@ class AlertCases(HistoryCase):
         assert [each.rule.name for each in await alerts.rules()] == ["other"]
 
     @case
-    async def test_changes_of_rules_and_silences_are_in_the_audit(self) -> None:
+    async def test_changes_to_rules_and_silences_are_audited(self) -> None:
         store = self.store()
         alerts, people = self.history().alerts, store.identity.audit
         silence = Silence(id="s", begins=0, ends=9, by="ann")
@@ -103,7 +103,7 @@ class AlertCases(HistoryCase):
         assert await people.count_unsealed() == 4
 
     @case
-    async def test_very_many_alerts_are_read_in_their_order(self) -> None:
+    async def test_thousands_of_alerts_are_read_in_order(self) -> None:
         alerts = self.history().alerts
         subjects = sorted(f"task:t{number}" for number in range(600))
         await alerts.commit([_alert(subject, rule=rule) for rule in ("b", "a") for subject in subjects[::-1]], [])
@@ -113,7 +113,7 @@ class AlertCases(HistoryCase):
         assert [(each.rule, each.subject) for each in await alerts.alerts("acme")] == expected
 
     @case
-    async def test_alerts_are_written_together_by_who_has_read_the_last_ones(self) -> None:
+    async def test_alerts_are_written_together_only_by_a_reader_of_the_latest(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
         assert await alerts.commit([], [])
         assert await alerts.commit([_alert(), _alert("")], [_notice("n1")])
@@ -132,7 +132,7 @@ class AlertCases(HistoryCase):
         assert [(each.id, each.next) for each in await alerts.notices()] == [("n1", 0)]
 
     @case
-    async def test_thousands_of_alerts_are_written_together_or_not_at_all(self) -> None:
+    async def test_thousands_of_alerts_are_written_atomically(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
         firing = [_alert(f"task:t{number:04}", rule=rule) for rule in ("a", "b") for number in range(1_250)]
         notices = [_notice(f"n{number:04}") for number in range(1_250)]
@@ -156,7 +156,7 @@ class AlertCases(HistoryCase):
         assert await other.alerts() == []
 
     @case
-    async def test_of_many_that_look_at_a_time_one_writes(self) -> None:
+    async def test_only_one_of_many_concurrent_evaluators_writes(self) -> None:
         stores = [self.history().alerts for _ in range(3)]
 
         written = await asyncio.gather(*(store.commit([_alert()], [_notice("n")]) for store in stores * 3))
@@ -165,7 +165,7 @@ class AlertCases(HistoryCase):
         assert len(await stores[0].notices()) == 1
 
     @case
-    async def test_the_notices_of_a_tenant_are_found_among_many(self) -> None:
+    async def test_the_notices_of_one_tenant_are_found_among_many(self) -> None:
         alerts = self.history().alerts
         others = [replace(_notice(f"o{number}"), rule=replace(_RULE, tenant="")) for number in range(5)]
         await alerts.commit([], [*others, _notice("theirs"), replace(_notice("later"), at=_notice("").at + 1)])
@@ -176,7 +176,7 @@ class AlertCases(HistoryCase):
         assert await alerts.notices("\0") == []
 
     @case
-    async def test_a_notice_is_one_sender_s_for_a_while(self) -> None:
+    async def test_a_notice_is_leased_to_one_sender(self) -> None:
         alerts, other = self.history().alerts, self.history().alerts
         await alerts.commit([], [_notice("b"), _notice("a"), _notice("later", due=2**52)])
 
@@ -204,7 +204,7 @@ class AlertCases(HistoryCase):
         }
 
     @case
-    async def test_tenants_have_their_notices_sent_in_turn(self) -> None:
+    async def test_notices_of_tenants_are_sent_in_turn(self) -> None:
         alerts = self.history().alerts
         many = [_notice(f"a{number}", due=number) for number in range(3)]
         await alerts.commit([], [*many, _notice("b", due=7, tenant="beta"), _notice("i", due=8, tenant="")])
@@ -218,7 +218,7 @@ class AlertCases(HistoryCase):
         assert taken == ["a0", "b", "i", "a1", "a2"]
 
     @case
-    async def test_what_is_not_to_be_sent_now_is_left(self) -> None:
+    async def test_notices_not_due_now_are_not_taken(self) -> None:
         alerts = self.history().alerts
         slow, quick = "https://slow.test/x", "slack+https://Quick.test:8443/y"
         await alerts.commit(
@@ -240,7 +240,7 @@ class AlertCases(HistoryCase):
         assert [notice and notice.id for notice in (third, first)] == ["c", "a"]
 
     @case
-    async def test_a_tenant_has_so_many_rules_and_channels_and_no_more(self) -> None:
+    async def test_the_rules_and_channels_of_a_tenant_are_limited(self) -> None:
         alerts = self.history().alerts
         rules = [replace(_RULE, name=f"r{number:03}", channels=(f"mailto:a{number}@b.c",)) for number in range(100)]
         await asyncio.gather(*(alerts.put_rule(rule) for rule in rules))
@@ -256,7 +256,7 @@ class AlertCases(HistoryCase):
         assert len(await alerts.rules("acme")) == 100
 
     @case
-    async def test_many_senders_take_each_notice_once(self) -> None:
+    async def test_many_senders_claim_each_notice_once(self) -> None:
         stores = [self.history().alerts for _ in range(2)]
         await stores[0].commit([], [_notice(f"n{number}") for number in range(6)])
 
@@ -265,7 +265,7 @@ class AlertCases(HistoryCase):
         assert sorted(notice.id for notice in taken if notice is not None) == [f"n{number}" for number in range(6)]
 
     @case
-    async def test_a_tenant_has_so_many_silences_that_have_not_ended_and_no_more(self) -> None:
+    async def test_the_active_silences_of_a_tenant_are_limited(self) -> None:
         alerts = self.history().alerts
         ended = Silence(id="ended", tenant="acme", begins=0, ends=5)
         silences = [Silence(id=f"s{number}", tenant="acme", begins=0, ends=2**52) for number in range(100)]
@@ -302,7 +302,7 @@ class AlertCases(HistoryCase):
         assert await other.silences() == []
 
     @case
-    async def test_what_is_over_is_forgotten(self) -> None:
+    async def test_old_alerts_notices_and_silences_are_deleted(self) -> None:
         alerts = self.history().alerts
         resolved = _alert("b", state=AlertState.RESOLVED)
         kept = _alert("c", state=AlertState.RESOLVED, changed=50)

@@ -31,7 +31,7 @@ class LogCases(HistoryCase):
         return await driver.dispatch_new(**fields)
 
     @case
-    async def test_a_line_is_read_as_it_was_added_with_what_the_store_knows(self) -> None:
+    async def test_a_line_is_read_back_with_the_fields_the_store_adds(self) -> None:
         driver = self.driver()
         job = await self._running(driver, tenant="acme")
         log = RunLog(
@@ -52,7 +52,7 @@ class LogCases(HistoryCase):
         assert (last.level, last.number > first.number) == (10, True)
 
     @case
-    async def test_lines_count_only_with_the_token_of_a_run_under_way(self) -> None:
+    async def test_lines_are_stored_only_with_the_token_of_a_current_run(self) -> None:
         driver = self.driver()
         logs = history_of(driver).logs
         job = await self._running(driver)
@@ -73,7 +73,7 @@ class LogCases(HistoryCase):
         assert _messages((await logs.page(LogFilter())).lines) == ["one"]
 
     @case
-    async def test_a_message_that_comes_twice_adds_nothing(self) -> None:
+    async def test_a_duplicate_message_adds_no_lines(self) -> None:
         driver, other = self.driver(), self.history()
         job = await self._running(driver)
         log = _log(job, *map(str, range(150)))
@@ -84,7 +84,7 @@ class LogCases(HistoryCase):
         assert await other.logs.add([log]) == 0
 
     @case
-    async def test_a_log_is_followed_from_line_to_line(self) -> None:
+    async def test_a_log_can_be_followed_line_by_line(self) -> None:
         driver = self.driver()
         logs = history_of(driver).logs
         job = await self._running(driver)
@@ -103,7 +103,7 @@ class LogCases(HistoryCase):
         assert (await logs.page(LogFilter(job=new_id(_AT)), oldest_first=True)).after is None
 
     @case
-    async def test_lines_are_searched_the_last_one_first_page_by_page(self) -> None:
+    async def test_lines_are_searched_newest_first_in_pages(self) -> None:
         driver = self.driver()
         logs = history_of(driver).logs
         job = await self._running(driver, tenant="acme")
@@ -139,7 +139,7 @@ class LogCases(HistoryCase):
         assert _messages((await logs.page(LogFilter(text="o"), after=searched.after, limit=1)).lines) == ["one"]
 
     @case
-    async def test_lines_are_forgotten_by_level_some_at_a_time(self) -> None:
+    async def test_lines_are_deleted_by_level_in_batches(self) -> None:
         driver = self.driver()
         logs = history_of(driver).logs
         job = await self._running(driver)

@@ -30,7 +30,7 @@ class RollupCases(HistoryCase):
     """Every guarantee of `RollupStore`."""
 
     @case
-    async def test_figures_are_added_to_those_there_are(self) -> None:
+    async def test_figures_are_added_to_existing_ones(self) -> None:
         rollups, other = self.history().rollups, self.history().rollups
 
         await asyncio.gather(*(store.add([_rollup(), _rollup(ran=9.0)]) for store in (rollups, other) * 5))
@@ -43,7 +43,7 @@ class RollupCases(HistoryCase):
         assert found.key == _rollup().key
 
     @case
-    async def test_figures_are_found_by_time_and_names_in_their_order(self) -> None:
+    async def test_figures_are_found_in_order_by_time_and_names(self) -> None:
         rollups = self.history().rollups
         await rollups.add([_rollup(1, task="☂"), _rollup(1, task="Z"), _rollup(0, queue="other", tenant="acme")])
 
@@ -70,7 +70,7 @@ class RollupCases(HistoryCase):
         assert len(await rollups.rollups(_ALL, limit=2)) == 2
 
     @case
-    async def test_figures_are_read_some_at_a_time_from_behind_the_last_one(self) -> None:
+    async def test_figures_are_read_in_pages_after_the_last_one(self) -> None:
         rollups = self.history().rollups
         names = [(minute, task, queue) for minute in (0, 1) for task in ("Z", "a", "☂") for queue in ("q", "r")]
         await rollups.add([_rollup(minute, task=task, queue=queue) for minute, task, queue in names])
@@ -83,7 +83,7 @@ class RollupCases(HistoryCase):
         assert len(found) == len(names)
 
     @case
-    async def test_figures_of_quarters_and_of_all_tenants_are_sums_of_minutes(self) -> None:
+    async def test_figures_per_quarter_hour_and_for_all_tenants_sum_the_minutes(self) -> None:
         rollups = self.history().rollups
         quarter = _AT // QUARTER * QUARTER
         first = (quarter - _AT) // MINUTE
@@ -114,7 +114,7 @@ class RollupCases(HistoryCase):
         assert await read(is_whole=True) == minutes[2:]
 
     @case
-    async def test_a_failure_is_read_as_it_was_told_the_last_one_first(self) -> None:
+    async def test_failures_are_read_back_unchanged_newest_first(self) -> None:
         rollups = self.history().rollups
         whole = _failure(
             "j ☂", event="parked", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error",
@@ -144,7 +144,7 @@ class RollupCases(HistoryCase):
             assert len((await rollups.failures(which, limit=200)).failures) == expected, which
 
     @case
-    async def test_what_is_old_is_forgotten_some_at_a_time(self) -> None:
+    async def test_old_figures_are_deleted_in_batches(self) -> None:
         rollups = self.history().rollups
         await rollups.add([_rollup(0), _rollup(1), _rollup(2)], [_failure("a"), _failure("b", at=_AT + 3 * MINUTE)])
 

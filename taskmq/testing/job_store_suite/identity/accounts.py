@@ -16,7 +16,7 @@ class AccountCases(IdentityCase):
     """Every guarantee of `AccountStore` about tenants and users."""
 
     @case
-    async def test_a_tenant_that_was_added_is_listed_by_every_store(self) -> None:
+    async def test_every_store_lists_an_added_tenant(self) -> None:
         people, other = self.people(), self.people()
         before = await people.store.now_ms()
 
@@ -40,7 +40,7 @@ class AccountCases(IdentityCase):
         assert await names(NOTHING_AT_ALL) == []
 
     @case
-    async def test_a_tenant_is_added_once(self) -> None:
+    async def test_a_tenant_can_be_added_only_once(self) -> None:
         people, other = self.people(), self.people()
         await people.tenant("acme")
 
@@ -49,7 +49,7 @@ class AccountCases(IdentityCase):
         assert await people.actions() == ["tenant.add"]
 
     @case
-    async def test_a_tenant_whose_jobs_came_first_may_be_added(self) -> None:
+    async def test_a_tenant_that_already_has_jobs_can_be_added(self) -> None:
         driver, people = self.driver(), self.people()
         await driver.submit(tenant="acme")
         assert await people.accounts.tenants(EVERYTHING_OF_ALL) == []
@@ -59,7 +59,7 @@ class AccountCases(IdentityCase):
         assert await people.accounts.tenants(EVERYTHING_OF_ALL) == [added]
 
     @case
-    async def test_a_tenant_is_changed_and_what_is_not_said_stays(self) -> None:
+    async def test_changing_a_tenant_keeps_the_omitted_fields(self) -> None:
         people = self.people()
         added = await people.tenant("acme", description="one")
 
@@ -75,7 +75,7 @@ class AccountCases(IdentityCase):
         assert await people.accounts.tenants(EVERYTHING_OF_ALL) == [enabled]
 
     @case
-    async def test_a_tenant_that_is_not_there_is_neither_changed_nor_removed(self) -> None:
+    async def test_a_missing_tenant_is_neither_changed_nor_removed(self) -> None:
         people = self.people()
 
         for name in ("acme", "", "\0", "\ud800"):
@@ -85,7 +85,7 @@ class AccountCases(IdentityCase):
                 await people.accounts.remove_tenant(name, by=BY)
 
     @case
-    async def test_a_tenant_goes_with_its_roles_and_its_jobs_stay(self) -> None:
+    async def test_removing_a_tenant_removes_its_roles_and_keeps_its_jobs(self) -> None:
         driver, people = self.driver(), self.people()
         job = await driver.submit(tenant="acme")
         await people.tenant("acme")
@@ -102,7 +102,7 @@ class AccountCases(IdentityCase):
         assert (await people.account(ann)).memberships == ()
 
     @case
-    async def test_a_user_that_was_added_is_found_by_id_and_by_name_whatever_its_case(self) -> None:
+    async def test_an_added_user_is_found_by_id_and_by_name_in_any_case(self) -> None:
         people, other = self.people(), self.people()
 
         added = await people.user("Ann", email="ann@example.org", password_hash="$argon2id$x")
@@ -117,7 +117,7 @@ class AccountCases(IdentityCase):
             assert await other.accounts.account_named(name) == (account, "$argon2id$x")
 
     @case
-    async def test_a_user_without_a_password_has_none(self) -> None:
+    async def test_a_user_can_have_no_password(self) -> None:
         people = self.people()
 
         added = await people.user("ann")
@@ -128,7 +128,7 @@ class AccountCases(IdentityCase):
         assert found[1] == ""
 
     @case
-    async def test_unknown_users_are_nobody(self) -> None:
+    async def test_unknown_users_are_not_found(self) -> None:
         people = self.people()
         await people.user("ann")
 
@@ -137,7 +137,7 @@ class AccountCases(IdentityCase):
             assert await people.accounts.account_named(text) is None
 
     @case
-    async def test_a_name_is_one_users_whatever_its_case(self) -> None:
+    async def test_a_name_belongs_to_one_user_in_any_case(self) -> None:
         people, other = self.people(), self.people()
         await people.user("ann")
         bob = await people.user("bob")
@@ -151,7 +151,7 @@ class AccountCases(IdentityCase):
         assert renamed.name == "Bob"
 
     @case
-    async def test_of_many_who_add_one_name_at_a_time_one_succeeds(self) -> None:
+    async def test_only_one_of_many_concurrent_adds_of_a_name_succeeds(self) -> None:
         stores = [self.people() for _ in range(2)]
 
         answers = await asyncio.gather(
@@ -162,7 +162,7 @@ class AccountCases(IdentityCase):
         assert sum(isinstance(answer, IdentityConflict) for answer in answers) == 9
 
     @case
-    async def test_of_many_first_admins_at_a_time_one_is_the_first(self) -> None:
+    async def test_only_one_of_many_concurrent_first_admins_is_added(self) -> None:
         stores = [self.people() for _ in range(2)]
 
         async def begin(turn: int) -> None:
@@ -176,7 +176,7 @@ class AccountCases(IdentityCase):
         assert len(await stores[0].accounts.users()) == 1
 
     @case
-    async def test_users_are_listed_by_name_page_by_page(self) -> None:
+    async def test_users_are_listed_by_name_in_pages(self) -> None:
         people = self.people()
         for name in ("dave", "Ann", "bob", "a-b", "Zoe", "ab", "a.b"):
             await people.user(name)
@@ -188,7 +188,7 @@ class AccountCases(IdentityCase):
         assert names == ["a-b", "a.b", "ab", "Ann", "bob", "dave", "Zoe"]
 
     @case
-    async def test_a_change_of_a_user_counts_and_what_is_not_said_stays(self) -> None:
+    async def test_changing_a_user_keeps_the_omitted_fields(self) -> None:
         people = self.people()
         ann = await people.user("ann", email="a@example.org", password_hash="one")
 
@@ -202,7 +202,7 @@ class AccountCases(IdentityCase):
         assert await people.accounts.account_named("ann") == (await people.account(changed), "one")
 
     @case
-    async def test_a_new_password_ends_all_sessions_but_the_one_that_stays(self) -> None:
+    async def test_a_new_password_ends_all_sessions_but_the_kept_one(self) -> None:
         people = self.people()
         ann, bob = await people.user("ann", password_hash="one"), await people.user("bob")
         key, others = secret(), [secret(), secret()]
@@ -223,7 +223,7 @@ class AccountCases(IdentityCase):
         assert found[1] == "two"
 
     @case
-    async def test_a_change_may_revoke_all_tokens_of_its_user(self) -> None:
+    async def test_a_change_can_revoke_all_tokens_of_the_user(self) -> None:
         people, other = self.people(), self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         keys = [secret() for _ in range(3)]
@@ -241,7 +241,7 @@ class AccountCases(IdentityCase):
         assert await people.audit.count_unsealed() - unsealed == 4
 
     @case
-    async def test_a_hash_is_renewed_only_where_the_password_is_the_same(self) -> None:
+    async def test_a_hash_is_renewed_only_while_the_password_is_unchanged(self) -> None:
         people = self.people()
         ann = await people.user("ann", password_hash="one")
         await people.session(ann)
@@ -256,7 +256,7 @@ class AccountCases(IdentityCase):
         assert len(await people.credentials.sessions(ann.id)) == 1
 
     @case
-    async def test_a_disabled_user_has_no_credential_that_is_good(self) -> None:
+    async def test_no_credential_of_a_disabled_user_is_accepted(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         keys = secret(), secret()
@@ -273,7 +273,7 @@ class AccountCases(IdentityCase):
         assert await people.credentials.find_token(keys[1].digest) is not None
 
     @case
-    async def test_an_erased_user_is_gone_with_all_that_was_theirs(self) -> None:
+    async def test_erasing_a_user_removes_all_their_data(self) -> None:
         people, other = self.people(), self.people()
         await people.tenant("acme")
         ann = await people.user("ann", Membership("acme", Role.ADMIN))

@@ -44,7 +44,7 @@ class AuditCases(IdentityCase):
     """Every guarantee of `AuditStore`, and of the entries that changes of accounts write."""
 
     @case
-    async def test_an_entry_is_read_as_it_was_added(self) -> None:
+    async def test_an_entry_is_read_back_unchanged(self) -> None:
         people, other = self.people(), self.people()
         entry = BY.entry(
             "pool.change", kind="pool", subject="gpu ☂", tenant="acme", before={"size": 1}, after={"size": [2, None]}
@@ -59,7 +59,7 @@ class AuditCases(IdentityCase):
         assert (record.position, record.hash, record.is_erased) == (None, None, False)
 
     @case
-    async def test_every_change_of_accounts_is_an_entry_of_who_made_it(self) -> None:
+    async def test_every_account_change_is_audited_with_its_author(self) -> None:
         people = self.people()
         await people.tenant("acme", description="one")
         await people.accounts.change_tenant("acme", description="two", by=BY)
@@ -100,7 +100,7 @@ class AuditCases(IdentityCase):
         assert entries[5].after == {"name": "ann", "email": "a@b.c", "is_disabled": False}
 
     @case
-    async def test_what_is_refused_leaves_no_entry(self) -> None:
+    async def test_a_rejected_change_leaves_no_entry(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         before = await people.actions()
@@ -116,7 +116,7 @@ class AuditCases(IdentityCase):
         assert await people.actions() == [*before, "token.add"]
 
     @case
-    async def test_entries_are_listed_the_last_first_page_by_page(self) -> None:
+    async def test_entries_are_listed_newest_first_in_pages(self) -> None:
         people = self.people()
         for turn in range(7):
             await people.audit.add([_entry(subject=f"q{turn}")])
@@ -132,7 +132,7 @@ class AuditCases(IdentityCase):
         assert found == [f"q{turn}" for turn in reversed(range(7))]
 
     @case
-    async def test_entries_are_looked_for_by_what_they_say(self) -> None:
+    async def test_entries_are_filtered_by_their_fields(self) -> None:
         people = self.people()
         await people.audit.add(
             [
@@ -158,7 +158,7 @@ class AuditCases(IdentityCase):
         assert await count(user_id="u1", kind="other", since=0, until=first.at + 86_400_000) == 1
 
     @case
-    async def test_entries_of_other_tenants_do_not_exist_for_a_scope(self) -> None:
+    async def test_a_scope_hides_entries_of_other_tenants(self) -> None:
         people = self.people()
         await people.audit.add([_entry(tenant="north"), _entry(tenant="south"), _entry(tenant="")])
 
@@ -171,7 +171,7 @@ class AuditCases(IdentityCase):
         assert await tenants(NOTHING_AT_ALL) == []
 
     @case
-    async def test_sealed_entries_are_a_chain_that_is_whole(self) -> None:
+    async def test_sealed_entries_form_an_unbroken_chain(self) -> None:
         people, other = self.people(), self.people()
         assert await people.audit.head() == ChainLink()
         assert await people.audit.seal() == 0
@@ -190,7 +190,7 @@ class AuditCases(IdentityCase):
         assert (head.position, head.hash) == (12, chain[-1].hash)
 
     @case
-    async def test_many_seal_at_a_time_and_each_entry_has_one_place(self) -> None:
+    async def test_concurrent_sealers_give_each_entry_one_position(self) -> None:
         stores = [self.people() for _ in range(2)]
         await stores[0].audit.add([_entry(subject=f"{each}") for each in range(20)])
 
@@ -202,7 +202,7 @@ class AuditCases(IdentityCase):
         assert broken_link(ChainLink(), chain) == ""
 
     @case
-    async def test_erasing_a_person_keeps_the_chain_whole(self) -> None:
+    async def test_erasing_a_person_does_not_break_the_chain(self) -> None:
         people, other = self.people(), self.people()
         await people.admin()
         ann = await people.user("ann", email="ann@example.org")
@@ -231,7 +231,7 @@ class AuditCases(IdentityCase):
         assert erased.entry().user == "root ☂"
 
     @case
-    async def test_a_change_of_a_job_and_its_entry_are_one(self) -> None:
+    async def test_a_job_change_and_its_entry_are_committed_together(self) -> None:
         people = self.people()
         driver = JobDriver(people.store)
         job = await driver.submit(tenant="acme")
@@ -252,7 +252,7 @@ class AuditCases(IdentityCase):
         assert [record.entry() for record in await people.entries()] == [entry]
 
     @case
-    async def test_entries_survive_the_closing_of_their_store(self) -> None:
+    async def test_entries_survive_their_store_closing(self) -> None:
         people, other = self.people(), self.people()
         note = str(uuid.uuid4())
         await people.audit.add([_entry(note=note)])

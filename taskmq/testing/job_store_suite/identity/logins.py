@@ -13,7 +13,7 @@ class LoginCases(IdentityCase):
     """Every guarantee of `CredentialStore` about logins."""
 
     @case
-    async def test_failed_logins_count_for_all_stores_and_after_their_end(self) -> None:
+    async def test_failed_logins_count_across_stores_and_after_they_close(self) -> None:
         people, other, third = self.people(), self.people(), self.people()
         keys = throttle_keys("ann", "192.0.2.1")
         free = min(key.free for key in keys)
@@ -26,7 +26,7 @@ class LoginCases(IdentityCase):
         assert 0 < await third.credentials.begin_login(keys) <= 1000
 
     @case
-    async def test_of_many_attempts_at_a_time_no_more_are_let_through_than_one_after_the_other(self) -> None:
+    async def test_concurrent_login_attempts_are_limited_like_sequential_ones(self) -> None:
         stores = [self.people() for _ in range(2)]
         keys = throttle_keys("ann", "192.0.2.1")
         free = min(key.free for key in keys)
@@ -37,7 +37,7 @@ class LoginCases(IdentityCase):
         assert all(0 < wait <= 1000 for wait in waits if wait)
 
     @case
-    async def test_an_attempt_that_was_not_let_through_makes_nobody_wait_longer(self) -> None:
+    async def test_a_blocked_login_attempt_does_not_extend_the_wait(self) -> None:
         people = self.people()
         keys = throttle_keys("ann", "192.0.2.1")
         for _ in range(min(key.free for key in keys)):
@@ -58,7 +58,7 @@ class LoginCases(IdentityCase):
         assert await people.credentials.begin_login(throttle_keys("bob", "192.0.2.1")) == 0
 
     @case
-    async def test_a_success_takes_back_what_failed_but_not_what_others_have_tried(self) -> None:
+    async def test_a_successful_login_clears_its_failures_but_not_those_of_others(self) -> None:
         people = self.people()
         mine, shared = ThrottleKey("mine", 3, 60_000), ThrottleKey("shared", 6, 60_000, is_shared=True)
 
@@ -72,7 +72,7 @@ class LoginCases(IdentityCase):
         assert await people.credentials.begin_login((mine,)) == 0
 
     @case
-    async def test_who_has_signed_in_from_an_address_waits_for_no_failures_of_others(self) -> None:
+    async def test_failures_of_others_do_not_delay_a_user_at_a_known_address(self) -> None:
         people = self.people()
         office = "192.0.2.1"
         known = throttle_keys("ann", office)
@@ -90,7 +90,7 @@ class LoginCases(IdentityCase):
         assert await people.credentials.begin_login(known) == 0
 
     @case
-    async def test_who_is_known_at_an_address_is_guessed_there_no_faster(self) -> None:
+    async def test_a_known_address_does_not_speed_up_password_guessing(self) -> None:
         people = self.people()
         keys = throttle_keys("ann", "192.0.2.1")
         await people.credentials.begin_login(keys)
@@ -101,7 +101,7 @@ class LoginCases(IdentityCase):
         assert waits.count(0) == keys[0].free
 
     @case
-    async def test_a_sweep_forgets_nothing_that_still_counts(self) -> None:
+    async def test_a_sweep_keeps_failures_that_still_count(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         kept, over = await people.session(ann), await people.session(ann, idle_ms=0)

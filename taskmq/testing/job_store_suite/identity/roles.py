@@ -16,7 +16,7 @@ class RoleCases(IdentityCase):
     """Every guarantee of `AccountStore` about memberships."""
 
     @case
-    async def test_a_user_has_one_role_in_a_tenant_the_last_that_was_given(self) -> None:
+    async def test_a_user_has_one_role_per_tenant_and_the_last_grant_wins(self) -> None:
         people, other = self.people(), self.people()
         await people.tenant("acme")
         ann = await people.user("ann")
@@ -30,7 +30,7 @@ class RoleCases(IdentityCase):
         assert (await other.account(ann)).memberships == ()
 
     @case
-    async def test_roles_in_several_tenants_and_on_the_instance_stand_side_by_side(self) -> None:
+    async def test_a_user_can_have_roles_in_several_tenants_and_on_the_instance(self) -> None:
         people = self.people()
         for name in ("north", "south"):
             await people.tenant(name)
@@ -45,7 +45,7 @@ class RoleCases(IdentityCase):
         assert (await people.account(ann)).memberships == given
 
     @case
-    async def test_a_role_needs_its_user_and_its_tenant(self) -> None:
+    async def test_a_role_requires_an_existing_user_and_tenant(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         await people.tenant("acme")
@@ -62,7 +62,7 @@ class RoleCases(IdentityCase):
         assert await people.accounts.members(EVERYTHING_OF_ALL) == []
 
     @case
-    async def test_a_disabled_tenant_gives_nobody_a_role(self) -> None:
+    async def test_a_disabled_tenant_grants_no_roles(self) -> None:
         people = self.people()
         await people.tenant("acme")
         ann = await people.user("ann", Membership("acme", Role.ADMIN), Membership(EVERYWHERE, Role.VIEWER))
@@ -94,7 +94,7 @@ class RoleCases(IdentityCase):
         assert await members(NOTHING_AT_ALL) == []
 
     @case
-    async def test_the_instance_keeps_an_admin(self) -> None:
+    async def test_the_last_admin_of_the_instance_cannot_be_removed(self) -> None:
         people = self.people()
         root = await people.admin()
         ann = await people.user("ann", Membership(EVERYWHERE, Role.OPERATOR))
@@ -118,7 +118,7 @@ class RoleCases(IdentityCase):
         assert [each.role for each in (await people.account(ann)).memberships] == [Role.ADMIN]
 
     @case
-    async def test_two_admins_who_remove_each_other_leave_one(self) -> None:
+    async def test_two_admins_that_remove_each_other_leave_one(self) -> None:
         stores = [self.people(), self.people()]
         admins = [await stores[0].admin("root"), await stores[0].admin("ann")]
 

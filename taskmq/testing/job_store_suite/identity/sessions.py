@@ -15,7 +15,7 @@ class SessionCases(IdentityCase):
     """Every guarantee of `CredentialStore` about sessions."""
 
     @case
-    async def test_a_session_is_found_by_its_secret_with_its_user(self) -> None:
+    async def test_a_session_and_its_user_are_found_by_its_secret(self) -> None:
         people, other = self.people(), self.people()
         await people.tenant("acme")
         ann = await people.user("ann", Membership("acme", Role.OPERATOR))
@@ -41,7 +41,7 @@ class SessionCases(IdentityCase):
         assert await people.credentials.find_token(key.digest) is None
 
     @case
-    async def test_a_session_ends_unused_or_at_its_time(self) -> None:
+    async def test_an_idle_or_expired_session_is_not_found(self) -> None:
         people = self.people()
         ann = await people.user("ann")
 
@@ -55,7 +55,7 @@ class SessionCases(IdentityCase):
         assert await people.credentials.sessions(ann.id) == []
 
     @case
-    async def test_the_session_that_a_login_replaces_ends(self) -> None:
+    async def test_a_login_ends_the_session_it_replaces(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         first, second = secret(), secret()
@@ -70,7 +70,7 @@ class SessionCases(IdentityCase):
         assert await people.credentials.find_session(second.digest) is not None
 
     @case
-    async def test_a_session_needs_its_user(self) -> None:
+    async def test_a_session_requires_an_existing_user(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         await people.accounts.erase_user(ann.id, by=BY)
@@ -79,7 +79,7 @@ class SessionCases(IdentityCase):
             await people.session(ann)
 
     @case
-    async def test_a_rotated_session_goes_on_under_its_new_secret_only(self) -> None:
+    async def test_a_rotated_session_is_valid_only_under_its_new_secret(self) -> None:
         people, other = self.people(), self.people()
         before, after = secret(), secret()
         begun = await people.session(await people.user("ann"), before)
@@ -93,7 +93,7 @@ class SessionCases(IdentityCase):
         assert not await other.credentials.rotate_session(before.digest, secret().digest)
 
     @case
-    async def test_a_users_sessions_are_listed_and_ended_one_by_one(self) -> None:
+    async def test_the_sessions_of_a_user_are_listed_and_ended_one_by_one(self) -> None:
         people, other = self.people(), self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         keys = [secret() for _ in range(3)]
@@ -109,7 +109,7 @@ class SessionCases(IdentityCase):
             await people.credentials.end_session(mine[1].id, by=BY)
 
     @case
-    async def test_nobody_ends_the_session_of_another_user_as_their_own(self) -> None:
+    async def test_a_user_cannot_end_the_session_of_another_user(self) -> None:
         people = self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         session = await people.session(ann)

@@ -15,7 +15,7 @@ class ApiTokenCases(IdentityCase):
     """Every guarantee of `CredentialStore` about tokens."""
 
     @case
-    async def test_a_token_is_found_by_its_secret_with_its_user(self) -> None:
+    async def test_a_token_and_its_user_are_found_by_its_secret(self) -> None:
         people, other = self.people(), self.people()
         await people.tenant("acme")
         ann = await people.user("ann", Membership("acme", Role.SUBMITTER))
@@ -43,7 +43,7 @@ class ApiTokenCases(IdentityCase):
         assert (token.created, token.expires) == (added.created, now + HOUR)
 
     @case
-    async def test_a_token_that_says_nothing_has_no_scopes_tenants_or_end(self) -> None:
+    async def test_a_token_without_options_has_no_scopes_tenants_or_end(self) -> None:
         people = self.people()
         key = secret()
 
@@ -55,7 +55,7 @@ class ApiTokenCases(IdentityCase):
             assert (token.scopes, token.tenants, token.tasks, token.expires) == (None, None, ("*",), None)
 
     @case
-    async def test_a_token_with_no_scope_at_all_has_none(self) -> None:
+    async def test_a_token_with_an_empty_scope_list_has_no_scopes(self) -> None:
         people = self.people()
         key = secret()
         await people.token(await people.user("ann"), key, scopes=frozenset(), tenants=frozenset(), tasks=())
@@ -66,7 +66,7 @@ class ApiTokenCases(IdentityCase):
         assert (found[0].scopes, found[0].tenants, found[0].tasks) == (frozenset(), frozenset(), ())
 
     @case
-    async def test_the_first_use_of_a_token_is_written_down(self) -> None:
+    async def test_the_first_use_of_a_token_is_recorded(self) -> None:
         people = self.people()
         ann, key = await people.user("ann"), secret()
         await people.token(ann, key)
@@ -82,7 +82,7 @@ class ApiTokenCases(IdentityCase):
         assert await people.credentials.tokens(ann.id) == [used]
 
     @case
-    async def test_a_token_that_is_over_is_listed_and_good_for_nothing(self) -> None:
+    async def test_an_expired_token_is_listed_and_rejected(self) -> None:
         people = self.people()
         ann, key = await people.user("ann"), secret()
 
@@ -102,7 +102,7 @@ class ApiTokenCases(IdentityCase):
         assert await people.credentials.find_session(key.digest) is None
 
     @case
-    async def test_a_name_is_one_token_of_its_user(self) -> None:
+    async def test_a_user_has_one_token_of_a_name(self) -> None:
         people, other = self.people(), self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         await people.token(ann, name="ci")
@@ -116,7 +116,7 @@ class ApiTokenCases(IdentityCase):
         assert len(await people.credentials.tokens()) == 3
 
     @case
-    async def test_a_user_has_so_many_good_tokens_and_no_more(self) -> None:
+    async def test_the_number_of_valid_tokens_of_a_user_is_limited(self) -> None:
         people, other = self.people(), self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         made = await asyncio.gather(*(people.token(ann, name=f"t{number}") for number in range(99)))
@@ -134,7 +134,7 @@ class ApiTokenCases(IdentityCase):
         assert len(await people.credentials.tokens(ann.id)) == 101
 
     @case
-    async def test_a_token_needs_its_user(self) -> None:
+    async def test_a_token_requires_an_existing_user(self) -> None:
         people = self.people()
         ann = await people.user("ann")
         await people.accounts.erase_user(ann.id, by=BY)
@@ -143,7 +143,7 @@ class ApiTokenCases(IdentityCase):
             await people.token(ann)
 
     @case
-    async def test_a_revoked_token_is_good_for_nothing_at_any_store(self) -> None:
+    async def test_every_store_rejects_a_revoked_token(self) -> None:
         people, other = self.people(), self.people()
         ann, bob = await people.user("ann"), await people.user("bob")
         keys = secret(), secret()

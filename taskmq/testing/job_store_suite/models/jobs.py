@@ -22,7 +22,7 @@ class JobsByModel(JobStoreCase):
     seed: int = 0
 
     @case
-    async def test_random_histories_do_what_the_model_does(self) -> None:
+    async def test_random_histories_match_the_model(self) -> None:
         drivers = [self.driver() for _ in range(3)]
         model = JobModel(partitions=drivers[0].schedulers.partitions)
         model.report_keys = await drivers[0].schedulers.report_keys()

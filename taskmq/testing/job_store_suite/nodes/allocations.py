@@ -28,7 +28,7 @@ class AllocationCases(JobStoreCase):
     """Every guarantee of `NodeStore` about manual allocations."""
 
     @case
-    async def test_an_allocation_takes_of_its_node_until_it_is_released(self) -> None:
+    async def test_an_allocation_uses_its_node_until_released(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
 
@@ -51,7 +51,7 @@ class AllocationCases(JobStoreCase):
         assert await store.nodes.release("nobody knows it") is None
 
     @case
-    async def test_the_node_of_which_the_least_is_left_is_taken(self) -> None:
+    async def test_the_node_with_the_least_remaining_capacity_is_chosen(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
 
@@ -60,7 +60,7 @@ class AllocationCases(JobStoreCase):
         assert [None if each is None else each.node for each in found] == ["small", "large", "large", None]
 
     @case
-    async def test_a_node_or_its_labels_may_be_asked_for(self) -> None:
+    async def test_an_allocation_can_require_a_node_or_labels(self) -> None:
         store = self.store()
         await store.nodes.tell(_NODES)
 
@@ -75,7 +75,7 @@ class AllocationCases(JobStoreCase):
         assert await store.nodes.allocate(_new_allocation(1.0, labels={"region": "us"})) is None
 
     @case
-    async def test_nothing_is_allocated_on_a_node_that_is_closed(self) -> None:
+    async def test_nothing_is_allocated_on_a_closed_node(self) -> None:
         store = self.store()
         await store.nodes.tell([NodeTold(name="a", capacity={"cpu": 8.0}, lost_after=0)])
         await store.nodes.drain("a", drains=True)
@@ -103,7 +103,7 @@ class AllocationCases(JobStoreCase):
             await store.nodes.allocate(_new_allocation(1.0, id=asked.id))
 
     @case
-    async def test_an_allocation_ends_with_its_time_and_with_its_node(self) -> None:
+    async def test_an_allocation_ends_at_its_time_or_with_its_node(self) -> None:
         store = self.store()
         await store.nodes.tell([*_NODES, NodeTold(name="weak", capacity={"gpu": 1.0}, lost_after=0)])
         over = await store.nodes.allocate(_new_allocation(1.0, ttl=0))
@@ -146,7 +146,7 @@ class AllocationCases(JobStoreCase):
         assert [each.id for each in await store.nodes.allocations(AllocationFilter(), after=second.id)] == [first.id]
 
     @case
-    async def test_who_allocates_at_a_time_never_gets_more_than_there_is(self) -> None:
+    async def test_concurrent_allocations_never_exceed_capacity(self) -> None:
         stores = [self.store() for _ in range(4)]
         await stores[0].nodes.tell(_NODES)
 

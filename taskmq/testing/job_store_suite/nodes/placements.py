@@ -42,7 +42,7 @@ class PlacementCases(JobStoreCase):
     """Every guarantee of `NodeStore` about jobs."""
 
     @case
-    async def test_the_first_jobs_of_lanes_are_told_with_what_they_need(self) -> None:
+    async def test_the_first_jobs_of_lanes_are_listed_with_their_needs(self) -> None:
         driver = self.driver()
         first = await driver.submit(detail=JobDetail(needs=_NEEDS))
         second = await driver.submit(expires=HOUR)
@@ -84,7 +84,7 @@ class PlacementCases(JobStoreCase):
         ]
 
     @case
-    async def test_the_jobs_of_a_lane_behind_a_place_are_told(self) -> None:
+    async def test_the_jobs_of_a_lane_after_a_cursor_are_listed(self) -> None:
         driver = self.driver()
         jobs = sorted([*(await driver.submit_many(3)), await driver.submit()], key=lambda job: (job.due, job.id))
         lane = Lane(QUEUE, jobs[0].priority, "")
@@ -99,7 +99,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.store.nodes.waiting([Pick(lane, 2)], behind={lane: (jobs[-1].due, jobs[-1].id)}) == []
 
     @case
-    async def test_a_job_is_placed_and_dispatched_at_once(self) -> None:
+    async def test_a_job_is_placed_and_dispatched_in_one_step(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         first, second = await driver.submit_many(2, detail=JobDetail(owner="ann"))
@@ -127,7 +127,7 @@ class PlacementCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == [first.id]
 
     @case
-    async def test_placements_beyond_a_quota_wait_and_a_gang_waits_as_a_whole(self) -> None:
+    async def test_placements_over_a_quota_wait_and_a_gang_waits_as_a_whole(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         first, second, third = await driver.submit_many(3, tenant="acme")
@@ -148,7 +148,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.state(third) is JobState.QUEUED
 
     @case
-    async def test_however_its_run_ends_a_job_holds_nothing_from_then_on(self) -> None:
+    async def test_a_job_holds_no_resources_after_any_end_of_its_run(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         for kind in ("succeeded", "failed", "retry", "interrupted", "snoozed"):
@@ -167,7 +167,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.store.nodes.allocations(AllocationFilter(is_open=True)) == []
 
     @case
-    async def test_a_job_that_comes_back_undispatched_holds_nothing(self) -> None:
+    async def test_a_job_returned_undispatched_holds_no_resources(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
@@ -183,7 +183,7 @@ class PlacementCases(JobStoreCase):
         assert again.jobs[0].token != batch.jobs[0].token
 
     @case
-    async def test_what_does_not_fit_any_more_is_left_out(self) -> None:
+    async def test_a_job_that_no_longer_fits_is_not_placed(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         first, second, third = await driver.submit_many(3)
@@ -195,7 +195,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.state(second) is JobState.QUEUED
 
     @case
-    async def test_nothing_is_placed_on_a_node_that_is_closed_or_was_lost_meanwhile(self) -> None:
+    async def test_nothing_is_placed_on_a_closed_or_lost_node(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
@@ -213,7 +213,7 @@ class PlacementCases(JobStoreCase):
         assert await _place(driver, [_placement(job.id, epoch=before + 1)]) is not None
 
     @case
-    async def test_a_scheduler_that_was_replaced_places_nothing(self) -> None:
+    async def test_a_replaced_scheduler_places_nothing(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
@@ -229,7 +229,7 @@ class PlacementCases(JobStoreCase):
         assert (await node_of(driver.store, "a")).used == {}
 
     @case
-    async def test_of_a_gang_all_are_placed_or_none(self) -> None:
+    async def test_a_gang_is_placed_completely_or_not_at_all(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         first, second, third = await driver.submit_many(3)
@@ -249,7 +249,7 @@ class PlacementCases(JobStoreCase):
         assert sorted(ids(batch.jobs)) == sorted([first.id, second.id])
 
     @case
-    async def test_a_gang_with_an_expired_member_is_left_out_and_that_member_ends(self) -> None:
+    async def test_a_gang_with_an_expired_member_is_not_placed_and_that_member_ends(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         member, other = await driver.submit_many(2)
@@ -265,7 +265,7 @@ class PlacementCases(JobStoreCase):
         assert (await node_of(driver.store, "a")).used == {"cpu": 1.0}
 
     @case
-    async def test_a_gang_of_which_a_member_is_gone_holds_up_nobody_else(self) -> None:
+    async def test_a_gang_with_a_missing_member_does_not_block_other_jobs(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         member, other = await driver.submit_many(2)
@@ -279,7 +279,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.state(member) is JobState.QUEUED
 
     @case
-    async def test_what_was_allocated_on_a_lost_node_is_free(self) -> None:
+    async def test_allocations_on_a_lost_node_are_released(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
@@ -307,7 +307,7 @@ class PlacementCases(JobStoreCase):
         assert (await node_of(driver.store, "a")).used == {}
 
     @case
-    async def test_jobs_whose_time_is_over_end_also_where_nothing_is_placed(self) -> None:
+    async def test_expired_jobs_end_even_if_nothing_is_placed(self) -> None:
         driver = self.driver()
         expired, other = await driver.submit(expires=-1), await driver.submit(expires=HOUR)
         partition = driver.schedulers.partition_of(QUEUE)
@@ -323,7 +323,7 @@ class PlacementCases(JobStoreCase):
         assert await driver.state(other) is JobState.QUEUED
 
     @case
-    async def test_who_places_at_a_time_never_takes_more_than_there_is(self) -> None:
+    async def test_concurrent_placements_never_exceed_capacity(self) -> None:
         driver, other = self.driver(), self.driver()
         await driver.store.nodes.tell([_NODE])
         jobs = await driver.submit_many(8)

@@ -27,7 +27,7 @@ class NodeCases(JobStoreCase):
     """Every guarantee of `NodeStore` about nodes."""
 
     @case
-    async def test_a_node_that_was_told_of_is_there_for_every_process(self) -> None:
+    async def test_a_reported_node_is_visible_to_every_process(self) -> None:
         store, other = self.store(), self.store()
         assert await store.nodes.nodes() == []
 
@@ -40,7 +40,7 @@ class NodeCases(JobStoreCase):
         assert first.id != second.id
 
     @case
-    async def test_a_node_that_tells_again_keeps_its_id_and_says_something_new(self) -> None:
+    async def test_a_node_that_reports_again_keeps_its_id_and_updates_its_data(self) -> None:
         store = self.store()
         await store.nodes.tell([_TOLD])
         before = await node_of(store, "gpu-1")
@@ -53,7 +53,7 @@ class NodeCases(JobStoreCase):
         assert after.heartbeat >= before.heartbeat
 
     @case
-    async def test_a_silent_node_is_lost_once_and_comes_back_with_another_epoch(self) -> None:
+    async def test_a_silent_node_is_lost_once_and_returns_with_a_new_epoch(self) -> None:
         store = self.store()
         await store.nodes.tell([NodeTold(name="a", lost_after=0), NodeTold(name="b"), _TOLD])
 
@@ -70,7 +70,7 @@ class NodeCases(JobStoreCase):
         assert (await node_of(store, "b")).epoch == first
 
     @case
-    async def test_an_operator_drains_a_node_and_resumes_it(self) -> None:
+    async def test_an_operator_can_drain_and_resume_a_node(self) -> None:
         store = self.store()
         await store.nodes.tell([_TOLD])
 
@@ -85,7 +85,7 @@ class NodeCases(JobStoreCase):
         assert await store.nodes.drain("nobody", drains=True) is None
 
     @case
-    async def test_an_owner_says_that_a_node_is_busy_which_is_a_heartbeat(self) -> None:
+    async def test_an_owner_marking_a_node_busy_counts_as_a_heartbeat(self) -> None:
         store = self.store()
         await store.nodes.tell([NodeTold(name="a", lost_after=0)])
         await store.nodes.expire()
@@ -100,7 +100,7 @@ class NodeCases(JobStoreCase):
         assert await store.nodes.say_busy("nobody", is_busy=True) is None
 
     @case
-    async def test_a_node_that_is_removed_is_gone(self) -> None:
+    async def test_a_removed_node_is_no_longer_found(self) -> None:
         store = self.store()
         await store.nodes.tell([_TOLD])
 

@@ -23,7 +23,7 @@ class Interruptions(JobStoreCase):
     """
 
     @case
-    async def test_a_run_that_its_worker_gave_back_is_an_event_and_no_error(self) -> None:
+    async def test_a_run_returned_by_its_worker_is_an_event_not_an_error(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
 
@@ -35,7 +35,7 @@ class Interruptions(JobStoreCase):
         assert await driver.store.attempts(job.id) == []
 
     @case
-    async def test_a_run_that_an_outage_has_interrupted_waits_and_is_counted_for_its_attempt(self) -> None:
+    async def test_a_run_interrupted_by_an_outage_waits_and_counts_for_its_attempt(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
         assert job.outages == 0
@@ -59,7 +59,7 @@ class Interruptions(JobStoreCase):
         assert len(await _events(driver, await driver.read(job))) == 3
 
     @case
-    async def test_a_scheduler_that_takes_over_is_told_of_outages_and_of_the_first_run(self) -> None:
+    async def test_a_take_over_returns_the_outages_and_the_first_run(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
         await driver.expect_accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
@@ -75,7 +75,7 @@ class Interruptions(JobStoreCase):
         assert (taken[fresh.id].outages, taken[fresh.id].due) == (0, fresh.due)
 
     @case
-    async def test_a_job_knows_when_it_first_began_whatever_interrupts_it(self) -> None:
+    async def test_a_job_keeps_its_first_start_time_through_interruptions(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
         ways: tuple[tuple[Any, dict[str, Any]], ...] = (
@@ -96,7 +96,7 @@ class Interruptions(JobStoreCase):
         assert (record.first_started, record.started) == (begun, begun + 60_000)
 
     @case
-    async def test_a_job_that_never_began_or_ends_at_once_says_so_too(self) -> None:
+    async def test_the_first_start_is_correct_for_jobs_that_never_ran_or_ended_at_once(self) -> None:
         driver = self.driver()
         short, turned_back = await driver.dispatch_new(), await driver.dispatch_new(queue="limited")
 
@@ -109,7 +109,7 @@ class Interruptions(JobStoreCase):
         assert again.due == (await driver.read(again)).due
 
     @case
-    async def test_a_second_start_of_one_dispatch_shows_that_the_first_run_had_no_end(self) -> None:
+    async def test_a_second_start_in_one_dispatch_records_the_first_run_as_lost(self) -> None:
         driver = self.driver()
         for kind, state in (("started", JobState.RUNNING), ("retry", JobState.RETRYING), ("failed", JobState.FAILED)):
             job, begun = await _running(driver, queue=f"restarted {kind}")
@@ -122,7 +122,7 @@ class Interruptions(JobStoreCase):
             assert [event.started for event in await driver.store.events(job.id)] == [begun]
 
     @case
-    async def test_reports_of_one_run_are_no_restart(self) -> None:
+    async def test_reports_of_one_run_are_not_a_restart(self) -> None:
         driver = self.driver()
         job, begun = await _running(driver)
 
@@ -134,7 +134,7 @@ class Interruptions(JobStoreCase):
         assert await _events(driver, record) == []
 
     @case
-    async def test_restarts_of_several_jobs_in_one_call_name_each_run_that_was_lost(self) -> None:
+    async def test_restarts_in_one_call_name_each_lost_run(self) -> None:
         driver = self.driver()
         jobs = [await _running(driver, queue=f"many {number}", worker=f"w{number}") for number in range(3)]
         reports = [report(job, "succeeded", worker="new", started=begun + 1) for job, begun in jobs]
@@ -146,7 +146,7 @@ class Interruptions(JobStoreCase):
             assert (kind, state, by) == ("interrupted", JobState.SUCCEEDED, f"w{number}")
 
     @case
-    async def test_an_interrupted_job_whose_end_was_asked_for_ends_for_that_reason(self) -> None:
+    async def test_an_interrupted_job_asked_to_end_ends_for_that_reason(self) -> None:
         driver = self.driver()
         for kind, fields in (("interrupted", {"error": _STOPPED}), ("snoozed", {"delay": HOUR, "error": _OUTAGE})):
             job, begun = await _running(driver, queue=f"cancelled {kind}")

@@ -36,7 +36,7 @@ class Reports(JobStoreCase):
     """Every guarantee of `apply` and `attempts`."""
 
     @case
-    async def test_every_report_leads_to_its_state_from_a_job_that_runs_and_from_one_that_may(self) -> None:
+    async def test_each_report_leads_to_its_state_from_running_and_dispatched_jobs(self) -> None:
         driver = self.driver()
 
         for kind in _KINDS:
@@ -51,7 +51,7 @@ class Reports(JobStoreCase):
                 assert (record.finished is not None) is (record.state in TERMINAL), kind
 
     @case
-    async def test_a_success_keeps_its_result_and_the_workers_times(self) -> None:
+    async def test_a_success_stores_its_result_and_the_times_of_the_worker(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 60_000
@@ -73,7 +73,7 @@ class Reports(JobStoreCase):
         assert record.error is None
 
     @case
-    async def test_an_end_without_a_start_is_when_the_store_hears_of_it(self) -> None:
+    async def test_an_end_without_a_start_gets_the_time_of_its_report(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         before = await driver.store.now_ms()
@@ -85,7 +85,7 @@ class Reports(JobStoreCase):
         assert record.started is None
 
     @case
-    async def test_ends_keep_their_error_or_reason(self) -> None:
+    async def test_ends_store_their_error_or_reason(self) -> None:
         driver = self.driver()
 
         for kind in _ENDS[1:]:
@@ -95,7 +95,7 @@ class Reports(JobStoreCase):
                 assert record.result == b""
 
     @case
-    async def test_a_start_is_kept_with_who_runs_it(self) -> None:
+    async def test_a_start_is_stored_with_its_worker(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
@@ -106,7 +106,7 @@ class Reports(JobStoreCase):
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
 
     @case
-    async def test_a_second_start_counts_and_says_who_runs_it_now(self) -> None:
+    async def test_a_second_start_counts_and_names_the_new_worker(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms()
@@ -117,7 +117,7 @@ class Reports(JobStoreCase):
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w2", begun)
 
     @case
-    async def test_the_store_remembers_that_a_job_runs_without_its_message(self) -> None:
+    async def test_the_store_records_that_a_job_runs_without_its_message(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
@@ -135,7 +135,7 @@ class Reports(JobStoreCase):
         assert (await driver.expect_accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
 
     @case
-    async def test_a_run_that_gave_way_waits_again_and_says_why(self) -> None:
+    async def test_a_run_that_yields_waits_again_and_records_why(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - 1_000
@@ -192,7 +192,7 @@ class Reports(JobStoreCase):
             assert await driver.store.attempts(job.id) == []
 
     @case
-    async def test_an_interrupted_job_is_ready_at_once_without_counting_the_attempt(self) -> None:
+    async def test_an_interrupted_job_is_ready_again_without_counting_the_attempt(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 
@@ -205,7 +205,7 @@ class Reports(JobStoreCase):
         assert await driver.store.attempts(job.id) == []
 
     @case
-    async def test_the_store_remembers_why_a_worker_refused_a_job(self) -> None:
+    async def test_the_store_records_why_a_worker_refused_a_job(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 
@@ -216,7 +216,7 @@ class Reports(JobStoreCase):
         assert "task mail is not known ☂" in events[0].note
 
     @case
-    async def test_attempts_that_did_not_end_the_job_are_kept(self) -> None:
+    async def test_attempts_that_did_not_end_the_job_are_recorded(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
         begun = await driver.store.now_ms() - HOUR
@@ -254,7 +254,7 @@ class Reports(JobStoreCase):
         assert (await driver.expect_accepted(job, "succeeded")).state is JobState.SUCCEEDED
 
     @case
-    async def test_a_report_of_a_job_that_waits_again_is_superseded_though_its_token_is_the_last_one(self) -> None:
+    async def test_a_report_on_a_requeued_job_is_superseded_despite_its_current_token(self) -> None:
         driver = self.driver()
 
         for first in _AGAIN:
@@ -267,7 +267,7 @@ class Reports(JobStoreCase):
             assert len(await driver.store.attempts(job.id)) == (first == "retry")
 
     @case
-    async def test_a_report_of_a_job_that_has_ended_is_superseded(self) -> None:
+    async def test_a_report_on_an_ended_job_is_superseded(self) -> None:
         driver = self.driver()
 
         for first in _ENDS:
@@ -279,7 +279,7 @@ class Reports(JobStoreCase):
             assert await driver.read(job) == record
 
     @case
-    async def test_a_job_that_was_cancelled_while_it_was_under_way_ends_once(self) -> None:
+    async def test_a_job_cancelled_in_flight_ends_once(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         ended = await driver.expect_update(await driver.read(job), JobState.CANCELLED, kind="cancel")
@@ -290,7 +290,7 @@ class Reports(JobStoreCase):
         assert await driver.read(job) == ended
 
     @case
-    async def test_a_superseded_report_is_kept_as_an_event(self) -> None:
+    async def test_a_superseded_report_is_recorded_as_an_event(self) -> None:
         driver = self.driver()
         old = await driver.dispatch_new()
         await driver.expect_accepted(old, "interrupted")
@@ -302,7 +302,7 @@ class Reports(JobStoreCase):
         assert [(event.kind, event.state) for event in events] == [("superseded", JobState.DISPATCHED)]
 
     @case
-    async def test_a_report_of_a_job_that_nobody_has_is_unknown(self) -> None:
+    async def test_a_report_on_an_unknown_job_is_unknown(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
         unknown = [new_id(await driver.store.now_ms()), "", "no-uuid", "x" * 500, "a\0b", "\ud800", "ö"]
@@ -314,7 +314,7 @@ class Reports(JobStoreCase):
         assert await driver.state(job) is JobState.DISPATCHED
 
     @case
-    async def test_what_would_run_again_ends_where_its_cancellation_was_asked_for(self) -> None:
+    async def test_a_job_asked_to_cancel_ends_instead_of_running_again(self) -> None:
         driver = self.driver()
 
         for kind in _KINDS:
@@ -329,7 +329,7 @@ class Reports(JobStoreCase):
         assert await driver.timers() == []
 
     @case
-    async def test_several_reports_of_one_job_in_one_call_count_in_their_order(self) -> None:
+    async def test_several_reports_on_one_job_in_one_call_apply_in_order(self) -> None:
         driver = self.driver()
         sequences: list[tuple[list[ReportKind], list[str], JobState]] = [
             (["started", "succeeded"], ["accepted", "accepted"], JobState.SUCCEEDED),
@@ -361,7 +361,7 @@ class Reports(JobStoreCase):
             assert len(await driver.store.attempts(job.id)) == (state is JobState.RETRYING)
 
     @case
-    async def test_each_report_of_one_call_says_which_state_it_led_to(self) -> None:
+    async def test_each_report_in_one_call_returns_its_resulting_state(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 
@@ -371,7 +371,7 @@ class Reports(JobStoreCase):
         assert applied[-1].state is JobState.SUCCEEDED
 
     @case
-    async def test_one_report_that_does_not_count_is_no_harm_to_the_others(self) -> None:
+    async def test_one_superseded_report_does_not_affect_the_others(self) -> None:
         driver = self.driver()
         jobs = (await _batch(driver, 4)).jobs
         reports = [
@@ -392,7 +392,7 @@ class Reports(JobStoreCase):
         ]
 
     @case
-    async def test_many_reports_of_all_kinds_are_applied_together(self) -> None:
+    async def test_many_reports_of_all_kinds_apply_in_one_call(self) -> None:
         driver = self.driver()
         jobs = (await _batch(driver, _MANY)).jobs
         kinds: list[ReportKind] = [_KINDS[number % len(_KINDS)] for number in range(_MANY)]
@@ -409,11 +409,11 @@ class Reports(JobStoreCase):
         assert await driver.store.count_jobs() == _MANY
 
     @case
-    async def test_nothing_may_be_reported(self) -> None:
+    async def test_reporting_nothing_succeeds(self) -> None:
         assert await self.driver().schedulers.apply([]) == []
 
     @case
-    async def test_a_doubled_message_of_reports_changes_nothing_more(self) -> None:
+    async def test_a_duplicate_message_of_reports_changes_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = (await _batch(driver, len(_KINDS))).jobs
         reports = [report(job, kind, delay=HOUR) for job, kind in zip(jobs, _KINDS, strict=True)]
@@ -431,7 +431,7 @@ class Reports(JobStoreCase):
         ]
 
     @case
-    async def test_texts_that_a_database_cannot_hold_are_kept_escaped(self) -> None:
+    async def test_texts_the_database_cannot_store_are_kept_escaped(self) -> None:
         driver = self.driver()
         odd = ErrorRecord(type_name="A\0\ud800", message="a\0b\udfff☂", traceback="\x00\ud83d\x01")
         kept = ErrorRecord(type_name="A\\x00\\ud800", message="a\\x00b\\udfff☂", traceback="\\x00\\ud83d\x01")
@@ -449,7 +449,7 @@ class Reports(JobStoreCase):
         assert refused.state is JobState.SCHEDULED
 
     @case
-    async def test_a_result_and_a_traceback_of_a_mebibyte_are_kept(self) -> None:
+    async def test_a_result_and_a_traceback_of_one_mebibyte_are_stored(self) -> None:
         driver = self.driver()
         result = bytes(range(256)) * 4_096
         long = ErrorRecord(type_name="E", message="m", traceback="☂" * 2**19)

@@ -30,7 +30,7 @@ class ReportProofs(JobStoreCase):
     """Reports whose token the store does not remember."""
 
     @case
-    async def test_no_report_with_a_token_that_was_never_given_changes_a_job(self) -> None:
+    async def test_a_report_with_an_invented_token_changes_no_job(self) -> None:
         driver, other = self.driver(), self.driver()
         (key, *_) = await driver.schedulers.report_keys()
 
@@ -61,7 +61,7 @@ class ReportProofs(JobStoreCase):
         assert await _audit_entries(driver) == []
 
     @case
-    async def test_however_many_reports_are_made_up_a_job_keeps_the_events_of_a_few(self) -> None:
+    async def test_forged_reports_add_only_a_few_events_to_a_job(self) -> None:
         driver, other = self.driver(), self.driver()
         for state in (JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED):
             job = await driver.make(state)
@@ -80,7 +80,7 @@ class ReportProofs(JobStoreCase):
             assert {event.kind for event in events} <= UNHEEDED
 
     @case
-    async def test_an_end_that_counts_by_its_proof_is_an_event_however_many_were_made_up(self) -> None:
+    async def test_a_proven_end_is_recorded_despite_many_forged_reports(self) -> None:
         driver, other = self.driver(), self.driver()
         (key, *_) = await driver.schedulers.report_keys()
         job = await driver.dispatch_new()
@@ -97,7 +97,7 @@ class ReportProofs(JobStoreCase):
         assert (last.kind, last.by) == ("unknown_attempt", "w1")
 
     @case
-    async def test_a_job_goes_on_as_if_no_token_had_been_made_up(self) -> None:
+    async def test_a_job_continues_normally_despite_forged_tokens(self) -> None:
         driver = self.driver()
         job = await driver.dispatch_new()
 
@@ -111,7 +111,7 @@ class ReportProofs(JobStoreCase):
         assert (record.state, record.result, record.worker) == (JobState.SUCCEEDED, b"mine", "w1")
 
     @case
-    async def test_an_end_of_a_forgotten_dispatch_counts_by_its_proof_and_is_noted(self) -> None:
+    async def test_a_proven_end_of_a_forgotten_dispatch_counts_and_is_recorded(self) -> None:
         driver, other = self.driver(), self.driver()
         (key, *_) = await driver.schedulers.report_keys()
 
@@ -137,7 +137,7 @@ class ReportProofs(JobStoreCase):
                 assert len(await _audit_entries(driver, job)) == 1
 
     @case
-    async def test_what_was_begun_in_a_forgotten_dispatch_is_noted_and_runs_again(self) -> None:
+    async def test_a_start_in_a_forgotten_dispatch_is_recorded_and_the_job_reruns(self) -> None:
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
 
@@ -151,7 +151,7 @@ class ReportProofs(JobStoreCase):
         assert await _audit_entries(driver) == []
 
     @case
-    async def test_of_two_dispatches_of_one_number_the_one_that_is_written_down_counts(self) -> None:
+    async def test_of_two_dispatches_with_one_number_only_the_recorded_one_counts(self) -> None:
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
         job = await driver.dispatch_new()
@@ -170,7 +170,7 @@ class ReportProofs(JobStoreCase):
         assert await _audit_entries(driver) == []
 
     @case
-    async def test_a_proof_is_good_for_the_queue_of_its_invitation_alone(self) -> None:
+    async def test_a_proof_is_valid_only_for_the_queue_of_its_invitation(self) -> None:
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
         job = await driver.submit()
@@ -183,7 +183,7 @@ class ReportProofs(JobStoreCase):
         assert [each.outcome for each in (*elsewhere, *here)] == ["invented", "accepted"]
 
     @case
-    async def test_a_proof_by_an_older_key_is_good_until_the_store_forgets_it(self) -> None:
+    async def test_a_proof_by_an_older_key_is_valid_until_the_key_is_deleted(self) -> None:
         driver, other = self.driver(), self.driver()
         (first,) = await driver.schedulers.report_keys()
         kept, forgotten, newest = [await driver.submit(queue=name) for name in ("kept", "forgotten", "newest")]
@@ -204,7 +204,7 @@ class ReportProofs(JobStoreCase):
         assert await driver.state(forgotten) is JobState.QUEUED
 
     @case
-    async def test_a_rotation_is_in_the_audit_without_the_key(self) -> None:
+    async def test_a_key_rotation_is_audited_without_the_key(self) -> None:
         driver = self.driver()
         by = Actor(user="ann", address="host")
 
@@ -219,7 +219,7 @@ class ReportProofs(JobStoreCase):
             assert repr(key.secret)[2:-1] not in repr((entry, keys))
 
     @case
-    async def test_a_database_has_one_key_from_the_beginning(self) -> None:
+    async def test_a_new_database_has_one_key(self) -> None:
         drivers = [self.driver() for _ in range(5)]
 
         found = await asyncio.gather(*(driver.schedulers.report_keys() for driver in drivers))
@@ -228,7 +228,7 @@ class ReportProofs(JobStoreCase):
         assert len({(key.id, key.secret) for keys in found for key in keys}) == 1
 
     @case
-    async def test_one_call_tells_what_is_proven_from_what_is_made_up(self) -> None:
+    async def test_one_call_separates_proven_from_forged_reports(self) -> None:
         driver = self.driver()
         (key, *_) = await driver.schedulers.report_keys()
         waits, held = await driver.submit(queue="waits"), await driver.make(JobState.HELD)

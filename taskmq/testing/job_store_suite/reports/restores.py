@@ -29,7 +29,7 @@ class RestoredStores(JobStoreCase):
         raise NotImplementedError
 
     @case
-    async def test_dispatches_since_the_backup_end_by_their_proofs_and_made_up_ones_do_not(self) -> None:
+    async def test_dispatches_after_the_backup_end_by_proof_and_forged_ones_do_not(self) -> None:
         driver = self.driver()
         waits, scheduled = await driver.submit(queue="waits"), await driver.make(JobState.SCHEDULED)
         held, runs = await driver.make(JobState.HELD), await driver.dispatch_new(queue="runs")
@@ -59,7 +59,7 @@ class RestoredStores(JobStoreCase):
         assert await driver.state(held) is JobState.HELD
 
     @case
-    async def test_a_key_that_is_newer_than_the_backup_proves_nothing_and_the_job_runs_again(self) -> None:
+    async def test_a_key_newer_than_the_backup_proves_nothing_and_the_job_reruns(self) -> None:
         driver = self.driver()
         waits = await driver.submit()
         (older,) = await driver.schedulers.report_keys()

@@ -37,7 +37,7 @@ class ScheduleFirings(JobStoreCase):
     """Every guarantee of `due`, `fire`, `alive` and `occurrences`."""
 
     @case
-    async def test_schedules_are_due_in_the_order_of_their_times_at_the_partition_of_their_shard(self) -> None:
+    async def test_each_partition_finds_its_due_schedules_in_order_of_time(self) -> None:
         driver, other = self.driver(), self.driver()
         rows = [await create_schedule(driver.store.schedules, f"s{n}", next=1_000 - n) for n in range(40)]
         await create_schedule(driver.store.schedules, "never")
@@ -54,7 +54,7 @@ class ScheduleFirings(JobStoreCase):
             ]
 
     @case
-    async def test_what_fires_is_moved_on_with_its_occurrences_and_their_jobs(self) -> None:
+    async def test_firing_advances_a_schedule_and_adds_its_occurrences_and_jobs(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=MINUTE)
         job = await driver.new(key="occurrence-1")
@@ -73,7 +73,7 @@ class ScheduleFirings(JobStoreCase):
         assert fired.at <= await driver.store.now_ms()
 
     @case
-    async def test_a_schedule_that_has_changed_since_it_was_read_does_not_fire(self) -> None:
+    async def test_a_schedule_changed_since_it_was_read_does_not_fire(self) -> None:
         driver = self.driver()
         schedules = driver.store.schedules
         stale, other = (
@@ -92,7 +92,7 @@ class ScheduleFirings(JobStoreCase):
         assert await driver.state(jobs[1].id) is JobState.QUEUED
 
     @case
-    async def test_nothing_fires_without_the_partitions_lease(self) -> None:
+    async def test_nothing_fires_without_the_lease_on_the_partition(self) -> None:
         driver, other = self.driver(), self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         partition = schedule_shard(APP, "a") % driver.schedulers.partitions
@@ -109,7 +109,7 @@ class ScheduleFirings(JobStoreCase):
         assert await other.store.schedules.fire(partition, present, [firing_of(row, job)]) is None
 
     @case
-    async def test_an_occurrence_gets_one_job_however_often_it_is_fired(self) -> None:
+    async def test_an_occurrence_fired_repeatedly_gets_one_job(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         first, second, backfilled = [await driver.new() for _ in range(3)]
@@ -127,7 +127,7 @@ class ScheduleFirings(JobStoreCase):
         assert [(one.instant, one.run, one.job) for one in fired] == [(5, "b", backfilled.id), (5, "", first.id)]
 
     @case
-    async def test_an_occurrence_whose_key_is_taken_gets_no_second_job(self) -> None:
+    async def test_an_occurrence_with_a_taken_key_gets_no_second_job(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         earlier = await driver.submit(key="the occurrence")
@@ -139,7 +139,7 @@ class ScheduleFirings(JobStoreCase):
         assert await driver.store.find_key("", "the occurrence") == earlier.id
 
     @case
-    async def test_an_occurrence_whose_key_another_job_has_stops_the_whole_turn(self) -> None:
+    async def test_an_occurrence_with_the_key_of_another_job_fails_the_whole_call(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         other = await create_schedule(driver.store.schedules, beside("a", driver), next=5)
@@ -158,7 +158,7 @@ class ScheduleFirings(JobStoreCase):
         assert await fire(driver, firings[1:]) == {other.id}
 
     @case
-    async def test_an_occurrence_may_start_something_else_than_a_job(self) -> None:
+    async def test_an_occurrence_can_start_something_other_than_a_job(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
 
@@ -168,7 +168,7 @@ class ScheduleFirings(JobStoreCase):
         assert fired.job is None
 
     @case
-    async def test_of_two_who_fire_one_schedule_at_once_one_has_fired_it(self) -> None:
+    async def test_only_one_of_two_concurrent_firings_of_a_schedule_counts(self) -> None:
         driver, other = self.driver(), self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         partition = schedule_shard(APP, "a") % driver.schedulers.partitions
@@ -186,7 +186,7 @@ class ScheduleFirings(JobStoreCase):
         assert sum([await driver.store.get(job.id) is not None for job in jobs]) == 1
 
     @case
-    async def test_occurrences_are_listed_from_the_latest_on(self) -> None:
+    async def test_occurrences_are_listed_newest_first(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         many = [OccurrenceJob(instant=n, run="", kind="catchup", job=None) for n in range(1, 8)]
@@ -200,7 +200,7 @@ class ScheduleFirings(JobStoreCase):
         assert await schedules.occurrences(row.id + 1, limit=9) == []
 
     @case
-    async def test_occurrences_of_one_instant_are_listed_in_the_order_of_their_runs(self) -> None:
+    async def test_occurrences_at_one_instant_are_listed_in_run_order(self) -> None:
         driver = self.driver()
         row = await create_schedule(driver.store.schedules, "a", next=5)
         many = [OccurrenceJob(instant=7, run=run, kind="backfill", job=None) for run in ("b", "", "c", "a")]
@@ -212,7 +212,7 @@ class ScheduleFirings(JobStoreCase):
         assert await driver.store.schedules.occurrences(row.id, limit=2) == found[:2]
 
     @case
-    async def test_jobs_that_have_not_ended_are_alive(self) -> None:
+    async def test_unfinished_jobs_are_alive(self) -> None:
         driver = self.driver()
         waiting = await driver.submit()
         held = await driver.submit(held=True)

@@ -17,7 +17,7 @@ class ScheduleRows(JobStoreCase):
     """Every guarantee of `find`, `list`, `write` and `load`."""
 
     @case
-    async def test_a_schedule_is_found_as_it_was_written(self) -> None:
+    async def test_a_schedule_is_read_back_unchanged(self) -> None:
         schedules, others = self.store().schedules, self.store().schedules
         created = ScheduleChange(
             app=APP, name="nightly ☂", before=None, is_code=True, definition=b"\0what", record=b"\xffhow", next=7
@@ -34,7 +34,7 @@ class ScheduleRows(JobStoreCase):
         assert await others.find("another app", ["nightly ☂"]) == [None]
 
     @case
-    async def test_schedules_are_listed_by_name_a_page_at_a_time(self) -> None:
+    async def test_schedules_are_listed_by_name_in_pages(self) -> None:
         schedules = self.store().schedules
         names = ["b", "a", "B", "ä", "a.b", "c" * 300]
         for name in names:
@@ -47,7 +47,7 @@ class ScheduleRows(JobStoreCase):
         assert [row.name for row in first + rest] == sorted(names)
 
     @case
-    async def test_those_of_the_code_are_listed_by_themselves(self) -> None:
+    async def test_schedules_defined_in_code_can_be_listed_separately(self) -> None:
         schedules = self.store().schedules
         for name in ("a", "c", "e"):
             await create_schedule(schedules, name, is_code=True)
@@ -59,7 +59,7 @@ class ScheduleRows(JobStoreCase):
         assert [row.name for row in found] == ["c", "e"]
 
     @case
-    async def test_those_of_a_tenant_are_listed_by_themselves(self) -> None:
+    async def test_schedules_of_a_tenant_can_be_listed_separately(self) -> None:
         schedules = self.store().schedules
         tenants = ["acme", "acm", "acme2", "a:b", "100%", "ä"]
         names = [tenant_key(tenant, name) for tenant in tenants for name in ("nightly", "a", "ä")]
@@ -76,7 +76,7 @@ class ScheduleRows(JobStoreCase):
         assert len(await schedules.list(APP, limit=99)) == len(names) + 5
 
     @case
-    async def test_those_whose_names_begin_so_are_listed_by_themselves(self) -> None:
+    async def test_schedules_can_be_listed_by_name_prefix(self) -> None:
         schedules = self.store().schedules
         for name in ("a", "ab", "abc", "abd", "ac", "b", "aB", "ä", "a%", "a_"):
             await create_schedule(schedules, name, is_code=name == "abd")
@@ -95,7 +95,7 @@ class ScheduleRows(JobStoreCase):
         assert await names("x") == []
 
     @case
-    async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:
+    async def test_a_change_applies_only_to_an_unchanged_schedule(self) -> None:
         schedules = self.store().schedules
         before = await create_schedule(schedules, "a", next=5)
         change = ScheduleChange(app=APP, name="a", before=before, definition=b"new", record=b"more", next=None)
@@ -109,7 +109,7 @@ class ScheduleRows(JobStoreCase):
         assert await due_of(schedules, "a") == []
 
     @case
-    async def test_changes_of_one_call_count_each_for_itself(self) -> None:
+    async def test_changes_in_one_call_apply_independently(self) -> None:
         schedules = self.store().schedules
         stale = await create_schedule(schedules, "a")
         present = await change_schedule(schedules, stale, record=b"1")
@@ -125,7 +125,7 @@ class ScheduleRows(JobStoreCase):
         assert (await read(schedules, "a")).record == b"1"
 
     @case
-    async def test_a_schedule_that_was_removed_is_gone_and_its_name_is_free(self) -> None:
+    async def test_removing_a_schedule_frees_its_name(self) -> None:
         schedules = self.store().schedules
         row = await create_schedule(schedules, "a", next=5)
         removal = ScheduleChange(app=APP, name="a", before=row, is_removed=True)
@@ -141,7 +141,7 @@ class ScheduleRows(JobStoreCase):
         assert await schedules.write([removal]) == [False]
 
     @case
-    async def test_one_of_many_who_change_a_schedule_at_once_has_changed_it(self) -> None:
+    async def test_only_one_of_many_concurrent_schedule_changes_applies(self) -> None:
         stores = [self.store().schedules for _ in range(4)]
         before = await create_schedule(stores[0], "a")
         changes = [ScheduleChange(app=APP, name="a", before=before, record=bytes([n])) for n in range(12)]

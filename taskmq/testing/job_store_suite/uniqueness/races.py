@@ -19,7 +19,7 @@ class UniqueRaces(JobStoreCase):
     """Exactly one job gets the key."""
 
     @case
-    async def test_of_many_submissions_of_one_key_one_wins_and_the_others_are_told_which(self) -> None:
+    async def test_one_of_many_submissions_of_a_key_wins_and_the_rest_get_its_id(self) -> None:
         drivers = [self.driver() for _ in range(2)]
 
         for turn in range(_ROUNDS):
@@ -35,7 +35,7 @@ class UniqueRaces(JobStoreCase):
             assert sum(answer.is_duplicate for answer in answers) == _WRITERS - 1
 
     @case
-    async def test_of_many_that_replace_each_other_one_is_left(self) -> None:
+    async def test_one_of_many_jobs_that_replace_each_other_remains(self) -> None:
         drivers = [self.driver() for _ in range(2)]
         key = unique(replaces=True)
 
@@ -50,7 +50,7 @@ class UniqueRaces(JobStoreCase):
         assert states.count(JobState.CANCELLED) == _WRITERS - 1
 
     @case
-    async def test_one_that_is_dispatched_in_the_moment_it_is_replaced_in_ends_or_is_asked_to(self) -> None:
+    async def test_a_job_replaced_while_being_dispatched_ends_or_is_asked_to_end(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for turn in range(_ROUNDS):

@@ -36,7 +36,7 @@ class UniqueJobs(JobStoreCase):
     """Guarantees of `submit` for jobs with unique keys."""
 
     @case
-    async def test_a_key_is_taken_while_its_job_waits_and_nothing_is_made_of_another_one(self) -> None:
+    async def test_a_waiting_job_holds_its_key_and_blocks_a_second_job(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for state in _BEFORE_A_RUN:
@@ -51,7 +51,7 @@ class UniqueJobs(JobStoreCase):
             assert await driver.read(job) == job
 
     @case
-    async def test_a_key_is_free_once_its_job_has_begun(self) -> None:
+    async def test_a_key_is_free_once_its_job_has_started(self) -> None:
         driver = self.driver()
 
         for state in (JobState.RUNNING, JobState.RETRYING):
@@ -64,7 +64,7 @@ class UniqueJobs(JobStoreCase):
             assert await driver.state(job) is state
 
     @case
-    async def test_a_key_stays_free_when_the_run_that_freed_it_was_interrupted(self) -> None:
+    async def test_a_key_stays_free_after_the_run_that_freed_it_is_interrupted(self) -> None:
         driver = self.driver()
 
         for kind in ("interrupted", "snoozed"):
@@ -79,7 +79,7 @@ class UniqueJobs(JobStoreCase):
             assert await driver.state(job) is JobState.DISPATCHED
 
     @case
-    async def test_a_key_is_taken_while_its_job_was_only_turned_back(self) -> None:
+    async def test_a_job_deferred_by_a_limit_keeps_its_key(self) -> None:
         driver = self.driver()
         key = unique()
         job = await driver.dispatch_new(unique=key)
@@ -88,7 +88,7 @@ class UniqueJobs(JobStoreCase):
         assert await driver.try_submit(unique=key) == duplicate_of(await driver.read(job))
 
     @case
-    async def test_a_key_of_running_jobs_is_free_once_its_job_has_ended_in_whatever_way(self) -> None:
+    async def test_a_key_held_while_running_is_free_after_any_end(self) -> None:
         driver = self.driver()
         key = unique("running")
 
@@ -106,7 +106,7 @@ class UniqueJobs(JobStoreCase):
         assert (await driver.try_submit(unique=key)).is_new
 
     @case
-    async def test_a_key_may_be_taken_for_a_time_whatever_its_job_does(self) -> None:
+    async def test_a_key_can_be_held_for_a_period_regardless_of_its_job(self) -> None:
         driver = self.driver()
         key = unique("over")
         job = await driver.expect_accepted(await driver.dispatch_new(unique=key), "succeeded", result=b"1")
@@ -114,7 +114,7 @@ class UniqueJobs(JobStoreCase):
         assert await driver.try_submit(unique=key) == duplicate_of(job)
 
     @case
-    async def test_a_key_whose_time_is_over_is_free(self) -> None:
+    async def test_an_expired_key_is_free(self) -> None:
         driver = self.driver()
 
         for until in ("waiting", "running", "over"):
@@ -123,7 +123,7 @@ class UniqueJobs(JobStoreCase):
             assert (await driver.try_submit(unique=key)).is_new, until
 
     @case
-    async def test_other_keys_and_jobs_without_one_are_not_asked(self) -> None:
+    async def test_other_keys_and_jobs_without_a_key_are_unaffected(self) -> None:
         driver = self.driver()
         await driver.submit(unique=unique())
 
@@ -131,7 +131,7 @@ class UniqueJobs(JobStoreCase):
         assert (await driver.try_submit()).is_new
 
     @case
-    async def test_what_is_submitted_again_is_no_duplicate_of_itself(self) -> None:
+    async def test_a_resubmitted_job_is_not_a_duplicate_of_itself(self) -> None:
         driver = self.driver()
         keyed = await driver.new(key="a", unique=unique(name="1"), fingerprint=b"1")
         plain = await driver.new(unique=unique(name="2"))
@@ -146,7 +146,7 @@ class UniqueJobs(JobStoreCase):
         ]
 
     @case
-    async def test_a_later_job_takes_the_place_of_one_that_waits(self) -> None:
+    async def test_a_later_job_replaces_a_waiting_one(self) -> None:
         driver, other = self.driver(), self.driver()
 
         for state in (*_BEFORE_A_RUN[:3], JobState.RETRYING):
@@ -170,7 +170,7 @@ class UniqueJobs(JobStoreCase):
         assert (len(waiting), live) == (4, 8)
 
     @case
-    async def test_one_that_the_broker_has_is_asked_to_end_and_loses_its_key(self) -> None:
+    async def test_a_replaced_job_at_the_broker_is_asked_to_end_and_loses_its_key(self) -> None:
         driver = self.driver()
         key = unique(replaces=True)
         first = await driver.dispatch_new(unique=key)
@@ -183,7 +183,7 @@ class UniqueJobs(JobStoreCase):
         assert await driver.try_submit(unique=unique()) == duplicate_of(second)
 
     @case
-    async def test_one_that_runs_is_not_replaced(self) -> None:
+    async def test_a_running_job_is_not_replaced(self) -> None:
         driver = self.driver()
         key = unique("running", replaces=True)
         running = await driver.make(JobState.RUNNING, unique=key)
@@ -191,7 +191,7 @@ class UniqueJobs(JobStoreCase):
         assert await driver.try_submit(unique=key) == duplicate_of(running)
 
     @case
-    async def test_of_several_in_one_call_the_first_has_the_key_or_the_last(self) -> None:
+    async def test_the_first_or_the_last_of_several_jobs_in_one_call_gets_the_key(self) -> None:
         driver = self.driver()
         kept, replaced = unique(name="kept"), unique(name="replaced", replaces=True)
         jobs = [await driver.new(unique=key) for key in (kept, replaced, kept, replaced, replaced)]
@@ -206,7 +206,7 @@ class UniqueJobs(JobStoreCase):
         assert live == [jobs[0].id, jobs[4].id, jobs[5].id]
 
     @case
-    async def test_a_name_that_a_database_cannot_hold_is_a_key_as_well(self) -> None:
+    async def test_a_name_that_the_database_cannot_store_still_works_as_a_key(self) -> None:
         driver = self.driver()
         key = unique(name="a\0b\ud800☂" + "x" * 500)
         job = await driver.submit(unique=key)
@@ -214,7 +214,7 @@ class UniqueJobs(JobStoreCase):
         assert await driver.try_submit(unique=key) == duplicate_of(job)
 
     @case
-    async def test_upkeep_leaves_keys_that_are_taken(self) -> None:
+    async def test_maintenance_keeps_taken_keys(self) -> None:
         driver = self.driver()
         key, over = unique(name="taken"), unique(name="over", ttl=-1)
         job = await driver.submit(unique=key)

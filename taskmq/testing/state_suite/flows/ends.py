@@ -30,7 +30,7 @@ class Flows(StateCase):
     wide: int = 1200
 
     @case
-    async def test_a_flow_is_made_once_and_looked_at_by_everybody(self) -> None:
+    async def test_a_flow_is_created_once_and_visible_to_every_state(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("größe ☂ flow")
 
@@ -45,7 +45,7 @@ class Flows(StateCase):
         assert await other.calls(flow_id, ["1", "7"]) == [b"second", None]
 
     @case
-    async def test_nodes_are_handed_out_when_they_are_ready_and_not_before(self) -> None:
+    async def test_nodes_are_taken_only_when_they_are_ready(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", CHAIN, ttl=LONG)
@@ -65,7 +65,7 @@ class Flows(StateCase):
         assert record.unfinished == 0
 
     @case
-    async def test_what_is_taken_is_nobody_elses_until_its_lease_ends_and_its_takers_at_once(self) -> None:
+    async def test_a_taken_node_is_exclusive_until_its_lease_ends(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", CHAIN, ttl=LONG)
@@ -81,7 +81,7 @@ class Flows(StateCase):
         assert taken_keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
 
     @case
-    async def test_one_run_of_a_node_begins_at_a_time(self) -> None:
+    async def test_only_one_run_of_a_node_starts_at_a_time(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", CHAIN, ttl=LONG)
@@ -110,7 +110,7 @@ class Flows(StateCase):
         assert isinstance(await other.start(flow_id, "0", owner="d", seconds=LONG, takes_over=False), BegunNode)
 
     @case
-    async def test_an_end_counts_once_and_only_from_the_last_run(self) -> None:
+    async def test_an_end_counts_once_and_only_from_the_latest_run(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", CHAIN, ttl=LONG)
@@ -147,7 +147,7 @@ class Flows(StateCase):
         assert await flows.states(flow_id) == {"0": NodeState.FAILED, "1": NodeState.UPSTREAM_FAILED}
 
     @case
-    async def test_what_is_not_known_has_no_effect(self) -> None:
+    async def test_unknown_flows_and_nodes_have_no_effect(self) -> None:
         flows = self.state().flows
         flow_id, other = new("flow"), new("flow")
         await flows.create(other, b"", CHAIN, ttl=LONG)
@@ -199,7 +199,7 @@ class Flows(StateCase):
         assert await take_all(flows, flow_id, await end_node(flows, flow_id, "2"), taker="2") == [FINISH]
 
     @case
-    async def test_a_map_of_nothing_has_succeeded_and_one_with_a_failed_child_has_failed(self) -> None:
+    async def test_an_empty_map_succeeds_and_a_map_with_a_failed_child_fails(self) -> None:
         flows = self.state().flows
         flow_id = ""
         for children in (0, 2):
@@ -221,7 +221,7 @@ class Flows(StateCase):
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
 
     @case
-    async def test_a_map_that_was_not_given_all_its_children_fails_when_those_that_it_has_have_ended(self) -> None:
+    async def test_an_incomplete_map_fails_once_its_existing_children_end(self) -> None:
         flows = self.state().flows
         for gaps in ([(1, 1, 3), (2, 1, 3)], [(0, 1, 2), (0, 0, 0)], [(2, 0, 2)]):
             flow_id = new("flow")
@@ -240,7 +240,7 @@ class Flows(StateCase):
             assert out == [*children, "last"]
 
     @case
-    async def test_a_map_that_has_begun_ends_with_its_children_whatever_is_before_it(self) -> None:
+    async def test_a_started_map_ends_with_its_children_regardless_of_predecessors(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         nodes = [
@@ -266,7 +266,7 @@ class Flows(StateCase):
         assert (await flows.states(flow_id))["map"] is NodeState.SUCCEEDED
 
     @case
-    async def test_no_more_children_of_a_map_are_out_than_its_limit_says(self) -> None:
+    async def test_a_map_runs_at_most_its_limit_of_children(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", [FlowNode(key="m", kind="map", limit=3)], ttl=LONG)
@@ -286,7 +286,7 @@ class Flows(StateCase):
         assert seen == 11
 
     @case
-    async def test_a_batch_takes_children_until_it_is_closed_and_then_waits_for_all(self) -> None:
+    async def test_a_batch_accepts_children_until_closed_and_then_waits_for_all(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1", after=("0",))]
@@ -314,7 +314,7 @@ class Flows(StateCase):
         assert await take_all(flows, flow_id, await end_node(flows, flow_id, "1"), taker="1") == [FINISH]
 
     @case
-    async def test_what_a_batch_was_given_under_a_name_is_there_once(self) -> None:
+    async def test_a_named_child_is_added_to_a_batch_once(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", [FlowNode(key="0", kind="batch")], ttl=LONG)
@@ -337,7 +337,7 @@ class Flows(StateCase):
         assert len(await flows.states(flow_id)) == 7
 
     @case
-    async def test_only_a_batch_that_is_there_takes_children(self) -> None:
+    async def test_only_an_existing_batch_accepts_children(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1"), FlowNode(key="2", kind="map")]
@@ -351,7 +351,7 @@ class Flows(StateCase):
         assert await flows.append(flow_id, "0", [], closes=True) is None
 
     @case
-    async def test_an_empty_batch_has_succeeded_once_it_is_closed(self) -> None:
+    async def test_an_empty_batch_succeeds_when_closed(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", [FlowNode(key="0", kind="batch")], ttl=LONG)
@@ -363,7 +363,7 @@ class Flows(StateCase):
         assert await _values(flows, flow_id, ["0"]) == [b"0"]
 
     @case
-    async def test_no_more_children_of_a_batch_are_out_than_its_limit_says(self) -> None:
+    async def test_a_batch_runs_at_most_its_limit_of_children(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", [FlowNode(key="b", kind="batch", limit=2)], ttl=LONG)
@@ -383,7 +383,7 @@ class Flows(StateCase):
         assert out == [FINISH]
 
     @case
-    async def test_a_wide_graph_is_taken_in_pieces_by_several_and_none_twice(self) -> None:
+    async def test_several_takers_share_a_wide_graph_without_duplicates(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         middle = [f"m{number}" for number in range(self.wide)]
@@ -423,7 +423,7 @@ class Flows(StateCase):
         assert taken_keys(await flows.take(flow_id, taker="a", lease=LONG)) == [FINISH]
 
     @case
-    async def test_a_flow_that_is_forgotten_can_be_made_anew_beside_many_others(self) -> None:
+    async def test_a_forgotten_flow_can_be_created_again_among_many(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         for each in (*(new("other") for _ in range(12)), flow_id):
@@ -435,7 +435,7 @@ class Flows(StateCase):
         assert (await flows.states(flow_id))["0"] is NodeState.READY
 
     @case
-    async def test_a_flow_is_forgotten_after_its_time_and_each_change_renews_it(self) -> None:
+    async def test_a_flow_expires_and_each_change_renews_its_expiry(self) -> None:
         flows, other = self.state().flows, self.state().flows
         forgotten, kept = new("flow"), new("flow")
         for flow_id in (forgotten, kept):
@@ -452,7 +452,7 @@ class Flows(StateCase):
         assert (await other.states(forgotten))["0"] is NodeState.READY
 
     @case
-    async def test_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+    async def test_the_state_keeps_working_after_cancelled_calls(self) -> None:
         flows = self.state().flows
 
         for point in CancelPoint.ALL:

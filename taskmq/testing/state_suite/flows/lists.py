@@ -26,7 +26,7 @@ class FlowLists(StateCase):
     """The list of a `FlowStore`."""
 
     @case
-    async def test_flows_are_listed_page_by_page_and_each_once(self) -> None:
+    async def test_flows_are_listed_in_pages_each_once(self) -> None:
         flows, other = self.state().flows, self.state().flows
         tenant = new("t")
         # Some of them in one ms, so that they are ordered by id.
@@ -47,7 +47,7 @@ class FlowLists(StateCase):
         assert await _list_all(other, tenant=new("t")) == []
 
     @case
-    async def test_flows_of_no_tenant_are_listed_apart_from_those_of_tenants(self) -> None:
+    async def test_flows_without_a_tenant_are_listed_separately(self) -> None:
         flows = self.state().flows
         own, foreign = new("flow"), f"@{new('t')}:flow"
         await flows.create(own, b"", CHAIN, ttl=LONG)
@@ -59,7 +59,7 @@ class FlowLists(StateCase):
         assert foreign not in nobodys
 
     @case
-    async def test_flows_are_listed_from_an_instant_on_and_until_before_another(self) -> None:
+    async def test_flows_are_listed_from_a_start_time_to_before_an_end_time(self) -> None:
         flows = self.state().flows
         tenant = new("t")
         instants: list[int] = []
@@ -84,7 +84,7 @@ class FlowLists(StateCase):
         assert [entry.record.started for entry in page.entries] == [second]
 
     @case
-    async def test_a_listed_flow_that_has_ended_says_which_of_its_nodes_have_failed(self) -> None:
+    async def test_a_listed_ended_flow_names_its_failed_nodes(self) -> None:
         flows = self.state().flows
         tenant = new("t")
         flow_id = f"@{tenant}:flow"
@@ -108,7 +108,7 @@ class FlowLists(StateCase):
         assert (sorted(ended.failed), ended.record.unfinished, ended.nodes) == (["0", "2"], 0, 6)
 
     @case
-    async def test_a_flow_that_is_forgotten_is_listed_no_more_and_one_that_goes_on_is(self) -> None:
+    async def test_forgotten_flows_are_not_listed_and_running_ones_are(self) -> None:
         flows = self.state().flows
         tenant = new("t")
         await flows.create(f"@{tenant}:gone", b"", CHAIN, ttl=self.short)

@@ -14,7 +14,7 @@ class FlowRedrives(StateCase):
     """Every guarantee of `cancel` and `redrive` of a `FlowStore`."""
 
     @case
-    async def test_failed_jobs_of_a_batch_are_driven_anew_and_a_cancelled_one_is_open_again(
+    async def test_redriving_a_batch_reruns_failed_jobs_and_reopens_a_cancelled_one(
         self,
     ) -> None:
         flows = self.state().flows
@@ -45,7 +45,7 @@ class FlowRedrives(StateCase):
         assert await take_all(flows, flow_id, await end_node(flows, flow_id, last[0]), taker="b") == ["1"]
 
     @case
-    async def test_a_cancelled_flow_ends_but_for_what_runs(self) -> None:
+    async def test_a_cancelled_flow_ends_except_for_its_running_nodes(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")
         nodes = [
@@ -82,7 +82,7 @@ class FlowRedrives(StateCase):
         assert found == ["last"]
 
     @case
-    async def test_a_map_that_was_cancelled_before_it_had_all_its_children_gets_the_others_when_driven_anew(
+    async def test_redriving_a_map_cancelled_early_adds_its_missing_children(
         self,
     ) -> None:
         flows = self.state().flows
@@ -102,7 +102,7 @@ class FlowRedrives(StateCase):
         assert await take_all(flows, flow_id, await end_node(flows, flow_id, "m.1"), taker="b") == ["1"]
 
     @case
-    async def test_a_map_without_all_its_children_that_is_driven_anew_waits_for_those_before_it(self) -> None:
+    async def test_a_redriven_incomplete_map_waits_for_its_predecessors(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         nodes = [FlowNode(key="1"), FlowNode(key="m", kind="map", rule="always", after=("1",))]
@@ -120,7 +120,7 @@ class FlowRedrives(StateCase):
         assert await take_all(flows, flow_id, await end_node(flows, flow_id, "1"), taker="b") == ["m"]
 
     @case
-    async def test_of_several_that_drive_a_flow_anew_at_a_time_one_does(self) -> None:
+    async def test_only_one_of_several_concurrent_redrives_applies(self) -> None:
         states = [self.state() for _ in range(4)]
         flows = states[0].flows
         flow_id = new("flow")
@@ -138,7 +138,7 @@ class FlowRedrives(StateCase):
         assert sorted(out) == sorted(node.key for node in nodes)
 
     @case
-    async def test_a_flow_that_has_not_ended_or_has_succeeded_is_not_driven_anew(self) -> None:
+    async def test_an_unfinished_or_succeeded_flow_is_not_redriven(self) -> None:
         flows = self.state().flows
         flow_id = new("flow")
         await flows.create(flow_id, b"", CHAIN, ttl=LONG)

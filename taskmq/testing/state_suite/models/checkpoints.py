@@ -17,7 +17,7 @@ class CheckpointsByModel(StateCase):
     """Guarantees for any sequence of runs."""
 
     @case
-    async def test_random_runs_save_what_the_model_does(self) -> None:
+    async def test_random_runs_save_the_checkpoints_of_the_model(self) -> None:
         stores = [self.state().checkpoints for _ in range(3)]
 
         for seed in range(_RUNS):

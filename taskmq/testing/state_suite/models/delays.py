@@ -20,7 +20,7 @@ class DelaysByModel(StateCase):
     """Guarantees for any sequence of operations."""
 
     @case
-    async def test_random_operations_do_what_the_model_does(self) -> None:
+    async def test_random_operations_match_the_model(self) -> None:
         stores = [self.state().delays for _ in range(3)]
 
         for seed in range(_RUNS):

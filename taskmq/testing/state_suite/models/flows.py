@@ -50,7 +50,7 @@ class FlowsByModel(StateCase):
     graphs: int = 12
 
     @case
-    async def test_random_graphs_end_as_the_model_says_whatever_is_told_twice(self) -> None:
+    async def test_random_graphs_match_the_model_despite_duplicate_calls(self) -> None:
         chance = random.Random(7)
         for _ in range(self.graphs):
             flows = self.state().flows
@@ -69,7 +69,7 @@ class FlowsByModel(StateCase):
             assert sorted(await flows.ended_keys(flow_id, place=0, limit=100)) == sorted(expected)
 
     @case
-    async def test_what_is_driven_anew_ends_as_the_model_says_and_what_had_succeeded_is_not_run_again(self) -> None:
+    async def test_redrives_match_the_model_and_do_not_rerun_succeeded_nodes(self) -> None:
         chance = random.Random(8)
         for _ in range(self.graphs):
             flows = self.state().flows
