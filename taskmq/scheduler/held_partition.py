@@ -57,9 +57,9 @@ class HeldPartition:
     """The work for one partition.
 
     Args:
-        clock, pace, proofs: of all partitions of this process.
+        clock, pace, proofs: shared by all partitions of this process.
         paused: queues that operators have paused.
-        releases: lets jobs go that waited for others.
+        releases: releases jobs that waited for others.
     """
 
     def __init__(

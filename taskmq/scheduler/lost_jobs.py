@@ -8,23 +8,23 @@ A job is lost only if no worker can have it, in two checks in a row:
     dispatched, not started  for 5 minutes, the partition's reports and the queue's invitations are empty, no worker
                              reports that it holds any of them, and the job is not
                              being published                                         -> dispatched again
-    running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
-                             neither ready nor unacknowledged                         -> published again
-    running, detached        its worker has not said for a minute that it is alive, and nothing is left in the
-                             partition's reports; or it is absent for 25 s, or has ended -> published again
+    running                  its worker has been absent for a minute, and the queue has no invitations, neither ready
+                             nor unacknowledged                                       -> published again
+    running, detached        its worker has not reported for a minute that it is alive, and the partition has no
+                             reports; or the worker is absent for 25 s, or has ended  -> published again
     either, placed           its node is lost                                         -> the next attempt, or failed
-    either, ack="early"      it may have been done                                    -> failed, and never run again
+    either, ack="early"      it may have run                                          -> failed, and never run again
 
 A job that is published again keeps its token, so the first run that completes is the accepted one. An absent worker
-counts as a crash of the job; a worker that said that it ends, or that is cut off for a moment, does not. After
+counts as a crash of the job; a worker that announced its end, or that is cut off for a moment, does not. After
 `--max-crashes` crashes a worker reports the job as failed.
 
-A message that is unacknowledged comes back by itself, to another worker, which returns it (`reports.returned_jobs`).
+RabbitMQ redelivers an unacknowledged message to another worker, which returns it (`reports.returned_jobs`).
 
-One that a worker starts in the moment in which it is given up goes on: the store compares what it is.
+If a worker starts a job at the moment it is declared lost, the job continues: the store compares its state.
 
-A job is not in flight any more, though its report has not come here, where the store says so twice in a row: an
-earlier holder of the partition, which stood still, has applied the report after the take-over.
+A job whose report never arrived here is removed from the ledger if the store says twice in a row that it is not in
+flight. An earlier holder of the partition was suspended, and applied the report after the take-over.
 """
 
 import asyncio
@@ -69,11 +69,11 @@ class InFlightWatch:
     """A service that watches the jobs of one partition in flight.
 
     Args:
-        lease: of the partition.
-        reports: reads the partition's reports: a job may be lost only while it has applied all of them.
+        lease: lease of the partition.
+        reports: consumer of the partition's reports; a job is lost only if all of them were applied.
         returned: publishes jobs again.
-        placer: knows which nodes are lost.
-        seconds: after how many of them a job may be lost.
+        placer: finds jobs on lost nodes.
+        seconds: time after which a job may be lost.
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class InFlightWatch:
 
     def _as_returned(self, record: JobRecord) -> ReturnedJob:
         name, crashes = public_name(record), 0
-        reason = f"worker {record.worker} does not run it any more; the job runs again"
+        reason = f"worker {record.worker} no longer runs it; the job runs again"
         if self._is_absent(record) and not self._has_left(record):
             reason = f"worker {record.worker} died; the job runs again"
             crashes = 1 + self._crashes_before(record)

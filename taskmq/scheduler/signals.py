@@ -125,10 +125,10 @@ class LiveWorkers:
         return any(status.in_hand.get(physical, 0) for status in self._list_live())
 
     def is_absent(self, worker: str, *, seconds: float, since: int | None = None) -> bool:
-        """Whether nothing was heard of a worker for so long, though it would have been heard.
+        """Return whether a worker has been silent for this long, although it would have been heard.
 
         Args:
-            since: a later process of the same name is another worker: when the run began, ms since the epoch.
+            since: start of the run, ms since the epoch; a later process of the same name is another worker.
         """
         listens = self._listening_seconds()
         if listens is None or listens < seconds:
@@ -136,18 +136,18 @@ class LiveWorkers:
         return all(_now() - at >= seconds for at in self._heard_of(worker, since))
 
     def was_heard(self, worker: str, *, since: int | None) -> bool:
-        """Whether a worker was heard of lately; `since` is that of `is_absent`."""
+        """Return whether a worker was heard lately; `since` as in `is_absent`."""
         return bool(self._heard_of(worker, since))
 
     def has_left(self, worker: str, *, since: int | None) -> bool:
-        """Whether a worker said that it ends, after an instant (ms since the epoch)."""
+        """Return whether a worker announced its end after an instant (ms since the epoch)."""
         return self._left.get(worker, -1) >= (since or 0)
 
     def has_missed(self, queue: str, *, since: float) -> bool:
-        """Whether a worker of the queue that was alive shortly before an instant has not been heard since.
+        """Return whether a worker of the queue was alive shortly before an instant and has been silent since.
 
         Args:
-            since: of the loop's clock; so long ago that each of them would have been heard.
+            since: an instant of the loop's clock, so long ago that each live worker would have been heard.
         """
         return any(since - _SILENT < at <= since and queue in status.queues for at, status in self._heard.values())
 

@@ -19,13 +19,13 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         partitions: partitions that it holds, out of `of`.
         store_silence: seconds since the store last answered; None: it never has.
         in_flight: jobs at the broker and with workers, by queue.
-        windows: how many they may be, by queue.
-        paused: why queues take no jobs for now, by queue.
-        dispatched: jobs that were handed to the broker since the start.
-        fired: jobs whose time has come.
-        reports: what workers' reports came to: `accepted`, `superseded`, `invented`, `unknown`,
-            `redelivered`, `malformed`.
-        lost: jobs that were given up, and dispatched again or ended.
+        windows: most jobs in flight, by queue.
+        paused: reasons why the broker refuses queues, by queue.
+        dispatched: jobs dispatched to the broker since the start.
+        fired: jobs that became due.
+        reports: reports of workers by outcome: `accepted`, `superseded`, `invented`, `unknown`, `redelivered`,
+            `malformed`.
+        lost: lost jobs that were dispatched again or ended.
         preempted: runs that were asked to give way to others.
         occurrences: occurrences of schedules submitted since the start.
         occurrences_failed: occurrences that can never be submitted.

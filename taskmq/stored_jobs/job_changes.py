@@ -102,7 +102,7 @@ class JobChanges(JobQueries):
         if not after.state.is_final:
             reason = after.cancel_requested or ""
             if self._sessions.current().state is None:
-                # Schedulers repeat it until its worker has heard it.
+                # Schedulers repeat the request until the worker has received it.
                 self.sent.announce_cancellation(name_of(after), reason)
             else:
                 await self.sent.cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, state=after.state)

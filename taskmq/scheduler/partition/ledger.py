@@ -123,7 +123,7 @@ class Ledger:
         return flight if flight is not None and flight.token == token else None
 
     def begin(self, job_id: str, worker: str = "") -> None:
-        """Note that a job is known to run, at this worker; does nothing where it is not in flight."""
+        """Record that a job is running, and its worker; does nothing if it is not in flight."""
         if job_id in self._flights:
             self._running[job_id] = worker
 
@@ -161,10 +161,10 @@ class Ledger:
     def hear(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
         """Record that the worker of a run without a message is alive. Returns whether the job is in flight.
 
-        Where another worker runs the job by a later message, that one counts.
+        If another worker runs the job from a later message, that one counts.
 
         Args:
-            now: of a monotonic clock, seconds.
+            now: seconds of a monotonic clock.
         """
         if self.find(job_id, token) is None:
             return False

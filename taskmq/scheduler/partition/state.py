@@ -128,7 +128,7 @@ class PartitionState:
         self.shares.resolve(jobs, needs)
 
     def begin(self, job_id: str, *, now: float, ran: float = 0.0, worker: str = "") -> None:
-        """Note that a job is known to run, at this worker.
+        """Record that a job is running, and its worker.
 
         Args:
             ran: seconds that it has already run, if an earlier holder dispatched it.

@@ -2,11 +2,11 @@
 
 consumer   the partition's queue: read, applied together, acknowledged
 queue      declares that queue
-inventions reports whose tokens the store has not given out: counted, and logged now and then
-letters    what comes there and is no report: dropped invitations, unknown jobs, unreadable messages
-refusals   jobs that workers refuse: later and later, then failed
-returned_jobs  jobs whose invitation a worker got a second time: published again
-results    accepted ends, put where `Job.result` waits
+inventions reports with tokens that the store never issued: counted, and logged at most once a minute
+letters    other messages in that queue: dropped invitations, unknown jobs, malformed messages
+refusals   jobs that workers refuse: retried with growing delays, then failed
+returned_jobs  jobs whose invitation was redelivered: published again
+results    accepted results, stored where `Job.result` waits
 """
 
 from taskmq.scheduler.reports.consumer import ReportConsumer

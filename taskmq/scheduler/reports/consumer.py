@@ -1,21 +1,20 @@
 """Reports of workers about jobs of one partition: read from its queue, applied together, then acknowledged.
 
     deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; few: 10 ms later
-                                       | raises: halves, until the one is found that cannot be applied: parking, and
-                                       |         its job has failed
-                                       | the store is down: the consumer stops and begins again later
-                  lines of logs                     -> the store, before what is reported of their runs
+                                       | raises: split in halves, until the faulty report is found: it is parked, and
+                                       |         its job fails
+                                       | the store is down: the consumer stops and starts again later
+                  log lines                         -> the store, before the reports of their runs
                   redelivered invitations           -> after all reports before them: `returned_jobs`
-                  no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed,
-                                                                          or runs by another copy, and goes on
-                             anything else                             -> parking
+                  no report: an invitation that the broker dropped -> the job is dispatched again, fails, or
+                                                                      continues if another copy runs it
+                             anything else                         -> parking
 
-That a job which has no message any more is `alive` still is for the ledger alone: the store is not asked.
+An `alive` report about a job that runs without a message only updates the ledger, not the store.
 
-A report that comes twice, late or out of order changes nothing: the job's token decides, and for a dispatch that the
-store has forgotten the proof. One whose token is made up is counted, and logged now and then. One of a job
-that the store does not know at all goes to the parking queue: its database may have been restored, and people have to
-see that.
+A report that arrives twice, late or out of order changes nothing: the job's token decides, or the proof if the store
+has forgotten the dispatch. A report with an invented token is counted, and logged at most once a minute. A report
+about an unknown job is parked, because the database may have been restored and people have to notice.
 """
 
 import asyncio
@@ -80,12 +79,12 @@ class ReportConsumer:
     """A service that applies the reports of one partition.
 
     Args:
-        queue: of the partition's reports.
-        returned: decides about invitations that were redelivered.
-        releases: lets jobs go that waited for one that has ended.
+        queue: the partition's reports queue.
+        returned: decides about redelivered invitations.
+        releases: releases the dependents of an ended job.
 
     Attributes:
-        name: of the queue.
+        name: name of the queue.
     """
 
     def __init__(
