@@ -40,7 +40,7 @@ def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: 
 
     def look_at(future: asyncio.Future[None]) -> None:
         if not future.cancelled() and (error := future.exception()) is not None:
-            _log.warning("dead letter of job %s is not in the archive: %s", letter.job_id, error)
+            _log.warning("job %s: archiving its dead letter failed: %s", letter.job_id, error)
 
     publisher.publish(replace(letter, queue=ARCHIVE), timeout=timeout, limit=limit).add_done_callback(look_at)
 

@@ -188,5 +188,5 @@ class TopologyAdmin:
     async def _version(self) -> tuple[int, ...]:
         await self._connection.wait_open(OPEN_SECONDS)
         if (version := self._connection.server_version) is None:
-            raise InvalidOption("the broker does not say its version: say it with --version")
+            raise InvalidOption("the broker does not report its version: pass it with --version")
         return version

@@ -218,7 +218,7 @@ class Beat:
                 await self._catalogue.look()
                 await self._records.load(list(self._catalogue.entries))
             except StateUnavailable as error:
-                _log.warning("trying again: %s", error)
+                _log.warning("state unavailable, starting later: %s", error)
                 await self._pause()
                 continue
             self._has_answered()
@@ -236,7 +236,7 @@ class Beat:
             try:
                 await self._look()
             except StateUnavailable as error:
-                _log.warning("cannot see whether schedules have changed: %s", error)
+                _log.warning("checking for changed schedules failed: %s", error)
 
     async def _look(self) -> None:
         await self._clock.measure()
@@ -315,8 +315,8 @@ class Beat:
             await self._records.change(steps)
         except StateUnavailable as error:
             # Claims that succeeded all the same are published by the beat that sees the end of their leases.
-            self._trouble = f"schedules are not claimed: {error}"
-            _log.warning("schedules are not claimed: %s", error)
+            self._trouble = f"claiming schedules failed: {error}"
+            _log.warning("claiming schedules failed: %s", error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
             return
         self._trouble = None
@@ -337,7 +337,7 @@ class Beat:
             now = self._clock.now_ms()
             in_time = [one for one in pending if now < one.claim.until - _MARGIN_MS]
             if len(in_time) < len(pending):
-                _log.warning("%d occurrences are left to other replicas", len(pending) - len(in_time))
+                _log.warning("leaving %d occurrences to other replicas", len(pending) - len(in_time))
             failures = await self._publish(in_time, now)
             await self._settle(in_time, failures)
             pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
@@ -361,7 +361,7 @@ class Beat:
                 raise
             if len(emissions) == 1:
                 name, instant = emissions[0].entry.name, emissions[0].claim.instant
-                _log.error("schedule %s: the occurrence of %d is not sent", name, instant, exc_info=error)
+                _log.error("schedule %s: giving up the occurrence of %d", name, instant, exc_info=error)
                 return {emissions[0]: _BrokenSend(type(error).__name__)}
         failures: dict[Emission, SendError] = {}
         for one in emissions:
@@ -384,7 +384,7 @@ class Beat:
             if isinstance(error, TooLarge):
                 self._counts.count_failed(one.entry.task.name)
                 _log.error(
-                    "schedule %s: the occurrence of %d is not sent: %s", one.entry.name, one.claim.instant, error
+                    "schedule %s: giving up the occurrence of %d: %s", one.entry.name, one.claim.instant, error
                 )
                 await self._change_claims([one], self._give_up)
 
@@ -424,7 +424,7 @@ class Beat:
                     job_id, reason="a newer occurrence of its schedule is due", remember="1h"
                 )
             except (SendError, StateUnavailable) as error:
-                _log.warning("job %s is not cancelled, and runs to its end: %s", job_id, error)
+                _log.warning("job %s: cancelling failed, it runs to its end: %s", job_id, error)
 
     async def _pause(self) -> None:
         await unless_set(self._is_stopping, self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS))

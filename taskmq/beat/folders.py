@@ -96,7 +96,7 @@ class Folder:
     def _complain(self, complaint: str) -> None:
         if complaint != self._complaint:
             self._complaint = complaint
-            _log.warning("reaction %s: files wait: %s", self._reaction.name, complaint)
+            _log.warning("reaction %s: checking for files failed, will retry: %s", self._reaction.name, complaint)
 
 
 def scan(condition: FileArrives) -> list[Sighting]:

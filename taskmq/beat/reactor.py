@@ -127,7 +127,7 @@ class Reactor:
                 if (wake := await self._tick_one(reaction, pending)) is not None
             ]
         except StateUnavailable as error:
-            _log.warning("reactions wait: %s", error)
+            _log.warning("firing reactions failed, will retry: %s", error)
             return None
         return min(wakes, default=None)
 
@@ -155,11 +155,11 @@ class Reactor:
             await self._delivery.publish(reaction, firing.id, firing.events)
             sent.add(firing.id)
         except TooLarge as error:
-            _log.error("reaction %s: a call is not sent: %s", reaction.name, error)
+            _log.error("reaction %s: giving up a call: %s", reaction.name, error)
             failed.add(firing.id)
         except SendError as error:
             # Left to the end of its lease.
-            _log.warning("reaction %s: a call waits: %s", reaction.name, error)
+            _log.warning("reaction %s: sending a call failed, will retry: %s", reaction.name, error)
 
 
 async def _look(at: Folder | Topic | ForeignQueue) -> None:

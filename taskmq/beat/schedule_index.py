@@ -62,6 +62,6 @@ class ScheduleIndex:
             check_not_unique(entry)
             check_without_store(entry)
         except TaskMQError as error:
-            _log.error("schedule %s is not emitted by this beat: %s", name, error)
+            _log.error("schedule %s: this beat cannot emit it: %s", name, error)
         else:
             self._entries[name] = entry

@@ -78,7 +78,7 @@ class ServerClock:
         # It was read at some point between question and answer, cut to whole milliseconds.
         self._base, self._measured = told + 0.5 + took / 2, answered
         if is_first and abs(self.offset) > _NOTEWORTHY:
-            _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)
+            _log.warning("the clock of this host is off by %d ms; schedules follow the state's clock", -self.offset)
 
     async def sleep_until(self, instant_ms: int) -> None:
         if self._timekeeper is None:

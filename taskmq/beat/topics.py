@@ -71,7 +71,7 @@ class Topic:
         if not isinstance(broker, Topical):
             raise UnsupportedFeature(
                 f"reaction {self._reaction.name!r} waits for messages, and the broker {broker.address} has no topic "
-                "exchanges: that takes RabbitMQ"
+                "exchanges: use RabbitMQ"
             )
         try:
             await broker.bind(self.queue, exchange=self._condition.exchange, patterns=self._condition.patterns)

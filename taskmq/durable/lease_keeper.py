@@ -82,10 +82,10 @@ class LeaseKeeper:
             self._is_failing = False
         except StateUnavailable as error:
             if not self._is_failing:
-                _log.warning("%s are not renewed for now: %s", self._what, error)
+                _log.warning("renewing %s failed, will retry: %s", self._what, error)
             self._is_failing = True
         except Exception:  # noqa: BLE001 - without renewals, all that is held would pass on to others
-            _log.critical("%s were not renewed", self._what, exc_info=True)
+            _log.critical("renewing %s failed", self._what, exc_info=True)
             self._is_failing = True
         self._renewing = None
         if self._is_hurried:

@@ -95,7 +95,7 @@ class Relay(Generic[T]):
                 except (StateUnavailable, SendError) as error:
                     await self._trouble(error)
                 except Exception:  # noqa: BLE001 - a bug in an adapter must not leave them where they are for ever
-                    _log.critical("%s were not published", self._what, exc_info=True)
+                    _log.critical("publishing %s failed", self._what, exc_info=True)
                     await self._trouble(None)
         finally:
             stop_listening()
@@ -115,7 +115,7 @@ class Relay(Generic[T]):
         lost = [place for place, error in enumerate(errors) if isinstance(error, Unroutable)]
         if lost:
             letters = [messages[place] for place in lost]
-            _log.error("%d %s go to %s: %s", len(lost), self._what, UNROUTABLE, errors[lost[0]])
+            _log.error("moving %d %s to %s: %s", len(lost), self._what, UNROUTABLE, errors[lost[0]])
             headers = [{**letter.headers, header.QUEUE: letter.queue} for letter in letters]
             moved = [
                 replace(letter, queue=UNROUTABLE, headers=header)
@@ -134,7 +134,7 @@ class Relay(Generic[T]):
             if error is not None and not isinstance(error, _OUTAGES):
                 # It is retried when its lease ends, after other due messages.
                 message = self._outgoing(one)
-                _log.error("%s: job %s is not published to %s: %s", self._what, message.job_id, message.queue, error)
+                _log.error("job %s: publishing to %s failed, will retry: %s", message.job_id, message.queue, error)
         if outages:
             await self._outbox.give_back([one for one, error in verdicts if isinstance(error, _OUTAGES)])
             raise outages[0]
@@ -165,7 +165,7 @@ class Relay(Generic[T]):
 
     async def _trouble(self, error: Exception | None) -> None:
         if error is not None and not self._backoff.failures:
-            _log.warning("%s are not published for now: %s", self._what, error)
+            _log.warning("publishing %s failed, will retry: %s", self._what, error)
         await pause(self._stopping, self._backoff.next())
 
     def _well(self) -> None:

@@ -95,13 +95,13 @@ class Watermark:
         if found is None or found.token != self._token or int(found.note) < self._confirmed:
             kept = "no mark" if found is None else f"mark {found.note}"
             raise StoreWentBack(
-                f"{self._address} went back: it has {kept} of this scheduler, and had confirmed mark "
-                f"{self._confirmed}. A standby has taken over without the last transactions, or a backup was brought "
-                f"back. {_REMEDY}"
+                f"{self._address} lost transactions: it has {kept} of this scheduler, but had confirmed mark "
+                f"{self._confirmed}. A standby took over without the last transactions, or a backup was "
+                f"restored. {_REMEDY}"
             )
         ahead = found.left - (self._until - now)
         if ahead > TOLERANCE:
             raise StoreWentBack(
-                f"{self._address}: its clock went back by about {ahead:.0f} s, and leases there last for so much "
-                f"longer. Set the clocks of the database's hosts (NTP). {_REMEDY}"
+                f"{self._address}: its clock went back by about {ahead:.0f} s, so its leases last longer "
+                f"by as much. Synchronize the clocks of the database's hosts (NTP). {_REMEDY}"
             )

@@ -66,7 +66,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
         # So that the whole time is for the workers.
         await broker.connect(timeout=_CONNECT_SECONDS)
         if not broadcasting.announce(command_topic(command.name), encode_command(command)):
-            raise BrokerUnavailable(f"the broker {broker.address} takes no commands for now")
+            raise BrokerUnavailable(f"the broker {broker.address} cannot send commands at the moment")
         try:
             async with asyncio.timeout(seconds):
                 await complete.wait()

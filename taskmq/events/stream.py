@@ -36,7 +36,7 @@ def as_broadcasting(broker: Broker) -> Broadcasting:
     """
     if not isinstance(broker, Broadcasting):
         raise UnsupportedFeature(
-            f"the broker {broker.address} has no broadcasts: no events, and no commands to workers"
+            f"the broker {broker.address} has no broadcasts, so there are no events and no commands to workers"
         )
     return broker
 
@@ -68,7 +68,7 @@ class EventStream:
         connected: Callable[[bool], None] = ignore_connection,
     ) -> None:
         if buffer < 1:
-            raise InvalidOption("buffer: at least 1")
+            raise InvalidOption("buffer: must be at least 1")
         self.missed: int = 0
         self.dropped: int = 0
         self._open = broker
@@ -123,7 +123,7 @@ class EventStream:
         try:
             batch = decode_batch(topic, body)
         except MalformedMessage as error:
-            _log.debug("topic %r: %s", topic, error)
+            _log.debug("ignoring a malformed message of topic %r: %s", topic, error)
             return
         self._count(topic, batch)
         self._waiting.extend(batch.events)

@@ -104,7 +104,7 @@ class ChildJournalWriter:
             pass
         if reply is None:
             self._replies.put(None)
-            raise StateUnavailable("the worker is gone", is_certain=False)
+            raise StateUnavailable("the worker has ended", is_certain=False)
         if reply.error:
             raise pickle.loads(reply.error)  # noqa: S301 - written by the worker that started this process
         return reply

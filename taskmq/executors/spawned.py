@@ -117,9 +117,7 @@ class Spawned:
             content = await self._next()
             if isinstance(content, RunAnswer):
                 if (content.number, content.pid) != (request.number, self._answering):
-                    raise WorkerLost(
-                        "the task's process gave the answer of another run: a fork of it may go on there"
-                    )
+                    raise WorkerLost("the task's process answered for another run: a fork of it may still be running")
                 self.runs += 1
                 return content
             if not isinstance(content, ExecutorReady) and (reply := await hear(content)) is not None:

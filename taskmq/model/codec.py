@@ -64,9 +64,9 @@ class ReturnType:
             arrived = self._decoder(content_type).decode(data)
         except Exception as error:
             reason = difference(value, decode_value(data, content_type)) or _words(error)
-            raise EncodeError(f"it does not fit the annotated type: {reason}") from error
+            raise EncodeError(f"it does not match the annotated type: {reason}") from error
         if (lost := difference(value, arrived)) is not None:
-            raise EncodeError(f"it would change on the way: {lost}")
+            raise EncodeError(f"it would change when encoded and decoded: {lost}")
         return data
 
     def decode(self, data: bytes, content_type: str) -> Any:
@@ -78,7 +78,7 @@ class ReturnType:
         try:
             return self._decoder(content_type).decode(data)
         except Exception as error:  # a type's own __post_init__ or validator may raise anything
-            raise EncodeError(f"the stored result does not fit the task's return type: {error}") from error
+            raise EncodeError(f"the stored result does not match the task's return type: {error}") from error
 
     def _decoder(self, content_type: str) -> Decoder:
         if (decoder := self._decoders.get(content_type)) is None:
@@ -328,7 +328,7 @@ class _Compiled:
     def _check_bound(self, count: int, named: dict[str, Any]) -> None:
         for i, parameter in enumerate(self.positional):
             if i < count and parameter.by_name and parameter.name in named:
-                raise InvalidArguments(f"task {self.owner}: {parameter.name!r} is given twice")
+                raise InvalidArguments(f"task {self.owner}: {parameter.name!r} is passed twice")
             if i >= count and parameter.required and not (parameter.by_name and parameter.name in named):
                 raise InvalidArguments(f"task {self.owner}: {parameter.name!r} is missing")
         for parameter in self.named:

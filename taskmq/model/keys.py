@@ -185,14 +185,14 @@ def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
     """
     if job_id.startswith(_DERIVED):
         raise InvalidOption(
-            f"{what}: {job_id[:80]!r} begins with {_DERIVED!r}, as do the ids that follow from schedules, events, "
-            "reactions and workflows, and no caller gives: choose another one"
+            f"{what}: {job_id[:80]!r} begins with {_DERIVED!r}, which is reserved for ids of schedules, events, "
+            "reactions and workflows: choose another one"
         )
     owner, own = ("", job_id) if tenant else split_tenant_key(job_id)
     if own != job_id:
         raise InvalidOption(
-            f"{what}: {job_id[:80]!r} is what a job of tenant {owner[:80]!r} is called, and this one has no tenant: "
-            f"say tenant={owner[:80]!r}, {what}={own[:80]!r}, or choose another one"
+            f"{what}: {job_id[:80]!r} names a job of tenant {owner[:80]!r}, but this job has no tenant: "
+            f"pass tenant={owner[:80]!r} and {what}={own[:80]!r}, or choose another one"
         )
     return job_id
 
@@ -208,7 +208,7 @@ def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozense
         InvalidOption: no request could reach the thing by that name.
     """
     if name in _DOTS or name in reserved:
-        raise InvalidOption(f"{what} {name!r}: in a path that name stands for something else; choose another one")
+        raise InvalidOption(f"{what} {name!r}: has a special meaning in paths; choose another one")
     return name
 
 

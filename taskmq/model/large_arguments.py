@@ -67,5 +67,5 @@ def put_back(envelope: Envelope, arguments: bytes, content_type: str | None) -> 
     try:
         args, kwargs = decoder.decode(arguments, type=tuple[msgspec.Raw, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArguments(f"what job {envelope.id} refers to cannot be read as arguments: {error}") from error
+        raise InvalidArguments(f"cannot decode the arguments that job {envelope.id} refers to: {error}") from error
     return replace(envelope, args=msgspec.Raw(bytes(args)), kwargs=msgspec.Raw(bytes(kwargs)), blob=None)

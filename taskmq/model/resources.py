@@ -48,7 +48,7 @@ def read_amounts(value: object, *, what: str) -> dict[str, float]:
     """
     if not isinstance(value, Mapping) or not value:
         raise InvalidOption(
-            f"{what}={value!r}: a mapping from names to amounts, such as {{'cpu': 2, 'memory': '1G'}}"
+            f"{what}={value!r}: must be a mapping from names to amounts, such as {{'cpu': 2, 'memory': '1G'}}"
         )
     entries = cast("Mapping[object, Any]", value)
     return {_name(name, what): _amount(str(name), amount, what) for name, amount in entries.items()}
@@ -64,7 +64,7 @@ def parse_amounts(text: str, *, what: str) -> dict[str, float]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, sign, amount = part.partition("=")
         if not sign or name in amounts:
-            raise InvalidOption(f"{what} {text!r}: each name once, with its amount, such as cpu=8,memory=16G")
+            raise InvalidOption(f"{what} {text!r}: give each name once with its amount, such as cpu=8,memory=16G")
         if amount.strip() == "0":
             amounts[_name(name, what)] = 0.0
             continue
@@ -83,7 +83,7 @@ def amounts_text(amounts: Amounts) -> str:
 def _name(name: object, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidOption(
-            f"{what}: {name!r} is not the name of a resource: small letters, digits, '_', '.' and '-'"
+            f"{what}: {name!r} is not the name of a resource: use lower-case letters, digits, '_', '.' and '-'"
         )
     return name
 
@@ -96,8 +96,8 @@ def _amount(name: str, amount: object, what: str) -> float:
     if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount > 0:
         if name != GPU or amount == int(amount):
             return float(amount)
-        raise InvalidOption(f"{what}: gpu={amount!r}: a run gets whole devices only")
-    raise InvalidOption(f"{what}: {name}={amount!r}: a number above 0")
+        raise InvalidOption(f"{what}: gpu={amount!r}: must be a whole number of devices")
+    raise InvalidOption(f"{what}: {name}={amount!r}: must be a number above 0")
 
 
 def _number(text: str) -> object:

@@ -49,12 +49,12 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if not _is_count(self.max_attempts):
-            raise InvalidOption(f"max_attempts={self.max_attempts!r}: at least 1, the first run counts")
+            raise InvalidOption(f"max_attempts={self.max_attempts!r}: must be at least 1, as the first run counts")
         if self.backoff not in ("exponential", "linear", "constant"):
             raise InvalidOption(f"backoff={self.backoff!r}: use 'exponential', 'linear' or 'constant'")
         for name in ("on", "never"):
             if not _are_errors(getattr(self, name)):
-                raise InvalidOption(f"{name}={getattr(self, name)!r}: a tuple of exception classes")
+                raise InvalidOption(f"{name}={getattr(self, name)!r}: must be a tuple of exception classes")
         object.__setattr__(self, "_base", parse_duration(self.base, what="base"))
         object.__setattr__(self, "_cap", parse_duration(self.cap, what="cap"))
 

@@ -265,7 +265,7 @@ def class_of(priority: int | None) -> PriorityClass:
         return "medium"
     if not 0 <= priority <= 9:
         raise InvalidOption(
-            f"priority={priority!r}: a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
+            f"priority={priority!r}: must be a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
         )
     if priority >= 7:
         return "high"

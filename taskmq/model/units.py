@@ -136,7 +136,7 @@ def parse_size(value: object, *, what: str) -> int:
         size = round(float(match[1]) * unit)
         if size > 0:
             return size
-    raise InvalidOption(f"{what}={value!r}: a number of bytes above 0, or such as '512M' or '1.5G'")
+    raise InvalidOption(f"{what}={value!r}: must be a number of bytes above 0, or text such as '512M' or '1.5G'")
 
 
 def size_text(size: int) -> str:
@@ -158,7 +158,7 @@ def parse_processes(text: str) -> tuple[int, int | None]:
         low, high = int(least), int(most) if dash else None
         if low >= 1 and (high is None or high >= low):
             return low, high
-    raise InvalidOption(f"processes={text!r}: a number from 1 on, or such as '1-8'")
+    raise InvalidOption(f"processes={text!r}: must be a number from 1, or a range such as '1-8'")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

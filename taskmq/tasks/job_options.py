@@ -145,7 +145,7 @@ def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] |
     """
     if plan.headers:
         raise InvalidOption(
-            f"task {task}: headers= are of a message, and this call goes to the store: say meta=, which travels with "
+            f"task {task}: headers= belong to a message, but this call goes to the store: use meta=, kept with "
             "the job"
         )
     asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
@@ -187,7 +187,7 @@ def _labels(labels: Mapping[str, str]) -> dict[str, str]:
         for name, value in labels.items()
     }
     if len(pairs) > _LABELS:
-        raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
+        raise InvalidOption(f"labels: at most {_LABELS} are allowed, got {len(pairs)}")
     return pairs
 
 
@@ -209,9 +209,9 @@ def check_text(what: str, text: str, limit: int) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise InvalidOption(f"{what}: a character of it has no form in UTF-8 ({error.reason})") from None
+        raise InvalidOption(f"{what}: cannot be encoded as UTF-8 ({error.reason})") from None
     if size > limit or "\0" in text:
-        raise InvalidOption(f"{what}: at most {limit} bytes, and no NUL; these are {len(text):,} characters")
+        raise InvalidOption(f"{what}: must have at most {limit} bytes and no NUL; got {len(text):,} characters")
     return text
 
 
@@ -222,9 +222,9 @@ def read_dependencies(depends_on: DependsOn) -> tuple[tuple[str, DependencyCondi
         InvalidOption: it is one job, too many, or something else.
     """
     if isinstance(depends_on, str | Job):
-        raise InvalidOption("depends_on: a list of jobs, and this is one: put it into a list")
+        raise InvalidOption("depends_on: must be a list of jobs: put the job into a list")
     if len(depends_on) > MOST_UPSTREAM:
-        raise InvalidOption(f"depends_on: at most {MOST_UPSTREAM:,} jobs, these are {len(depends_on):,}")
+        raise InvalidOption(f"depends_on: at most {MOST_UPSTREAM:,} jobs are allowed, got {len(depends_on):,}")
     return tuple(map(_read_dependency, depends_on))
 
 
@@ -237,6 +237,6 @@ def _read_dependency(each: Any) -> tuple[str, DependencyCondition]:
     name = job.id if isinstance(job, Job) else job
     if not isinstance(name, str) or condition not in _CONDITIONS:
         raise InvalidOption(
-            f"depends_on: {each!r}: a job, its id, or (a job, condition) with {', '.join(map(repr, _CONDITIONS))}"
+            f"depends_on: {each!r}: must be a job, an id or (job, condition) with {', '.join(map(repr, _CONDITIONS))}"
         )
     return name, cast("DependencyCondition", condition)

@@ -253,7 +253,7 @@ class Call(CeleryHints, Generic[P, R_co]):
     def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
         """A call for each `size` items, of a task that takes a list of them."""
         if size < 1:
-            raise InvalidOption(f"task {self._task.name}: chunks of {size}: at least 1")
+            raise InvalidOption(f"task {self._task.name}: chunks of {size}: must be at least 1")
         rest = iter(items)
         return self.starmap((piece,) for piece in iter(lambda: list(islice(rest, size)), []))
 
@@ -262,7 +262,7 @@ class Call(CeleryHints, Generic[P, R_co]):
 
         if self._plan.lane == "store":
             raise InvalidOption(
-                f"task {self._task.name}: steps of workflows go to the broker, and its calls to the store: "
+                f"task {self._task.name}: steps of workflows go to the broker, but its calls to the store: use "
                 'task.options(lane="broker")'
             )
         if isinstance(self._plan, JobPlan):
@@ -346,7 +346,7 @@ class Call(CeleryHints, Generic[P, R_co]):
 
     def _check_many(self) -> None:
         if self._plan.job_id is not None:
-            raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for many")
+            raise InvalidOption(f"task {self._task.name}: job_id names one call, not many")
 
     def _sending_of(self, call: Arguments) -> Sending:
         return self._sending(*self._arguments_of(call))
@@ -358,7 +358,7 @@ class Call(CeleryHints, Generic[P, R_co]):
             return (), dict(call)
         if isinstance(call, str | bytes):
             raise InvalidArguments(
-                f"task {self._task.name}: a {type(call).__name__} is no call: a sequence of positional arguments, "
+                f"task {self._task.name}: a {type(call).__name__} is not a call: give a sequence of arguments, "
                 "such as (1, 2), or a mapping of all arguments by name"
             )
         return tuple(call), {}
@@ -501,8 +501,8 @@ class Task(Call[P, R_co]):
         """
         if self._services is None:
             raise InvalidOption(
-                f"task {self.name} belongs to no app yet: say app.include({self.__module__!r}) in the app's module "
-                "and import that here; TaskMQ(include=...) alone waits for the first look at app.tasks"
+                f"task {self.name} belongs to no app yet: call app.include({self.__module__!r}) in the app's module "
+                "and import that here; TaskMQ(include=...) alone imports modules only when app.tasks is first read"
             )
         return self._services
 

@@ -117,18 +117,18 @@ def _check_order(task: Task[..., Any], queue: WorkQueue) -> None:
     if queue.ordered is None:
         if task.order_key is not None:
             raise InvalidOption(
-                f"task {task.name}: order_key needs an ordered queue, and {queue.name!r} is not: "
+                f"task {task.name}: order_key needs an ordered queue, which {queue.name!r} is not: use "
                 f"TaskMQ(queues=[WorkQueue({queue.name!r}, ordered=N)])"
             )
         if queue.lanes is not None and task.plan.call.priority is not None and task.plan.call.lane != "store":
-            raise InvalidOption(f"task {task.name}: its queue {queue.name!r} has lanes, so it can have no priority=")
+            raise InvalidOption(f"task {task.name}: its queue {queue.name!r} has lanes, so omit priority=")
         return
     if task.order_key is None:
         raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so it needs an order_key=")
     if task.plan.call.priority is not None:
-        raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so it can have no priority=")
+        raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so omit priority=")
     if task.plan.ack == "early":
         raise InvalidOption(
             f"task {task.name}: its queue {queue.name!r} is ordered; with ack='early' the next job of a key "
-            "would begin before this one has ended"
+            "would start before this one has ended"
         )

@@ -464,7 +464,7 @@ def check_flow_id(flow_id: str) -> str:
         InvalidOption: it is not.
     """
     if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
-        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
+        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
     return check_chosen_id(flow_id, tenant=None, what="flow_id")
 
 

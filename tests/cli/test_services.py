@@ -312,7 +312,7 @@ def test_a_scheduler_stops_with_6_on_a_rolled_back_store(shop: Path) -> None:
             eventually(has_ended, "its end", within=PATIENCE, every=timedelta(milliseconds=200))
 
         assert scheduler.process.returncode == 6
-        assert "went back: it has mark 0 of this scheduler" in scheduler.said
+        assert "lost transactions: it has mark 0 of this scheduler" in scheduler.said
 
 
 @pytest.mark.nightly(

@@ -106,7 +106,7 @@ def test_a_scheduler_on_a_restored_dump_ends_with_6_and_a_remedy(
 
         assert scheduler.process.wait(PATIENCE.total_seconds()) == exit_code(StoreWentBack("")) == 6
 
-    assert f"went back: it has mark {kept} of this scheduler" in scheduler.said
+    assert f"lost transactions: it has mark {kept} of this scheduler" in scheduler.said
     assert "docs/disaster-recovery.md says what to do" in scheduler.said
 
 

@@ -156,7 +156,7 @@ def test_jobs_missing_from_a_standby_are_lost_and_schedulers_refuse_it(shell: Pa
         await submitter.more()
         await submitter.stop()
 
-        with pytest.raises(StoreWentBack, match="went back"):
+        with pytest.raises(StoreWentBack, match="lost transactions"):
             await asyncio.wait_for(refusing.task, _PATIENCE)
         there = {job.id for job in await stage.read(submitter.confirmed)}
         lost = [job_id for job_id in submitter.confirmed if job_id not in there]

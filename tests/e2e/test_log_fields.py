@@ -121,7 +121,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_the_fields_of_another_
     run.wait_for_log("retry in")
     run.wait_for_log("dead (invalid_arguments)")
     proxy.cut()
-    run.wait_for_log("has lost its connection")
+    run.wait_for_log("connection lost")
     project.send("quick", 1)
     project.wait_for("ran", "1")
 

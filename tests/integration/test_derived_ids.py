@@ -111,5 +111,5 @@ def test_a_call_without_a_tenant_takes_no_id_of_a_tenant(site: Site) -> None:
     answer = site("POST", "/jobs", {"job_type": "data_processing", "job_id": "@acme:order-17"}, by="all-admin")
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option")
-    assert "say tenant='acme'" in answer.json()["detail"]
+    assert "pass tenant='acme'" in answer.json()["detail"]
     assert site.submit(job_id="order-17") == "order-17"

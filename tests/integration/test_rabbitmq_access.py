@@ -166,7 +166,7 @@ class TestAsking(AccessCase):
         self.proxy.cut()
 
         async def is_denied() -> bool:
-            return "cannot be consumed for now" in self.log.text and "refused for user" in self.log.text
+            return "cannot be consumed, will retry" in self.log.text and "refused for user" in self.log.text
 
         await eventually(is_denied, True, within=self.patience)
         assert not consumer.healthy

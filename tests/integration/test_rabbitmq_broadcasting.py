@@ -155,7 +155,7 @@ class TestNothingDeclared(RabbitMQCase):
             _log.removeHandler(messages)
 
         assert len(messages.texts) == 1
-        assert "no events are announced, tasks go on" in messages.texts[0]
+        assert "events are not published, tasks continue" in messages.texts[0]
         assert "no exchange 'taskmq.events'" in messages.texts[0]
 
 

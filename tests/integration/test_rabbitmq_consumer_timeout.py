@@ -84,7 +84,7 @@ class TestClosedChannel(TimeoutCase, TunedNodeCase):
         assert all(delivery.redelivered for delivery in again)
         remedy = timeouts.remedy(tuple(map(int, self.server.version.split("."))))
         assert self.has_logged(slow, "longer than the consumer timeout", remedy)
-        assert not self.has_logged(quick, "consuming it anew")
+        assert not self.has_logged(quick, "consuming it again")
         assert isinstance(consumer, RabbitMQConsumer)
         assert consumer.replacements == 0
         for delivery in held:
@@ -177,7 +177,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
 
         assert sorted(bodies(again)) == ["held", "waiting"]
         assert self.has_logged(slow, "longer than", "consumer timeout", "`timeout`")
-        assert not self.has_logged(quick, "consuming it anew")
+        assert not self.has_logged(quick, "consuming it again")
         for delivery in held:
             delivery.ack()
         assert broker.stale_settles == 2

@@ -335,7 +335,7 @@ class TestReporting(DeletedCase):
         finally:
             log.removeHandler(handler)
 
-        assert any("declaring again what has gone" in line and "taskmq.delay.v2.l05" in line for line in lines)
+        assert any("declaring lost queues" in line and "taskmq.delay.v2.l05" in line for line in lines)
 
 
 def test_the_page_has_a_row_for_everything_that_can_be_deleted() -> None:

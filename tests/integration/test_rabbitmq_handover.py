@@ -233,7 +233,7 @@ class TestHandover(HandoverCase):
 
         await eventually(self.count_unfinished, 0, within=self.patience)
         assert runs == ["job"]
-        assert "are not renewed for now" in self.log.text
+        assert "renewing leases of long jobs failed" in self.log.text
 
     @pytest.mark.campaign
     @case

@@ -143,7 +143,7 @@ class Management:
                 failures.append(f"{root}: {str(error) or type(error).__name__}")
                 continue
             return self._answer(root, method, target, status, text)
-        raise ManagementUnavailable(f"RabbitMQ's HTTP API does not answer at {'; '.join(failures)}; {_ENABLE}")
+        raise ManagementUnavailable(f"RabbitMQ's HTTP API did not answer at {'; '.join(failures)}; {_ENABLE}")
 
     async def _foreign_name(self, root: str, headers: dict[str, str]) -> str | None:
         """Return the name of the cluster that answers, if it is another one."""
@@ -211,7 +211,7 @@ class Management:
         try:
             return json.loads(text)
         except ValueError:
-            raise ManagementUnavailable(f"{what}: what answers is not RabbitMQ's HTTP API; {_ENABLE}") from None
+            raise ManagementUnavailable(f"{what}: the response is not from RabbitMQ's HTTP API; {_ENABLE}") from None
 
 
 def segment(name: str) -> str:

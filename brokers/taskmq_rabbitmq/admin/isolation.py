@@ -42,7 +42,7 @@ def isolation(
         InvalidOption: the name cannot be that of a separate virtual host.
     """
     if not tenant.strip("/") or len(tenant.encode()) > 200:
-        raise InvalidOption(f"tenant {tenant!r}: a name of 1 to 200 bytes, and not the virtual host of everybody")
+        raise InvalidOption(f"tenant {tenant!r}: must be 1 to 200 bytes and not the default virtual host")
     kinds = ("exchanges", "queues", "bindings")
     whole = to_definitions(entities, tenant, app=app)
     parts = {

@@ -57,7 +57,7 @@ def parse_version(text: str) -> tuple[int, ...]:
         InvalidOption: the text is not a version.
     """
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){1,3}", text):
-        raise InvalidOption(f"version {text!r}: it looks like 3.10 or 4.3.6")
+        raise InvalidOption(f"version {text!r}: must be a version such as 3.10 or 4.3.6")
     return tuple(map(int, text.split(".")))
 
 
@@ -74,7 +74,7 @@ def policies(tuning: Sequence[QueueTuning], version: tuple[int, ...], *, vhost: 
         UnsupportedFeature: `return_delay` before 4.3.
     """
     if any(each.return_delay for each in tuning) and version < _DELAYED_RETRY:
-        raise UnsupportedFeature("only RabbitMQ 4.3 and later hold returned messages back; leave the delay out")
+        raise UnsupportedFeature("only RabbitMQ 4.3 and later can delay requeued messages; omit the delay")
     if tuning and all(each.max_length for each in tuning) and not any(each.queue.is_limited for each in tuning):
         raise InvalidOption(_NO_ENTRANCE)
     instructions = [

@@ -153,7 +153,7 @@ class Content(msgspec.Struct, eq=False, gc=False):
                     at += 8
                 else:
                     at += 1 + raw[at]
-        raise WireError(f"property flag {wanted:#x} is not one that is read here")
+        raise WireError(f"unknown property flag {wanted:#x}")
 
 
 class _Partial:
@@ -235,7 +235,7 @@ class FrameReader:
                 if after > end:
                     break
                 if data[after - 1] != _END_BYTE:
-                    raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+                    raise WireError(f"a frame of type {kind} on channel {channel} has no end marker")
                 start, at = at, after
                 if kind != _METHOD or method != _DELIVER or (feed := feeds.get(channel)) is None:
                     self._take(kind, channel, data[start:after])
@@ -262,7 +262,7 @@ class FrameReader:
                 self._partial[channel] = _Partial(tag, flags)
             at = self._short_frames(data, at)
         except struct.error as error:
-            raise WireError(f"a frame is shorter than what it begins with: {error}") from error
+            raise WireError(f"a frame is truncated: {error}") from error
         finally:
             self._rest = data[at:]
 
@@ -276,7 +276,7 @@ class FrameReader:
                 self._check_beginning(kind, size)
                 break
             if data[after - 1] != _END_BYTE:
-                raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+                raise WireError(f"a frame of type {kind} on channel {channel} has no end marker")
             self._take(kind, channel, data[at:after])
             at = after
         return at
@@ -300,7 +300,7 @@ class FrameReader:
     def _check_beginning(self, kind: int, size: int) -> None:
         # Otherwise it would wait for the rest of an invalid frame, for as long as its size claims.
         if size > 2 * self.frame_max or kind not in _KINDS:
-            raise WireError(f"no frame begins with type {kind} and size {size:,}")
+            raise WireError(f"invalid frame header: type {kind}, size {size:,}")
 
     def _more(self, channel: int, kind: int, payload: bytes) -> None:
         delivery = self._partial[channel]
@@ -316,7 +316,7 @@ class FrameReader:
             delivery.left -= len(payload)
         content = delivery.content
         if content is None or delivery.left < 0:
-            raise WireError(f"channel {channel}: a body that does not belong to its header")
+            raise WireError(f"channel {channel}: a body does not match its header")
         if delivery.left == 0:
             del self._partial[channel]
             call = self._feeds[channel] if delivery.method is None else self._addressed[channel]
@@ -461,7 +461,7 @@ def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise WireError(f"text that is no Unicode: {error}") from error
+        raise WireError(f"text is not valid UTF-8: {error}") from error
 
 
 def _text(data: bytes) -> str | None:

@@ -167,7 +167,7 @@ class Connection:
                 raise AccessDenied(str(self._denial)) from None
             within = f"within {max(timeout or 0, 0):.1f} s"
             raise BrokerUnavailable(f"no connection to {self._endpoint.address} {within}; {self.trouble}") from None
-        raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")
+        raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed by this process")
 
     async def channel(self, timeout: float | None = OPEN_SECONDS) -> OpenChannel:
         """Return a new open channel.
@@ -230,7 +230,7 @@ class Connection:
         self._enter(ConnectionState.CLOSED)
         if self._timer is not None:
             self._timer.cancel()
-        self._wake(BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side"))
+        self._wake(BrokerUnavailable(f"the connection to {self._endpoint.address} was closed by this process"))
         amqp = self._amqp
         if amqp is None:
             return
@@ -283,7 +283,7 @@ class Connection:
         self._denial = None
         self._distrusts = 0
         if self._lost_at is not None:
-            _log.info("%s is connected again after %.1f s", self, self._opened_at - self._lost_at)
+            _log.info("%s: connected again after %.1f s", self, self._opened_at - self._lost_at)
         self._silence = SilenceDetector(
             self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop
         )
@@ -310,7 +310,7 @@ class Connection:
     def _deny(self, error: AccessDenied) -> None:
         if not self._is_denied:
             self._is_denied = True
-            _log.warning("%s is refused, and goes on trying: %s", self, error)
+            _log.warning("%s: connection refused, will retry: %s", self, error)
         self._denial = error
         self._wake(error)
 
@@ -347,7 +347,7 @@ class Connection:
         pause = self._pause()
         self._enter(ConnectionState.WAITING)
         if was_open:
-            _log.warning("%s has lost its connection, and goes on trying: %s", self, self.last_error)
+            _log.warning("%s: connection lost, will retry: %s", self, self.last_error)
         else:
             _log.debug("%s: %s; next attempt in %.2f s", self, self.last_error, pause)
         self._timer = self._loop.call_later(pause, self._connect)
@@ -360,11 +360,11 @@ class Connection:
 
     def _on_blocked(self, _amqp: PikaConnection, frame: "MethodFrame") -> None:
         self.blocked = frame.method.reason
-        _log.warning("%s: the broker takes no messages for now: %s", self, self.blocked)
+        _log.warning("%s: the broker blocks publishing: %s", self, self.blocked)
 
     def _on_unblocked(self, _amqp: PikaConnection, _frame: "MethodFrame") -> None:
         self.blocked = None
-        _log.info("%s: the broker takes messages again", self)
+        _log.info("%s: the broker accepts messages again", self)
         self.on_unblocked()
 
     def _enter(self, state: ConnectionState) -> None:

@@ -165,7 +165,7 @@ class TokenHolder:
             return
         if not self._is_failing:
             self._is_failing = True
-            _log.warning("%s: the token was not renewed%s, will retry: %s", self, self._remaining(), error)
+            _log.warning("%s: renewing the token failed%s, will retry: %s", self, self._remaining(), error)
         self._schedule(self._backoff.next())
 
     def _hold(self, token: Token) -> None:
@@ -175,14 +175,14 @@ class TokenHolder:
         self._is_stale = False
         self._backoff.reset()
         if is_new and had_one:
-            _log.debug("%s has a newer token", self)
+            _log.debug("%s: token renewed", self)
             for call in self._renewed:
                 call(token.secret)
         if is_new:
             self._is_failing = False
         elif not self._is_failing and self._has_expired(token):
             self._is_failing = True
-            _log.warning("%s: the token of %s was not renewed%s", self, self._place, self._remaining())
+            _log.warning("%s: renewing the token of %s failed%s", self, self._place, self._remaining())
         delay = next_look(token, now=self._now(), is_new=is_new)
         if delay is not None:
             self._schedule(delay * random.uniform(1 - _JITTER, 1))
@@ -197,4 +197,4 @@ class TokenHolder:
         if self._token is None or self._token.expires is None:
             return ""
         left = self._token.expires - self._now()
-        return f" and expires in {left:,.0f} s" if left > 0 else " and has expired"
+        return f" (it expires in {left:,.0f} s)" if left > 0 else " (it has expired)"

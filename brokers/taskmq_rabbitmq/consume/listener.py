@@ -164,7 +164,7 @@ class RabbitMQListener:
         # Once for each reason, not for each attempt; the connection logs its own losses.
         if complaint != self._complaint and self._connection.is_open:
             self._complaint = complaint
-            _log.warning("events and commands are not received for now, trying again: %s", complaint)
+            _log.warning("cannot receive events and commands, will retry: %s", complaint)
 
     async def _begin(self) -> None:
         channel = await self._connection.channel()

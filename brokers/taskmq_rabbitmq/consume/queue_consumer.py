@@ -233,7 +233,7 @@ class QueueConsumer:
         try:
             await self.renew()
         except ChannelRefused as error:
-            raise BrokerUnavailable(f"queue {self.queue!r} is not consumed anew: {error}") from error
+            raise BrokerUnavailable(f"consuming queue {self.queue!r} again failed: {error}") from error
 
     def replace(self, why: str) -> None:
         """Consume on a new channel; unsettled deliveries of the old one return. A reason of "" is not logged."""
@@ -266,7 +266,7 @@ class QueueConsumer:
                 if await self._is_consumed_now():
                     break
         self._news = None
-        _log.info("queue %r is there now, and consumed", self.queue)
+        _log.info("queue %r now exists and is consumed", self.queue)
 
     async def _is_consumed_now(self) -> bool:
         """Consume the queue if it exists; return whether it did."""
@@ -292,7 +292,7 @@ class QueueConsumer:
             self._complain(str(error))
         except Exception as error:  # noqa: BLE001 - a consumer that gives up in silence is worse than any error
             self._complain(repr(error))
-            _log.debug("queue %r", self.queue, exc_info=True)
+            _log.debug("queue %r: consuming failed", self.queue, exc_info=True)
         else:
             if self._complaint:
                 _log.info("queue %r is consumed again", self.queue)
@@ -302,7 +302,7 @@ class QueueConsumer:
         # Once for each reason, not for each attempt; the connection logs its own losses.
         if complaint != self._complaint and self._connection.is_open:
             self._complaint = complaint
-            _log.warning("queue %r cannot be consumed for now, trying again: %s", self.queue, complaint)
+            _log.warning("queue %r cannot be consumed, will retry: %s", self.queue, complaint)
 
     async def _begin(self) -> None:
         if self._trying != self._connection.generation:
@@ -409,7 +409,7 @@ class QueueConsumer:
         why = self._lost.result() if self._lost.done() else self._why_ended(feed.channel.ended.result())
         if why:
             self._complaint = why
-            _log.warning("queue %r: %s; consuming it anew", self.queue, why)
+            _log.warning("queue %r: %s; consuming it again", self.queue, why)
         # After a cancel by the broker its messages are redelivered: late settlements would be refused.
         feed.channel.close()
 

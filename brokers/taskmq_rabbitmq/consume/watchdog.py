@@ -151,18 +151,18 @@ class Watchdog:
                 try:
                     await self._look(consumer, suspicion)
                 except Exception:  # noqa: BLE001 - the next look is not to be lost over this one
-                    _log.exception("queue %r could not be looked at", consumer.queue)
+                    _log.exception("checking queue %r failed", consumer.queue)
 
     async def _check_topology(self) -> None:
         try:
             await self._declarations.look_after()
         except BrokerUnavailable as error:
-            _log.debug("the topology could not be looked at: %s", error)
+            _log.debug("checking the topology failed: %s", error)
         except TaskMQError as error:
             # Once for each reason, not for each check.
             complaint, self._complaint = self._complaint, str(error)
             if complaint != self._complaint:
-                _log.warning("what is missing at the broker cannot be declared: %s", error)
+                _log.warning("cannot declare missing queues and exchanges: %s", error)
         else:
             self._complaint = ""
 
@@ -185,7 +185,7 @@ class Watchdog:
             advice = Advice("replace", "the queue is gone")
         except BrokerUnavailable as error:
             # Its connection recovers elsewhere; a refused check proves nothing.
-            _log.debug("queue %r could not be looked at: %s", consumer.queue, error)
+            _log.debug("checking queue %r failed: %s", consumer.queue, error)
             return
         else:
             advice = suspicion.add(Sight(ready, consumers, feed.received, feed.unsettled))
@@ -201,4 +201,4 @@ class Watchdog:
         try:
             await consumer.renew()
         except (BrokerUnavailable, ChannelRefused) as error:
-            _log.debug("queue %r: the consumer was not renewed: %s", consumer.queue, error)
+            _log.debug("queue %r: renewing the consumer failed: %s", consumer.queue, error)

@@ -195,7 +195,7 @@ class Declarations:
             self._looks += 1
             missing = await first_missing(connection, visible(wanted))
             if missing is not None:
-                _log.warning("declaring again what has gone at the broker: %s", missing)
+                _log.warning("declaring lost queues and exchanges again: %s", missing)
                 await asyncio.sleep(_AFTER_DELETION)
             if missing is not None or self._looks % _BINDINGS_EVERY == 0:
                 await declare_all(connection, wanted)
@@ -381,8 +381,8 @@ class Declarations:
 
 def _check_version(queue: WorkQueue, version: tuple[int, ...] | None) -> None:
     if queue.kind == "quorum" and queue.priorities == "native" and (version or ()) < _QUORUM_PRIORITIES:
-        known = ".".join(map(str, version)) if version else "of no known version"
+        known = ".".join(map(str, version)) if version else "unknown"
         raise UnsupportedFeature(
-            f"queue {queue.name!r}: priorities='native' on a quorum queue needs RabbitMQ 4.3, this one is {known}; "
-            "say kind='classic' or priorities='classes'"
+            f"queue {queue.name!r}: priorities='native' on a quorum queue needs RabbitMQ 4.3, not {known}; "
+            "use kind='classic' or priorities='classes'"
         )

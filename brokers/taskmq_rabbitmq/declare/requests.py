@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _log = contained_logger(__name__)
-APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
+APPLY: Final = "run `taskmq topology apply` as a user with configure permission"
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406
 

@@ -71,9 +71,9 @@ def copied_properties(flags: int, values: bytes) -> bytes:
                 parts.append(values[at:end])
             at = end
     except (IndexError, struct.error) as error:
-        raise WireError(f"properties that cannot be read: {error}") from error
+        raise WireError(f"cannot decode the properties: {error}") from error
     if at != len(values):
-        raise WireError(f"properties that cannot be read: {len(values) - at} bytes too many")
+        raise WireError(f"cannot decode the properties: {len(values) - at} bytes too many")
     return b"".join((_half.pack(kept), *parts))
 
 
@@ -85,7 +85,7 @@ def _without_dropped(table: bytes) -> bytes:
         name = table[at + 1 : value_at]
         kind = table[value_at]
         if kind not in _FIELDS:
-            raise WireError(f"header {name!r} is of an unknown type, {chr(kind)!r}")
+            raise WireError(f"header {name!r} has the unknown type {chr(kind)!r}")
         size = _FIELDS[kind]
         end = value_at + 1 + (size if size >= 0 else 4 + _word.unpack_from(table, value_at + 1)[0])
         if name != _CC and not name.startswith(_DROPPED):

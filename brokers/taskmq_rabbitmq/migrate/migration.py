@@ -187,7 +187,7 @@ class Migration:
                 await self._recreate(queue, wanted)
             except TopologyMismatch as error:
                 # A client of the old app declared it in between.
-                self._report(f"{queue.name}: once more, for a client has declared the old one: {error}")
+                self._report(f"{queue.name}: trying again, since a client has declared the old queue: {error}")
                 await self._prepare(queue)
             else:
                 replaced.add(queue.name)
@@ -212,8 +212,8 @@ class Migration:
                 return
             await asyncio.sleep(_PAUSE)
         raise TopologyMismatch(
-            f"queue {name!r} still takes messages although a policy says max-length 0: is there one with a higher "
-            f"priority? Take it away and run {_again(name)}; nothing is lost"
+            f"queue {name!r} still accepts messages despite a policy with max-length 0: does another have a higher "
+            f"priority? Remove that one and run {_again(name)}; nothing is lost"
         )
 
     async def _empty(self, name: str) -> int:
@@ -272,7 +272,7 @@ class Migration:
             self._report(f"{name}: {moved} messages moved back")
             return
         raise TopologyMismatch(
-            f"queue {name!r} takes no messages: is a max-length in its way? What is missing waits in "
+            f"queue {name!r} accepts no messages: has it reached its max-length? The remaining ones are in "
             f"{_beside(name)!r}; make room and run {_again(name)}"
         )
 
@@ -287,7 +287,7 @@ class Migration:
             if not left:
                 return
         raise TopologyMismatch(
-            f"{', '.join(repr(_beside(name)) for name in left)}: still not empty. Stop what consumes or fills it and "
+            f"{', '.join(repr(_beside(name)) for name in left)}: still not empty. Stop what uses it and "
             f"run {_again(left[0])}; nothing is lost"
         )
 
@@ -308,20 +308,20 @@ class Migration:
         try:
             nodes = await fetch_nodes(self._management)
         except AccessDenied:
-            self._report("whether all nodes are up cannot be seen by this user: make sure of it (tag `monitoring`)")
+            self._report("this user cannot see whether all nodes are up: check it yourself, or add tag `monitoring`")
             return
         for node in nodes:
             if not node.running or node.partitions or node.memory_alarm or node.disk_alarm:
                 raise TopologyMismatch(
-                    f"node {node.name} is down, has lost sight of others, or is short of memory or disk: nothing was "
-                    "changed; migrate when the cluster is well"
+                    f"node {node.name} is down, partitioned from others, or short of memory or disk: nothing was "
+                    "changed; migrate when the cluster is healthy"
                 )
 
     async def _check_unused(self, name: str) -> None:
         _, consumers = await queue_depth(self._connection, name)
         if consumers:
             raise TopologyMismatch(
-                f"queue {name!r} has {consumers} consumers: stop its workers and run this again. Producers may go on"
+                f"queue {name!r} has {consumers} consumers: stop its workers, not its producers, and retry"
             )
 
     def _policy(self, name: str) -> str:
@@ -386,8 +386,8 @@ def _all_of(queue: Queue, wanted: Sequence[Entity]) -> list[Entity]:
 
 def _stays_full(queues: Sequence[Queue]) -> TopologyMismatch:
     return TopologyMismatch(
-        f"{', '.join(repr(queue.name) for queue in queues)}: still not empty, or a consumer holds messages of it or "
-        "goes on declaring the old one. Stop its workers, give producers the new app or ?declare=off, and run "
+        f"{', '.join(repr(queue.name) for queue in queues)}: still not empty, or a consumer holds its messages or "
+        "still declares the old queue. Stop its workers, give producers the new app or ?declare=off, and run "
         f"{_again(queues[0].name)}; nothing is lost, and the queue stays closed until then"
     )
 

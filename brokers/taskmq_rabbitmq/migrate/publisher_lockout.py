@@ -91,7 +91,7 @@ class PublisherLockout:
                 if await self._gets_in(stack, staying) and await self._is_alone(staying, closed):
                     break
             else:
-                raise TopologyMismatch("there are always new connections although the virtual host's limit is 0")
+                raise TopologyMismatch("new connections keep arriving although the virtual host's limit is 0")
             self._report(f"{len(closed)} publishing connections closed")
             yield
 

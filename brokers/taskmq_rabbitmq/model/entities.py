@@ -279,7 +279,7 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
         InvalidOption: on the ladder the name is a way of other messages.
     """
     if queue.startswith(delay.WAY_MARK):
-        raise InvalidOption(f"queue name {queue!r}: with {delay.WAY_MARK!r} the ways of the delay ladder begin")
+        raise InvalidOption(f"queue name {queue!r}: must not begin with {delay.WAY_MARK!r}")
     return Binding(delay.DELIVER, target or queue, queue)
 
 

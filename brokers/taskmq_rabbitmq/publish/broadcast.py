@@ -146,8 +146,8 @@ class BroadcastPublisher:
 
     def _warn(self, refused: ChannelRefused) -> None:
         _log.warning(
-            "no events are announced, tasks go on: the broker refused (%s); give the user the permission to write to "
-            "exchange %r, or run `taskmq topology apply` where it is missing",
+            "events are not published, tasks continue: the broker refused (%s); permit the user to write to "
+            "exchange %r, or run `taskmq topology apply` if it is missing",
             refused,
             EVENTS,
         )

@@ -298,7 +298,7 @@ class Publisher:
                 continue
             # Its own answer may be in transit.
             if not await _has_ended(channel, _LATE_SECONDS) and heads[queue] in self._unconfirmed:
-                _log.warning("%s: a channel without confirms from a queue that others reach", self._connection)
+                _log.warning("%s: replacing a channel that gets no confirms while others do", self._connection)
                 self._raw = None
                 channel.close()
                 return
@@ -323,7 +323,7 @@ class Publisher:
         try:
             is_confirmed = await send_elsewhere(self._connection, pending, clock=self._clock, within=within)
         except Exception as error:  # noqa: BLE001 - what is wrong with a message is said where it is sent first
-            _log.debug("no other channel is answered either: %r", error)
+            _log.debug("other channels get no answers either: %r", error)
             return False
         if is_confirmed and not pending.over:
             self._end(pending, None)

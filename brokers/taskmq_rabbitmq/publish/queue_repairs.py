@@ -172,8 +172,8 @@ class QueueRepairs:
         if missing not in self._replaced:
             self._replaced.add(missing)
             _log.warning(
-                "queue %r does not exist, and cannot be declared from here: its jobs go to %r and lose their "
-                "priority; run `taskmq topology apply` as a user with the permission to configure",
+                "queue %r does not exist, and this user cannot declare it: its jobs go to %r and lose their "
+                "priority; run `taskmq topology apply` as a user with configure permission",
                 missing,
                 queue,
             )

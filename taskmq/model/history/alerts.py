@@ -201,12 +201,12 @@ def check_rule(rule: AlertRule) -> None:
     if rule.metric in _OF_INSTANCE and rule.tenant:
         raise InvalidOption(f"rule {rule.name}: {rule.metric} belongs to the instance, not to a tenant")
     if rule.metric in PER_QUEUE and rule.each == "task":
-        raise InvalidOption(f"rule {rule.name}: {rule.metric} is a figure of queues: each: queue")
+        raise InvalidOption(f"rule {rule.name}: {rule.metric} is measured per queue: set each: queue")
     if rule.clear is not None and rule.is_beyond(rule.clear):
         beyond = "below" if rule.below else "above"
         raise InvalidOption(f"rule {rule.name}: clear {rule.clear:g} is {beyond} the threshold {rule.threshold:g}")
     if not all(map(_is_finite, (rule.threshold, rule.clear or 0.0))):
-        raise InvalidOption(f"rule {rule.name}: the threshold is a number")
+        raise InvalidOption(f"rule {rule.name}: the threshold must be a finite number")
 
 
 def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
@@ -224,8 +224,8 @@ def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
         return
     if all(each.name != rule.name for each in present) and len(present) >= _MOST_RULES:
         raise LimitReached(
-            f"rule {rule.name}: tenant {rule.tenant!r} has {len(present)} alert rules, and may have {_MOST_RULES}: "
-            "remove one, or let one rule look at several tasks by `each`",
+            f"rule {rule.name}: tenant {rule.tenant!r} has {len(present)} alert rules of at most {_MOST_RULES}: "
+            "remove one, or cover several tasks with one rule by `each`",
             most=_MOST_RULES,
         )
     used = {channel for each in present for channel in each.channels}
@@ -252,7 +252,7 @@ def check_silence(silence: Silence, present: Sequence[Silence]) -> None:
     own = sum(each.tenant == silence.tenant and each.id != silence.id for each in present)
     if silence.tenant and own >= _MOST_SILENCES:
         raise LimitReached(
-            f"tenant {silence.tenant!r} has {own} silences, and may have {_MOST_SILENCES}: end one, or let one "
+            f"tenant {silence.tenant!r} has {own} silences of at most {_MOST_SILENCES}: end one, or let one "
             "of them match several alerts with `*`",
             most=_MOST_SILENCES,
         )

@@ -51,14 +51,14 @@ def parse_channel(text: str) -> Channel:
     """
     if len(text) > _LONGEST or any(letter <= " " for letter in text):
         raise InvalidOption(
-            f"channel {shown_channel(text)[:60]!r}: a URL without blanks, of at most {_LONGEST} characters"
+            f"channel {shown_channel(text)[:60]!r}: must be a URL without spaces, of at most {_LONGEST} characters"
         )
     severity = _severity_of(text)
     target = text if severity is None else text.removesuffix(f"#{severity}")
     if target.startswith("mailto:"):
         address = unquote(target.removeprefix("mailto:"))
         if _ADDRESS.fullmatch(address) is None:
-            raise InvalidOption(f"channel {text[:60]!r}: one address, such as mailto:ops@example.com")
+            raise InvalidOption(f"channel {text[:60]!r}: must be one address, such as mailto:ops@example.com")
         return Channel("mail", address)
     shown = shown_channel(text)[:60]
     prefix = next((prefix for prefix in _PREFIXED if target.startswith(prefix)), "")
@@ -70,16 +70,16 @@ def parse_channel(text: str) -> Channel:
         # The resolver encodes names like this: an empty or too long part raises `UnicodeError`, a `ValueError`.
         (parts.hostname or "").encode("idna")
     except ValueError:
-        raise InvalidOption(f"channel {shown!r}: it is no URL") from None
+        raise InvalidOption(f"channel {shown!r}: is not a URL") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         kinds = ", ".join(f"{prefix}https:" for prefix in _PREFIXED)
-        raise InvalidOption(f"channel {shown!r}: it begins with mailto:, https:, http:, or {kinds}, and has a host")
+        raise InvalidOption(f"channel {shown!r}: must have a host, and begin with mailto:, https:, http:, or {kinds}")
     if parts.username or parts.password:
-        raise InvalidOption("channel: a URL of a webhook has no user and password: it is signed instead")
+        raise InvalidOption("channel: a webhook's URL must not contain a user or password: its notices are signed")
     if parts.fragment:
-        raise InvalidOption(f"channel {shown!r}: behind # is {', '.join(_SEVERITIES)}, or nothing")
+        raise InvalidOption(f"channel {shown!r}: after # write {', '.join(_SEVERITIES)}, or omit it")
     if (name := _DEMANDED.get(kind)) is not None and len(parse_qs(parts.query).get(name, ())) != 1:
-        raise InvalidOption(f"channel {shown!r}: it says ?{name}=, once")
+        raise InvalidOption(f"channel {shown!r}: must contain ?{name}= once")
     return Channel(kind, url)
 
 

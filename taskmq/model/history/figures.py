@@ -79,12 +79,12 @@ def check_step(since: int, until: int, step: int) -> int:
         InvalidOption: the time is empty, or the step is invalid.
     """
     if since >= until:
-        raise InvalidOption("since: it is not before until")
+        raise InvalidOption("since: must be before until")
     if step % MINUTE or step < MINUTE:
-        raise InvalidOption("step: whole minutes, from one on")
+        raise InvalidOption("step: must be whole minutes, at least one")
     if (until - since) // step > _MOST_POINTS:
         raise InvalidOption(
-            f"step: {(until - since) // step} points are too many, {_MOST_POINTS} at most: a longer step"
+            f"step: {(until - since) // step} points are too many, at most {_MOST_POINTS}: choose a longer step"
         )
     return step
 
@@ -97,7 +97,7 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
     """
     found = tuple(dict.fromkeys(names))
     if unknown := [name for name in found if name not in FIGURES]:
-        raise InvalidOption(f"there is no figure {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(FIGURES))}")
+        raise InvalidOption(f"unknown metric {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(FIGURES))}")
     return found
 
 
@@ -109,7 +109,7 @@ def check_parts(by: Iterable[str]) -> tuple[str, ...]:
     """
     found = tuple(dict.fromkeys(by))
     if unknown := [part for part in found if part not in _PARTS]:
-        raise InvalidOption(f"by: there is no {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(_PARTS))}")
+        raise InvalidOption(f"by: unknown label {unknown[0][:60]!r}: {did_you_mean(unknown[0], list(_PARTS))}")
     return found
 
 
@@ -122,7 +122,7 @@ def check_size(rollups: Iterable[Rollup], by: tuple[str, ...], *, each: int) -> 
     many = len({tuple(getattr(one.key, part) for part in by) for one in rollups}) * each
     if many > _MOST_VALUES:
         raise InvalidOption(
-            f"by: {many} values are too many, {_MOST_VALUES} at most: fewer parts or figures, or a longer step"
+            f"by: {many} values are too many, at most {_MOST_VALUES}: use fewer labels or metrics, or a longer step"
         )
 
 

@@ -153,7 +153,7 @@ def read_level(word: str) -> int:
     """
     level = LEVELS.get(word.lower())
     if level is None:
-        raise InvalidOption(f"there is no level {word[:40]!r}: {did_you_mean(word, list(LEVELS))}")
+        raise InvalidOption(f"unknown level {word[:40]!r}: {did_you_mean(word, list(LEVELS))}")
     return level
 
 
@@ -188,7 +188,7 @@ def decode_logs(body: bytes) -> list[RunLog]:
     try:
         return _decoder.decode(body).logs
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"the message has no log lines: {type(error).__name__}: {error}") from error
+        raise MalformedMessage(f"cannot decode the log lines: {type(error).__name__}: {error}") from error
 
 
 def _message(parts: Sequence[bytes]) -> bytes:

@@ -23,7 +23,7 @@ def check_name(name: str, *, what: str) -> str:
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidOption(
-            f"{what} {name[:80]!r}: 1 to 64 letters, digits and . _ - + @, of which the first is a letter or a digit"
+            f"{what} {name[:80]!r}: 1 to 64 letters, digits and . _ - + @, beginning with a letter or a digit"
         )
     return name
 
@@ -48,5 +48,5 @@ def check_text(text: str, *, what: str) -> str:
         InvalidOption: it has several lines, or is too long.
     """
     if len(text) > _LONGEST_TEXT or not text.isprintable():
-        raise InvalidOption(f"{what}: at most {_LONGEST_TEXT} characters of one line")
+        raise InvalidOption(f"{what}: must be one line of at most {_LONGEST_TEXT} characters")
     return text

@@ -79,8 +79,8 @@ def check_password(password: str, *, user: str, known: Collection[str]) -> None:
         raise InvalidOption(f"the password is too long: at most {LONGEST_PASSWORD} characters")
     if guesses_of(password, known=known, names=(user, "taskmq")) < _FEWEST_GUESSES:
         raise InvalidOption(
-            "the password is one that attackers try first: it is made of known passwords, of your name or the "
-            "product's, of years, of keys in a row, or of repetitions; choose four unrelated words instead"
+            "the password is easy to guess: it consists of known passwords, of your name or the "
+            "product's, of years, of adjacent keys, or of repetitions; choose four unrelated words instead"
         )
 
 

@@ -192,5 +192,5 @@ def _scopes(word: str) -> frozenset[Permission]:
         return permissions_of(Role(word), Place.INSTANCE) - SELF_SERVICE
     kind = frozenset(permission for permission in RULES if word == f"{permission.value.partition('.')[0]}.*")
     if not kind:
-        raise InvalidOption(f"no scope {word!r}: a permission such as jobs.read, a kind such as jobs.*, or a role")
+        raise InvalidOption(f"unknown scope {word!r}: use a permission (jobs.read), a kind (jobs.*) or a role")
     return kind

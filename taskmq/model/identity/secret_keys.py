@@ -84,7 +84,7 @@ def check_token_count(present: int) -> None:
     """
     if present >= MOST_TOKENS:
         raise LimitReached(
-            f"the user has {present} API tokens that are good, and may have {MOST_TOKENS}: revoke those that no "
+            f"the user has {present} valid API tokens of at most {MOST_TOKENS}: revoke those that no "
             "program uses, or add a user for each program",
             most=MOST_TOKENS,
         )

@@ -96,12 +96,12 @@ def bind_arguments(registration: TaskRegistration, args: Sequence[Any], kwargs: 
     found = dict(kwargs)
     for name in (*names[: registration.unnamed], registration.rest):
         if name and name in found:
-            raise InvalidArguments(f"task {task}: {name!r} is positional, and cannot be given by name")
+            raise InvalidArguments(f"task {task}: {name!r} is positional and cannot be passed by name")
     if len(args) > len(names) and not registration.rest:
         raise InvalidArguments(f"task {task}: too many arguments, it takes {len(names)}")
     for name, value in zip(names, args, strict=False):
         if name in found:
-            raise InvalidArguments(f"task {task}: {name!r} is given twice")
+            raise InvalidArguments(f"task {task}: {name!r} is passed twice")
         found[name] = value
     if len(args) > len(names):
         found[registration.rest] = list(args[len(names) :])

@@ -166,7 +166,7 @@ class _Reader:
         while self._take(","):
             values.append(self._value(field))
         if self._at < len(self._text) and not self._text[self._at].isspace():
-            raise _error(self._at, f"a space or a comma belongs behind the value of {field}, or quotes around it all")
+            raise _error(self._at, f"put a space or a comma after the value of {field}, or quotes around it")
         return values
 
     def _value(self, field: str) -> _Value:
@@ -183,7 +183,7 @@ class _Reader:
         start = self._at
         found = _QUOTED.match(self._text, start)
         if found is None:
-            raise _error(start, 'the quote has no end: put a " behind the value, and \\ before a " or \\ in it')
+            raise _error(start, 'the quote is not closed: put a " after the value, and \\ before a " or \\ in it')
         self._at = found.end()
         return _ESCAPED.sub(r"\1", found[1])
 
@@ -207,7 +207,7 @@ def _meaning(part: _Part, now: int) -> dict[str, Any]:
     if (read := _READERS.get(field)) is None:
         known = _OTHER_NAMES.get(field)
         hint = f"did you mean {known!r}?" if known else did_you_mean(field, _FIELDS)
-        raise _error(part.column, f"there is no field {field!r}: {hint}")
+        raise _error(part.column, f"unknown field {field!r}: {hint}")
     return read(part, now)
 
 
@@ -216,7 +216,7 @@ def _read_status(part: _Part, now: int) -> dict[str, Any]:
     states: set[JobState] = set()
     for value in part.values:
         if value.is_beginning or (meant := _WORDS.get(value.text.lower())) is None:
-            raise _error(value.column, f"there is no status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
+            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
         states |= meant
     return {"states": frozenset(states)}
 
@@ -289,7 +289,7 @@ def _read_time(part: _Part, now: int) -> dict[str, Any]:
         if value.text.startswith(sign):
             instant = _instant(value, value.text.removeprefix(sign), now)
             return {f"{_TIMES[part.field]}_{end}": instant + later}
-    raise _error(value.column, f"{part.field} wants a > or < before the time: write {_EXAMPLES[part.field]}")
+    raise _error(value.column, f"{part.field} needs a > or < before the time: write {_EXAMPLES[part.field]}")
 
 
 def _instant(value: _Value, text: str, now: int) -> int:
@@ -311,13 +311,13 @@ def _instant(value: _Value, text: str, now: int) -> int:
             value.column, f"{text!r} is not a time: write for example -24h or 2026-01-31T08:00:00Z"
         ) from None
     if when.tzinfo is None:
-        raise _error(value.column, f"{text!r} has no zone: put Z (UTC) or for example +01:00 behind a time")
+        raise _error(value.column, f"{text!r} has no zone: put Z (UTC) or for example +01:00 after the time")
     return min(max((when - _EPOCH) // _MS, 0), LAST_INSTANT)
 
 
 def _only(part: _Part) -> _Value:
     if len(part.values) > 1:
-        raise _error(part.values[1].column, f"{part.field} can have one value: put quotes around one with a comma")
+        raise _error(part.values[1].column, f"{part.field} takes one value: put quotes around one with a comma")
     (value,) = part.values
     if value.is_beginning:
         raise _error(value.column, f"{part.field} matches no prefixes: put quotes around a star")

@@ -79,14 +79,14 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.policy not in POLICIES:
             raise InvalidOption(f"policy={self.policy!r}: {did_you_mean(str(self.policy), POLICIES)}")
         if set(self.shares) != set(CLASSES) or not all(share > 0 for share in self.shares.values()):
-            raise InvalidOption(f"shares={self.shares!r}: a number above 0 for each of {', '.join(CLASSES)}")
+            raise InvalidOption(f"shares={self.shares!r}: give a number above 0 for each of {', '.join(CLASSES)}")
         if self.ageing <= 0:
-            raise InvalidOption(f"ageing={self.ageing!r}: seconds, more than 0")
+            raise InvalidOption(f"ageing={self.ageing!r}: must be more than 0 seconds")
         for option in ("preempt_after", "preempt_grace"):
             if not 0 <= getattr(self, option) <= _LONGEST_GRACE:
-                raise InvalidOption(f"{option}={getattr(self, option)!r}: 0 to {_LONGEST_GRACE:g} seconds")
+                raise InvalidOption(f"{option}={getattr(self, option)!r}: must be 0 to {_LONGEST_GRACE:g} seconds")
         if not 0 <= self.preempt_most <= _MOST_TIMES:
-            raise InvalidOption(f"preempt_most={self.preempt_most!r}: 0 (never) to {_MOST_TIMES}")
+            raise InvalidOption(f"preempt_most={self.preempt_most!r}: must be 0 (never) to {_MOST_TIMES}")
 
 
 FAIR: Final = QueuePolicy()
@@ -183,16 +183,16 @@ def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:
     found: dict[str, TenantPool] = {}
     for pool in pools:
         if pool.name in found:
-            raise InvalidOption(f"pool {pool.name!r} is described twice")
+            raise InvalidOption(f"pool {pool.name!r} is defined twice")
         found[pool.name] = pool
     for pool in found.values():
         if pool.parent is not None and (pool.parent not in found or pool.parent == EVERY_TENANT):
-            raise InvalidOption(f"pool {pool.name!r}: there is no pool {pool.parent!r} that it could be a part of")
+            raise InvalidOption(f"pool {pool.name!r}: its parent {pool.parent!r} does not exist")
         seen = {pool.name}
         above = pool.parent
         while above is not None:
             if above in seen:
-                raise InvalidOption(f"pool {pool.name!r} is a part of itself: {' -> '.join(sorted(seen))}")
+                raise InvalidOption(f"pool {pool.name!r} is its own ancestor: {' -> '.join(sorted(seen))}")
             seen.add(above)
             above = found[above].parent if above in found else None
     return found

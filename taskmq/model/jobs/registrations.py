@@ -161,7 +161,7 @@ def decode_told(body: bytes) -> ToldTasks:
     try:
         told = _told.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no tasks are described: {error}") from error
+        raise MalformedMessage(f"cannot decode the descriptions of tasks: {error}") from error
     if told.v != VERSION:
         raise MalformedMessage(
             f"the descriptions of tasks have version {told.v}; this taskmq reads version {VERSION}"

@@ -257,7 +257,7 @@ def decode_reports(body: bytes) -> list[Report]:
     try:
         return [_within_time(report) for report in _decoder.decode(body)]
     except _UNREADABLE as error:
-        raise MalformedMessage(f"the message has no reports: {type(error).__name__}: {error}") from error
+        raise MalformedMessage(f"cannot decode the reports: {type(error).__name__}: {error}") from error
 
 
 def read_reports(body: bytes) -> tuple[list[Report], list[UnreadReport]]:

@@ -152,7 +152,7 @@ def check_labels(labels: Mapping[str, str], *, what: str) -> dict[str, str]:
         InvalidOption: there are too many, or one is invalid; the message names `what`.
     """
     if len(labels) > _MOST_LABELS:
-        raise InvalidOption(f"{what}: at most {_MOST_LABELS} labels, these are {len(labels)}")
+        raise InvalidOption(f"{what}: at most {_MOST_LABELS} labels are allowed, got {len(labels)}")
     for name, value in labels.items():
         if not _NAME.fullmatch(name) or not value.isprintable() or not 0 < len(value) <= _LONGEST_LABEL:
             raise InvalidOption(
@@ -171,7 +171,7 @@ def checked_node(told: NodeTold) -> NodeTold:
     check_node_name(told.name)
     what = f"node {told.name}"
     if len(told.capacity) > _MOST_RESOURCES:
-        raise InvalidOption(f"{what}: at most {_MOST_RESOURCES} resources, these are {len(told.capacity)}")
+        raise InvalidOption(f"{what}: at most {_MOST_RESOURCES} resources are allowed, got {len(told.capacity)}")
     given = {name: amount for name, amount in told.capacity.items() if amount}
     capacity = read_amounts(given, what=what) if given else {}
     none = {name: 0.0 for name in told.capacity if name not in given}

@@ -91,12 +91,12 @@ def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions
     patience, gang = wanted.get("patience"), wanted.get("gang")
     amounts = read_amounts(resources, what="resources") if resources else {}
     if len(amounts) > _MOST_RESOURCES:
-        raise InvalidOption(f"resources: at most {_MOST_RESOURCES}, these are {len(amounts)}")
+        raise InvalidOption(f"resources: at most {_MOST_RESOURCES} are allowed, got {len(amounts)}")
     if patience is not None and not 0 <= patience <= _LONGEST_PATIENCE:
-        raise InvalidOption(f"patience={patience!r}: 0 to {_LONGEST_PATIENCE:g} seconds")
+        raise InvalidOption(f"patience={patience!r}: must be 0 to {_LONGEST_PATIENCE:g} seconds")
     name, size = gang or ("", 0)
     if gang is not None and (not name or not name.isprintable() or len(name) > 255 or not 2 <= size <= _LARGEST_GANG):
-        raise InvalidOption(f"gang={gang!r}: a name, and how many jobs begin together: 2 to {_LARGEST_GANG}")
+        raise InvalidOption(f"gang={gang!r}: give a name and the number of its jobs, 2 to {_LARGEST_GANG}")
     needs = JobNeeds(
         resources=amounts,
         labels=check_labels(wanted.get("labels", {}), what="place: labels"),

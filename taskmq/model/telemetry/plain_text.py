@@ -33,8 +33,8 @@ def check_line(what: str, text: str) -> str:
     """
     if escape_line(text) != text:
         raise InvalidOption(
-            f"{what}: {text[:80]!r} has a control character, a line end or a mark of direction, which would act on "
-            "logs and terminals: leave it out"
+            f"{what}: {text[:80]!r} contains a control character, line break or direction mark, which would affect "
+            "logs and terminals: remove it"
         )
     return text
 

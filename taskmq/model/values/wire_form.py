@@ -29,7 +29,7 @@ def _encode_hook(value: object) -> Any:
     kind = type(value)
     if not is_model(kind):
         raise TypeError(
-            f"a value of type {kind.__qualname__} cannot be encoded: use texts, numbers, lists, dictionaries, "
+            f"a value of type {kind.__qualname__} cannot be encoded: use strings, numbers, lists, dictionaries, "
             "dataclasses or pydantic models"
         )
     plain = plain_model(value)
@@ -37,11 +37,11 @@ def _encode_hook(value: object) -> Any:
         arrived = read_model(kind, plain)
     except Exception as error:
         raise TypeError(
-            f"a {kind.__qualname__} cannot be read from what it writes itself: {type(error).__name__} in "
-            f"{_places(error)}; a serializer and a validator of the model have to fit each other"
+            f"a {kind.__qualname__} cannot be decoded from its own encoding: {type(error).__name__} in "
+            f"{_places(error)}; make the model's serializers and validators match"
         ) from error
     if (lost := difference(value, arrived)) is not None:
-        raise TypeError(f"a {kind.__qualname__} changes on the way: {lost}; a serializer of the model may say how")
+        raise TypeError(f"a {kind.__qualname__} changes when encoded and decoded: {lost}; give it a serializer")
     return plain
 
 

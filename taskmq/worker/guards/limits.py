@@ -222,7 +222,7 @@ class _Holder:
         self._lease = lease
         self._held: dict[str, _HeldPermits] = {}
         self._skip_limits: dict[str, Sequence[PlaceDemand]] = {}
-        self._keeper = LeaseKeeper("places of running jobs", seconds=lease, renew=self._renew)
+        self._keeper = LeaseKeeper("permits of running jobs", seconds=lease, renew=self._renew)
 
     def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_HeldPermits":
         held = self._held[hold] = _HeldPermits(self, hold, places, job_id, since=self._clock.monotonic())

@@ -47,7 +47,7 @@ class OccurrenceGuard:
         self._app = app
         self._store = schedules
         self._held: set[_OccurrencePermit] = set()
-        self._keeper = LeaseKeeper("places of running occurrences", seconds=_LEASE, renew=self._renew)
+        self._keeper = LeaseKeeper("permits of running occurrences", seconds=_LEASE, renew=self._renew)
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - beat gives each occurrence a key
         """See `Guard`."""

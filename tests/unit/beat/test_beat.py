@@ -114,7 +114,7 @@ async def test_a_beat_reports_what_it_emitted_and_how_late_and_whether_the_state
 
     points.rest = Fault.REFUSED
     await stage.advance(6)
-    assert str(beat.not_ready()).startswith("schedules are not claimed: no state")
+    assert str(beat.not_ready()).startswith("claiming schedules failed: no state")
     points.rest = Fault.NONE
     await stage.advance(1)
     assert beat.not_ready() is None
@@ -303,9 +303,9 @@ async def test_a_claim_without_an_answer_is_repeated_after_the_lease(stage: Stag
 @pytest.mark.parametrize(
     ("points", "words"),
     [
-        (Points([Fault.NONE] * 2, rest=Fault.REFUSED), "schedules are not claimed"),
+        (Points([Fault.NONE] * 2, rest=Fault.REFUSED), "claiming schedules failed"),
         (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "publishing 1 occurrences failed, will retry"),
-        (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "1 occurrences are left to other replicas"),
+        (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "leaving 1 occurrences to other replicas"),
         (
             Points([Fault.NONE] * 6, rest=Fault.REFUSED),
             "recording the results of 1 occurrences failed, so they may be published again",
@@ -374,7 +374,7 @@ def test_a_bug_in_the_code_of_the_app_is_logged_and_does_not_stop_the_beat(
     complaints = [record for record in caplog.records if record.levelno == logging.ERROR]
     # The first one again, since no replica sent it within its lease.
     assert [record.getMessage() for record in complaints] == [
-        f"schedule tick: the occurrence of {START + after} is not sent" for after in (10_000, 10_000, 20_000)
+        f"schedule tick: giving up the occurrence of {START + after}" for after in (10_000, 10_000, 20_000)
     ]
     assert all(record.exc_info and isinstance(record.exc_info[1], bug) for record in complaints)
 
@@ -612,4 +612,4 @@ def test_a_stored_schedule_is_not_emitted_once_its_task_needs_a_store(
         assert await stage.emitted_instants() == []
 
     play(test, define)
-    assert "schedule kept is not emitted by this beat: schedule 'kept': task load has" in caplog.text
+    assert "schedule kept: this beat cannot emit it: schedule 'kept': task load has" in caplog.text

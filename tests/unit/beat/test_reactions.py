@@ -152,7 +152,7 @@ def test_a_beat_that_waits_for_messages_ends_if_the_broker_has_no_topic_exchange
         async def order(came: MessageArrived) -> None: ...
 
     async def test(stage: Stage) -> None:
-        with pytest.raises(UnsupportedFeature, match=r"memory://.* has no topic exchanges: that takes RabbitMQ"):
+        with pytest.raises(UnsupportedFeature, match=r"memory://.* has no topic exchanges: use RabbitMQ"):
             await Beat(stage.twin()).run()
 
     play(test, define)

@@ -181,11 +181,11 @@ def test_a_batch_cannot_share_one_id() -> None:
     with shop(new_url()) as app:
         call = app.tasks["count"].options(job_id="one")
         for send in (call.send_many, call.send_stream):
-            with pytest.raises(InvalidOption, match="task count: job_id is for one call, not for many"):
+            with pytest.raises(InvalidOption, match="task count: job_id names one call, not many"):
                 send([(1,)])
 
         async def main() -> None:
-            with pytest.raises(InvalidOption, match="job_id is for one call"):
+            with pytest.raises(InvalidOption, match="job_id names one call"):
                 await call.asend_many(asynchronous(1))
             await app.aclose()
 

@@ -63,7 +63,7 @@ def test_an_app_has_the_queues_of_its_tasks_and_its_described_queues() -> None:
 def test_a_task_with_an_order_key_needs_an_ordered_queue() -> None:
     app = app_with(ORDERS)
 
-    with pytest.raises(InvalidOption, match=r"pay: order_key needs an ordered queue, and 'default' is not"):
+    with pytest.raises(InvalidOption, match=r"pay: order_key needs an ordered queue, which 'default' is not"):
 
         @app.task(order_key="customer")
         def pay(customer: str) -> None: ...
@@ -75,7 +75,7 @@ def test_a_task_with_an_order_key_needs_an_ordered_queue() -> None:
     ("options", "complaint"),
     [
         ({}, "needs an order_key"),
-        ({"order_key": "customer", "priority": 9}, "can have no priority"),
+        ({"order_key": "customer", "priority": 9}, "omit priority"),
         ({"order_key": "customer", "ack": "early"}, "ack='early'"),
     ],
 )
@@ -275,7 +275,7 @@ MAIL = WorkQueue("mail", lanes=16)
 def test_a_task_of_a_queue_with_lanes_has_priorities_only_in_the_store() -> None:
     app = app_with(MAIL)
 
-    with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so it can have no priority="):
+    with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so omit priority="):
 
         @app.task(name="post", queue="mail", priority=9)
         def post() -> None: ...

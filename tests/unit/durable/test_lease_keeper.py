@@ -49,7 +49,7 @@ async def test_failed_renewals_are_retried_faster_and_logged_once(
     renewals.watch()
     await asyncio.sleep(100)
     assert renewals.at == [10, 20, 21, 22, 32]
-    assert [record.message for record in caplog.records] == ["places are not renewed for now: away"]
+    assert [record.message for record in caplog.records] == ["renewing places failed, will retry: away"]
 
 
 async def test_an_adapter_error_does_not_stop_renewals(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,7 +57,7 @@ async def test_an_adapter_error_does_not_stop_renewals(caplog: pytest.LogCapture
     renewals.watch()
     await asyncio.sleep(100)
     assert renewals.at == [10, 11]
-    assert [record.message for record in caplog.records] == ["places were not renewed"]
+    assert [record.message for record in caplog.records] == ["renewing places failed"]
 
 
 async def test_an_urgent_renewal_runs_at_once_after_one_in_progress() -> None:

@@ -75,7 +75,7 @@ async def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Co
 
     leases.restore(backup)
 
-    with pytest.raises(StoreWentBack, match=r"db went back: it has mark 2 .*had confirmed mark 3.*recovery\.md"):
+    with pytest.raises(StoreWentBack, match=r"lost transactions: it has mark 2 .*had confirmed mark 3.*recovery\.md"):
         await mark.keep()
 
 

@@ -81,7 +81,7 @@ async def test_an_answer_of_another_run_or_process_is_refused_and_the_process_re
     with next(each for each in Path(f"/proc/{before}/fd").iterdir() if _is_of_answers(each)).open("wb") as pipe:
         write_frame(pipe.fileno(), forged)
 
-    with pytest.raises(WorkerLost, match="answer of another run"):
+    with pytest.raises(WorkerLost, match="answered for another run"):
         await executor.run(_execution("echo", "a"))
 
     assert await executor.run(_execution("echo", "b")) == "b"

@@ -104,7 +104,7 @@ def test_the_result_has_the_type_that_the_task_returned(content_type: str) -> No
 
 
 def test_a_result_that_no_longer_matches_the_type_is_an_encode_error() -> None:
-    with pytest.raises(EncodeError, match=r"does not fit the task's return type"):
+    with pytest.raises(EncodeError, match=r"does not match the task's return type"):
         job(Records(record(JobState.SUCCEEDED, value=b'"x"', content_type=JSON))).result()
 
 

@@ -442,7 +442,7 @@ _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
     (_do_nothing, (), {"too": 1}, r"unknown field `too`: it takes no arguments by name"),
     (_sell, (), {}, r"'item' is missing"),
     (_sell, (), {"count": 3}, r"'item' is missing"),
-    (_sell, ("a",), {"item": "b"}, r"'item' is given twice"),
+    (_sell, ("a",), {"item": "b"}, r"'item' is passed twice"),
     (_strict, (1,), {"c": 1}, r"'b' is missing"),
     (_strict, (1, 2), {}, r"'c' is missing"),
     (_strict, (1, 2), {"c": 1, "a": 1}, r"unknown field `a`"),
@@ -453,7 +453,7 @@ _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
     (_sell_all, (1, Point(1)), {"top": "x"}, r"Expected `int`, got `str` - at `top`"),
     (_sell_all, (1,), {"second": 3}, r"Expected `object`, got `int` - at `second`"),
     (_sell_all, (1, Point(1)), {"other": [1, "x"]}, r"Expected `int`, got `str` - at `other\[1\]`"),
-    (_sell_all, (1, Point(1)), {"second": Point(1)}, r"'second' is given twice"),
+    (_sell_all, (1, Point(1)), {"second": Point(1)}, r"'second' is passed twice"),
     (_sell_all, (1,), {}, r"'second' is missing"),
     (_sell_all, (), {"second": Point(1)}, r"'first' is missing"),
     (taking(list[User]), ([{"name": 3}],), {}, r"(?s)name.*Input should be a valid string.* - at `value\[0\]`"),
@@ -628,7 +628,7 @@ def test_a_value_without_a_known_type_is_decoded_as_plain_data(content_type: str
 
 
 def test_a_result_that_no_longer_matches_its_type_is_an_encode_error() -> None:
-    with pytest.raises(EncodeError, match=r"the stored result does not fit the task's return type: Expected `int`"):
+    with pytest.raises(EncodeError, match=r"the stored result does not match the task's return type: Expected `int`"):
         ReturnType(int).decode(b'"x"', JSON)
     with pytest.raises(EncodeError, match=r"division by zero"):
         ReturnType(_Reciprocal).decode(b'{"of": 0}', JSON)
@@ -768,7 +768,7 @@ class _Deeper(Point):
         (float | None, float("inf"), "argument 'value': .*JSON has no NaN and no infinity"),
         (list[float | None], [1.0, float("nan")], r"JSON has no NaN .* - at `\[1\]`"),
         (Any, {"a": [float("nan")]}, r"JSON has no NaN .* - at `\[...\]\[0\]`"),
-        (Point, _Deeper(1), "argument 'value': it would change on the way: it would arrive as a Point"),
+        (Point, _Deeper(1), "argument 'value': it would change when encoded and decoded: it would arrive as a Point"),
         (Address, {"street": "Main", "floor": 3}, "its type has no 'floor', which would be left out"),
         (datetime, datetime(1890, 1, 1, tzinfo=timezone(timedelta(seconds=561))), r"value.astimezone\(UTC\)"),
         (time, time(1, tzinfo=timezone(timedelta(seconds=561))), "use one of whole minutes"),
@@ -799,15 +799,15 @@ def test_each_variadic_argument_is_refused_by_its_position() -> None:
 
 
 def test_a_result_that_its_caller_cannot_read_is_unencodable() -> None:
-    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: Expected `int`, got `str`$"):
+    with pytest.raises(EncodeError, match=r"^it does not match the annotated type: Expected `int`, got `str`$"):
         ReturnType(int).encode("x", JSON)
-    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: .*`int`, got `str` - at `\[0\]`$"):
+    with pytest.raises(EncodeError, match=r"^it does not match the annotated type: .*`int`, got `str` - at `\[0\]`$"):
         ReturnType(list[int]).encode(["x"], JSON)
-    with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: JSON has no NaN"):
+    with pytest.raises(EncodeError, match=r"^it does not match the annotated type: JSON has no NaN"):
         ReturnType(float).encode(float("nan"), JSON)
-    with pytest.raises(EncodeError, match=r"^it would change on the way: JSON has no NaN"):
+    with pytest.raises(EncodeError, match=r"^it would change when encoded and decoded: JSON has no NaN"):
         ReturnType(float | None).encode(float("nan"), JSON)
-    with pytest.raises(EncodeError, match="it does not fit the annotated type: ZeroDivisionError: "):
+    with pytest.raises(EncodeError, match="it does not match the annotated type: ZeroDivisionError: "):
         ReturnType(_Failing).encode({"a": 1}, JSON)
 
 
@@ -835,9 +835,9 @@ def test_part_of_a_call_is_checked_against_its_parameters() -> None:
     assert typed.encode_part((3, None), {}, JSON, before=1) == (Raw(b"[3,null]"), Raw(b"{}"))
     assert typed.encode_part((), {"count": 3}, JSON, before=1)[1] == Raw(b'{"count":3}')
     assert typed.encode_part(("x",), {}, JSON, before=None)[0] == Raw(b'["x"]')
-    with pytest.raises(EncodeError, match="argument 'count': it does not fit the annotated type"):
+    with pytest.raises(EncodeError, match="argument 'count': it does not match the annotated type"):
         typed.encode_part(("x",), {}, JSON, before=1)
-    with pytest.raises(EncodeError, match="argument 'share': it would change on the way"):
+    with pytest.raises(EncodeError, match="argument 'share': it would change when encoded and decoded"):
         typed.encode_part((), {"share": float("nan")}, JSON, before=2)
     with pytest.raises(EncodeError, match=r"JSON has no NaN"):
         typed.encode_part((float("nan"),), {}, JSON, before=None)

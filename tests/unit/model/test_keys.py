@@ -135,7 +135,7 @@ def test_no_two_workflow_steps_share_an_id(
     [
         ("taskmq:event:shop:1", "acme", "begins with 'taskmq:'"),
         ("taskmq:", None, "begins with 'taskmq:'"),
-        ("@acme:order-17", None, "say tenant='acme', job_id='order-17'"),
+        ("@acme:order-17", None, "pass tenant='acme' and job_id='order-17'"),
         ("@acme:taskmq:event:shop:1", None, "has no tenant"),
     ],
 )
@@ -181,7 +181,7 @@ def test_texts_with_a_prefix_lie_between_it_and_its_successor(prefix: str, text:
 
 @pytest.mark.parametrize("name", [".", "..", "explain"])
 def test_a_name_that_no_path_can_contain_is_refused(name: str) -> None:
-    with pytest.raises(InvalidOption, match=r"^schedule '.*': in a path that name stands for something else"):
+    with pytest.raises(InvalidOption, match=r"^schedule '.*': has a special meaning in paths"):
         check_reachable(name, what="schedule", reserved=frozenset({"explain"}))
 
 
@@ -192,6 +192,6 @@ def test_any_other_name_can_be_in_a_path(name: str) -> None:
 
 @pytest.mark.parametrize("chosen", ["@:order-17", "@:taskmq:event:shop:1", "@acme:order-17"])
 def test_an_id_without_a_tenant_belongs_to_no_tenant(chosen: str) -> None:
-    with pytest.raises(InvalidOption, match="and this one has no tenant"):
+    with pytest.raises(InvalidOption, match="but this job has no tenant"):
         keys.check_chosen_id(chosen, tenant=None, what="job_id")
     assert keys.check_chosen_id(chosen, tenant="acme", what="job_id") == chosen

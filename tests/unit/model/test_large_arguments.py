@@ -52,5 +52,5 @@ def test_anything_but_arguments_is_refused_with_the_name_of_the_job(content_type
     envelope = decode_envelope(
         refer(_pack(content_type, {"id": "j", "task": "t"}), content_type, _BLOB), content_type
     )
-    with pytest.raises(InvalidArguments, match="what job j refers to cannot be read as arguments"):
+    with pytest.raises(InvalidArguments, match="cannot decode the arguments that job j refers to"):
         put_back(envelope, kept, content_type)

@@ -299,7 +299,7 @@ async def test_a_rolled_back_store_is_refused_and_nothing_is_dispatched_there(st
     (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
 
     for refusing in (process, other):
-        with pytest.raises(StoreWentBack, match="went back: it has"):
+        with pytest.raises(StoreWentBack, match="lost transactions: it has"):
             await refusing.task
     await stage.pass_by(10)
     assert stage.job(job).state is JobState.SCHEDULED

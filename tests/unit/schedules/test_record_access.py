@@ -149,7 +149,7 @@ def test_a_schedule_of_an_unknown_task_is_left_to_beats_that_know_it(
         assert await stage.emitted_instants() == [10]
 
     play(test, _define)
-    assert "schedule hourly is not emitted by this beat: schedule 'hourly': this app has no task 'say'" in caplog.text
+    assert "schedule hourly: this beat cannot emit it: schedule 'hourly': this app has no task 'say'" in caplog.text
 
 
 async def _other() -> None: ...

@@ -144,7 +144,7 @@ def test_an_invalid_store_option_names_the_task_and_the_option() -> None:
 
     with pytest.raises(InvalidOption, match=r"task render: unknown option 'lables'; did you mean 'labels'\?"):
         render.with_options({"lables": {}})
-    with pytest.raises(InvalidOption, match="task render: depends_on: a list of jobs"):
+    with pytest.raises(InvalidOption, match="task render: depends_on: must be a list of jobs"):
         render.options(depends_on="first")
     with pytest.raises(InvalidOption, match="task render: labels: at most 32"):
         render.options(labels={str(number): "" for number in range(33)})

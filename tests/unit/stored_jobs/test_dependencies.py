@@ -100,13 +100,13 @@ async def test_a_dependency_must_exist_and_be_well_formed(shop: Shop, /) -> None
         await submit("self", job_id="self")
     with pytest.raises(InvalidOption, match="twice"):
         await submit(first, "@acme:first", tenant="acme")
-    with pytest.raises(InvalidOption, match="a job, its id"):
+    with pytest.raises(InvalidOption, match="must be a job, an id"):
         await submit((first, "done"))
-    with pytest.raises(InvalidOption, match="a job, its id"):
+    with pytest.raises(InvalidOption, match="must be a job, an id"):
         await submit(7)
     with pytest.raises(InvalidOption, match="at most 1,000"):
         await submit(*["first"] * 1_001)
-    with pytest.raises(InvalidOption, match="put it into a list"):
+    with pytest.raises(InvalidOption, match="put the job into a list"):
         await shop.jobs.asubmit("double", 1, depends_on="first")
     await submit("@acme:first", tenant="acme", job_id="mine")
     await submit("@acme:first", tenant="acme", job_id="mine")

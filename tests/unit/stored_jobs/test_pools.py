@@ -36,7 +36,7 @@ async def test_pools_are_described_changed_and_deleted(shop: Shop, /) -> None:
 async def test_amounts_of_unknown_resources_are_refused_by_name(shop: Shop, /) -> None:
     with pytest.raises(InvalidOption, match="pool 'acme': min: 'the CPU' is not the name of a resource"):
         await shop.app.pools.aset("acme", min={"slots": 1, "the CPU": 4})
-    with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: a run gets whole devices only"):
+    with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: must be a whole number of devices"):
         await shop.app.pools.aset("acme", max={"gpu": 0.5})
 
     assert (await shop.app.pools.aread()).pools == {}

@@ -110,7 +110,7 @@ def test_options_of_the_call_override_those_of_the_task(app: TaskMQ) -> None:
         (("jan", "2026"), {}, r"at `years\[0\]`"),
         (("jan",), {"region": "fr"}, '"eu" or "us" - at `region`'),
         (("jan",), {"regoin": "eu"}, "regoin"),
-        (("jan",), {"month": "feb"}, "'month' is given twice"),
+        (("jan",), {"month": "feb"}, "'month' is passed twice"),
     ],
 )
 def test_mismatching_arguments_are_refused_by_the_name_of_the_field(

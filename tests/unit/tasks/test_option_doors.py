@@ -175,7 +175,7 @@ def test_headers_of_a_call_to_the_store_are_refused() -> None:
 
     with Harness(app, store=True):
         for call in (work.options(headers={"x": 1}).submit, work.options(headers={"x": 1}, lane="store").send):
-            with pytest.raises(InvalidOption, match="headers= are of a message, and this call goes to the store"):
+            with pytest.raises(InvalidOption, match="headers= belong to a message, but this call goes to the store"):
                 call(7)
         with pytest.raises(InvalidOption, match="steps of workflows go to the broker"):
             chain(work.si(7).options(lane="store")).send()

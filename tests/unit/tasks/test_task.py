@@ -356,7 +356,7 @@ def test_send_many_is_lazy_and_sends_calls_before_an_invalid_one(app: TaskMQ) ->
 def test_a_batch_cannot_share_one_job_id(app: TaskMQ) -> None:
     chosen = app.task(add).options(job_id="7")
 
-    with pytest.raises(InvalidOption, match=r"test_task\.add: job_id is for one call, not for many"):
+    with pytest.raises(InvalidOption, match=r"test_task\.add: job_id names one call, not many"):
         chosen.send_many([(1,)])
 
 
@@ -486,7 +486,7 @@ def test_a_task_without_an_app_cannot_be_sent_and_the_error_names_a_remedy() -> 
         lambda: defined.send_many([(1,)]),
         lambda: defined.options(queue="x").send(1),
     ):
-        with pytest.raises(InvalidOption, match=rf"add belongs to no app yet: say app.include\('{__name__}'\)"):
+        with pytest.raises(InvalidOption, match=rf"add belongs to no app yet: call app.include\('{__name__}'\)"):
             send()
 
 

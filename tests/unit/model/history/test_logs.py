@@ -54,7 +54,7 @@ def test_a_message_of_lines_has_at_most_256_kib() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"logs":[{"id":1}]}', b"\xff", b'{"logs":' + b"[" * 10_000])
 def test_a_message_without_lines_is_malformed(body: bytes) -> None:
-    with pytest.raises(MalformedMessage, match="no log lines"):
+    with pytest.raises(MalformedMessage, match="cannot decode the log lines"):
         decode_logs(body)
 
 

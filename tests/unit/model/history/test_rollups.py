@@ -153,7 +153,7 @@ def test_every_figure_derives_from_a_rollup_or_is_absent() -> None:
     assert nothing == {
         "failure_rate", "wait_mean", "wait_p50", "wait_p95", "wait_p99", "run_mean", "run_p50", "run_p95", "run_p99",
     }  # fmt: skip
-    with pytest.raises(InvalidOption, match="no figure"):
+    with pytest.raises(InvalidOption, match="unknown metric"):
         figure_of("loud", rollup, MINUTE)
 
 

@@ -225,7 +225,7 @@ def test_scopes_are_permissions_groups_of_permissions_or_roles() -> None:
 
 @pytest.mark.parametrize("word", ["", "*", "jobs", "jobs.", "jobs.write", "job.*", "root", ".*"])
 def test_an_invalid_scope_is_refused_by_name(word: str) -> None:
-    with pytest.raises(InvalidOption, match=r"^no scope '"):
+    with pytest.raises(InvalidOption, match=r"^unknown scope '"):
         read_scopes([word])
 
 

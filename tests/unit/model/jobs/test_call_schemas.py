@@ -168,7 +168,7 @@ def test_arguments_are_bound_to_the_names_of_their_parameters() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "reason"),
     [
-        (["jan", 1], {"year": 2}, "'year' is given twice"),
+        (["jan", 1], {"year": 2}, "'year' is passed twice"),
         ([], {"month": "jan"}, "'month' is positional"),
         ([], {"others": ["1"]}, "'others' is positional"),
     ],

@@ -79,11 +79,14 @@ def test_tasks_are_reported_in_messages_of_bounded_size() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no tasks are described"),
-        (b"[]", "no tasks are described"),
+        (b"", "cannot decode the descriptions of tasks"),
+        (b"[]", "cannot decode the descriptions of tasks"),
         (b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"t"}]}', "queue"),
-        (b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"\xff","queue":"q"}]}', "no tasks are described"),
-        (b"[" * 100_000, "no tasks are described"),
+        (
+            b'{"v":1,"app":"a","worker":"w","tasks":[{"task":"\xff","queue":"q"}]}',
+            "cannot decode the descriptions of tasks",
+        ),
+        (b"[" * 100_000, "cannot decode the descriptions of tasks"),
         (b'{"v":2,"app":"a","worker":"w","tasks":[]}', "version 2"),
     ],
 )

@@ -72,5 +72,7 @@ def test_a_one_line_name_is_accepted(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\x9b", "a\tb", "\u202etxt", "\u2028", "\x7f"])
 def test_a_name_with_control_characters_is_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match=r"^job_id: '.*' has a control character, a line end or a mark"):
+    with pytest.raises(
+        InvalidOption, match=r"^job_id: '.*' contains a control character, line break or direction mark"
+    ):
         check_line("job_id", text)

@@ -72,14 +72,17 @@ def test_an_object_is_any_plain_data(content_type: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (object(), "a value of type object cannot be encoded: use texts, numbers"),
-        (_Login(user="a", password=SecretStr("hunter2")), "a _Login changes on the way: .* - at `password`"),
-        ([_Hidden(b=5)], "a _Hidden changes on the way: .* - at `b`; a serializer of the model may say how"),
+        (object(), "a value of type object cannot be encoded: use strings, numbers"),
+        (
+            _Login(user="a", password=SecretStr("hunter2")),
+            "a _Login changes when encoded and decoded: .* - at `password`",
+        ),
+        ([_Hidden(b=5)], "a _Hidden changes when encoded and decoded: .* - at `b`; give it a serializer"),
         (
             _OneWay(size=7),
-            "a _OneWay cannot be read from what it writes itself: ValidationError in size; a serializer",
+            "a _OneWay cannot be decoded from its own encoding: ValidationError in size; make the model",
         ),
-        (_Careful.model_construct(size=7), "a _Careful cannot be read .*: LookupError in a validator"),
+        (_Careful.model_construct(size=7), "a _Careful cannot be decoded .*: LookupError in a validator"),
         (_Outer(login=_Login(user="a", password=SecretStr("hunter2"))), "a _Outer changes .* - at `login.password`"),
     ],
     ids=["object", "secret", "excluded", "one way", "own error", "nested"],

@@ -112,7 +112,7 @@ async def test_a_stale_token_is_warned_about_once_and_read_again(
             _replace(path, new)
             await renewed.wait()
 
-    assert [record.getMessage().count("was not renewed and has expired") for record in caplog.records] == [1]
+    assert [record.getMessage().count("failed (it has expired)") for record in caplog.records] == [1]
     assert old not in caplog.text
 
 
@@ -206,7 +206,7 @@ def test_a_failed_renewal_is_warned_about_once_and_retried(caplog: pytest.LogCap
 
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
-    assert "was not renewed and expires in" in warnings[0]
+    assert "failed (it expires in" in warnings[0]
     assert "answered 503" in warnings[0]
     assert not any(token in caplog.text for token in server.handed_out)
 
