@@ -93,7 +93,7 @@ def test_the_name_of_a_nested_function_omits_its_enclosing_function() -> None:
 
     here = f"{__name__}.test_the_name_of_a_nested_function_omits_its_enclosing_function"
 
-    assert define(inner_task, {}).name == f"{here}.nested"
+    assert define(inner_task, {}).name == f"{here}.inner_task"
     assert define(Shop.sell, {}).name == f"{here}.Shop.sell"
     assert define(lambda: None, {}).name == f"{here}.lambda"
 

@@ -92,7 +92,7 @@ def test_a_swapped_entry_breaks_the_chain() -> None:
         replace(first, position=second.position, hash=second.hash),
     ]
 
-    assert "position 1 (entry 2) is not what was seal_records" in broken_link(ChainLink(), chain)
+    assert "position 1 (entry 2) is not what was sealed" in broken_link(ChainLink(), chain)
 
 
 def test_an_erasure_leaves_the_chain_intact() -> None:
