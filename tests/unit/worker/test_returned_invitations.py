@@ -68,7 +68,7 @@ async def test_a_redelivered_invitation_is_returned_to_the_scheduler_and_not_run
 
 
 @run_by(play)
-async def test_a_redelivered_message_that_is_no_invitation_runs_as_ever(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_redelivered_message_of_a_sent_job_runs_again(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await send(app, "a")
     await app.messages("work")
@@ -92,7 +92,7 @@ async def test_the_start_of_a_job_that_came_back_is_reported_before_its_run(app:
 
 
 @run_by(play)
-async def test_a_job_with_which_as_many_workers_died_as_may_fails_without_a_run(
+async def test_a_job_at_its_crash_limit_fails_without_a_run(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await invite(app, "a", crashes=3)
@@ -137,7 +137,7 @@ async def test_a_job_that_crashed_once_runs_beside_others(app: StagedApp, gate: 
 
 
 @run_by(play)
-async def test_a_worker_that_counts_no_crashes_runs_whatever_comes_back(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_without_a_crash_limit_runs_every_returned_job(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await invite(app, "a", crashes=9)
     async with working(app, max_crashes=0):
