@@ -190,8 +190,8 @@ class CoordinatorCases(Suite):
         for step in range(_STEPS):
             store, key = dice.choice(stores), dice.choice(keys)
             token, note = held.get(key, (last.get(key, 0), ""))
-            # Now and then a token that never existed or is outdated.
-            said = token - dice.choice((0, 0, 1))
+            # Occasionally a token that never existed or is outdated.
+            used_token = token - dice.choice((0, 0, 1))
             where = f"step {step}"
             match dice.randrange(4):
                 case 0:
@@ -205,13 +205,13 @@ class CoordinatorCases(Suite):
                         held[key], last[key] = (answer, f"{step}"), answer
                 case 1:
                     changed = dice.choice((None, f"{step}"))
-                    is_held = key in held and said == token
-                    assert await store.renew(key, token=said, seconds=LONG, note=changed) is is_held, where
+                    is_held = key in held and used_token == token
+                    assert await store.renew(key, token=used_token, seconds=LONG, note=changed) is is_held, where
                     if is_held and changed is not None:
                         held[key] = (token, changed)
                 case 2 if dice.random() < 0.5:
-                    await store.release(key, token=said)
-                    if said == token:
+                    await store.release(key, token=used_token)
+                    if used_token == token:
                         held.pop(key, None)
                 case _:
                     seen = await store.find(key)

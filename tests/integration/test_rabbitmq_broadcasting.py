@@ -11,7 +11,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied, SendError, TopologyMismatch
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.testing.broker_suite.broadcasts import BroadcastsHeard
+from taskmq.testing.broker_suite.broadcasts import BroadcastInbox
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase, UsedVhostCase
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.rabbitmq
 PASSWORD = "S3CRET"
 
 
-async def heard_again(announcer: RabbitMQBroker, heard: BroadcastsHeard, topic: str, *, within: float) -> None:
+async def heard_again(announcer: RabbitMQBroker, heard: BroadcastInbox, topic: str, *, within: float) -> None:
     """Wait until a new announcement is heard."""
 
     async def is_heard() -> bool:
@@ -39,7 +39,7 @@ class TestListenersQueue(UsedVhostCase):
     @case
     async def test_a_broadcast_queue_is_exclusive_bounded_and_gone_with_its_listener(self) -> None:
         broker = self.broker()
-        listening = await broker.listen(["a.#", "b"], BroadcastsHeard(self.patience))
+        listening = await broker.listen(["a.#", "b"], BroadcastInbox(self.patience))
 
         async def find_queues() -> list[dict[str, Any]]:
             return [queue for queue in await self.listeners() if queue.get("arguments")]
@@ -65,7 +65,7 @@ class TestListenersQueue(UsedVhostCase):
     @case
     async def test_a_listener_with_a_deleted_queue_creates_another_one(self) -> None:
         broker, announcer = self.broker(), self.broker()
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await broker.listen(["#"], heard)
 
         async def delete() -> int:
@@ -82,7 +82,7 @@ class TestListenersQueue(UsedVhostCase):
     @case
     async def test_the_exchange_is_part_of_the_plan_and_listeners_are_not_leftovers(self) -> None:
         broker = self.broker()
-        await broker.listen(["#"], BroadcastsHeard(self.patience))
+        await broker.listen(["#"], BroadcastInbox(self.patience))
         topology = broker.topology([WorkQueue("q")])
         await topology.create_missing()
 
@@ -99,11 +99,11 @@ class TestListenersQueue(UsedVhostCase):
         broker = self.broker()
         await broker.connect(timeout=self.patience)
         assert broker.announce("nobody.listens", b"{}")
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await broker.listen(["#"], heard)
         assert broker.announce("end", b"{}")
 
-        assert await heard.until("end") == ["end"]
+        assert await heard.take_until("end") == ["end"]
 
 
 class TestPlainWire(UsedVhostCase):
@@ -112,13 +112,13 @@ class TestPlainWire(UsedVhostCase):
     @case
     async def test_pika_alone_announces_and_listens_too(self) -> None:
         broker = self.broker()
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await broker.listen(["a.*"], heard)
 
         broker.announce("a.b", b"1" * 300_000)
         broker.announce("a.c", b"")
 
-        assert await heard.until("a.c") == ["a.b", "a.c"]
+        assert await heard.take_until("a.c") == ["a.b", "a.c"]
         assert len(heard.heard[0][1]) == 300_000
 
 
@@ -130,7 +130,7 @@ class TestNothingDeclared(RabbitMQCase):
     @case
     async def test_a_listener_is_told_what_is_missing(self) -> None:
         with pytest.raises(TopologyMismatch, match="taskmq topology apply"):
-            await self.broker().listen(["#"], BroadcastsHeard(self.patience))
+            await self.broker().listen(["#"], BroadcastInbox(self.patience))
 
     @case
     async def test_announcing_is_given_up_for_a_while_and_publishing_continues(self) -> None:
@@ -177,14 +177,14 @@ class TestDenied(UsedVhostCase):
         """Open a broker with all permissions, once queue and exchange exist."""
         able = self.broker()
         await able.declare([WorkQueue("q")])
-        await able.listen(["none"], BroadcastsHeard(self.patience))
+        await able.listen(["none"], BroadcastInbox(self.patience))
         return able
 
     @case
     async def test_a_producer_forbidden_to_announce_still_publishes_and_listens(self) -> None:
         able = await self.prepare()
         denied = await self.user(r"^taskmq\.listener\..*$", r"^(taskmq|q|taskmq\.listener\..*)$", ".*")
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await denied.listen(["#"], heard)
 
         async def is_dropped() -> bool:
@@ -194,7 +194,7 @@ class TestDenied(UsedVhostCase):
         await self.send(denied, "q", "one")
         able.announce("allowed", b"")
 
-        assert await heard.until("allowed") == ["allowed"]
+        assert await heard.take_until("allowed") == ["allowed"]
 
     @case
     async def test_a_producer_forbidden_to_listen_is_told_so_and_still_publishes(self) -> None:
@@ -202,24 +202,24 @@ class TestDenied(UsedVhostCase):
         denied = await self.user("^$", "^(taskmq|q)$", "^q$")
 
         with pytest.raises(AccessDenied, match="permission"):
-            await denied.listen(["#"], BroadcastsHeard(self.patience))
+            await denied.listen(["#"], BroadcastInbox(self.patience))
 
         await self.send(denied, "q", "one")
 
     @case
     async def test_the_permissions_of_a_worker_suffice_and_a_producer_cannot_command(self) -> None:
         able = await self.prepare()
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await able.listen(["#"], heard)
         queues = [WorkQueue("q")]
 
         request = able.topology(queues).permissions("worker", user="x").request
         assert request is not None
         worker = await self.user(**_rights(request))
-        own = BroadcastsHeard(self.patience)
+        own = BroadcastInbox(self.patience)
         await worker.listen(["worker.command.*"], own)
         worker.announce("worker.command.a", b"")
-        await own.until("worker.command.a")
+        await own.take_until("worker.command.a")
         await worker.aclose()
 
         request = able.topology(queues).permissions("producer", user="x").request
@@ -231,7 +231,7 @@ class TestDenied(UsedVhostCase):
 
         await eventually(is_dropped, expected=True, within=self.patience)
         able.announce("end", b"")
-        assert await heard.until("end") == ["worker.command.a", "end"]
+        assert await heard.take_until("end") == ["worker.command.a", "end"]
 
 
 @pytest.mark.timeout(150)
@@ -244,10 +244,10 @@ class TestOutages(OwnNodeCase):
     @case
     async def test_a_listener_and_an_announcer_return_after_a_restart_of_the_broker(self) -> None:
         announcer, listener = self.broker(), self.broker()
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await listener.listen(["#"], heard)
         announcer.announce("before", b"")
-        await heard.until("before")
+        await heard.take_until("before")
 
         await asyncio.to_thread(self.server.restart)
 
@@ -262,7 +262,7 @@ class TestAlarms(UsedVhostCase):
     async def test_announcements_are_dropped_while_the_broker_is_blocked_and_delay_nothing(self) -> None:
         broker = self.broker()
         await broker.declare([WorkQueue("q")])
-        heard = BroadcastsHeard(self.patience)
+        heard = BroadcastInbox(self.patience)
         await broker.listen(["#"], heard)
         await self.send(broker, "q", "before")
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
-from taskmq.testing.broker_suite.publish_many import usual
+from taskmq.testing.broker_suite.publish_many import app_message
 from taskmq.testing.runner import case, eventually
 from tests.integration.rabbitmq_case import CUT_OFF, UsedVhostCase
 from tests.integration.raw_rabbitmq import Raw
@@ -19,7 +19,7 @@ class TestMany(UsedVhostCase):
     async def test_a_typical_message_is_as_legible_as_any_other(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
-        sent = usual(queue, '{"task":"suite.task"}')
+        sent = app_message(queue, '{"task":"suite.task"}')
 
         await broker.publish(sent, timeout=10)
 
@@ -47,7 +47,7 @@ class TestMany(UsedVhostCase):
         assert self.process_url is not None
 
         with Raw(self.process_url) as raw:
-            sent = [broker.publish(usual(queue, str(number), number), timeout=10) for number in range(100)]
+            sent = [broker.publish(app_message(queue, str(number), number), timeout=10) for number in range(100)]
             raw.wait_until(lambda: raw.ready(queue) > 90, "nearly all of them are there")
 
         assert not any(each.done() for each in sent)
@@ -58,7 +58,7 @@ class TestMany(UsedVhostCase):
     async def test_an_unencodable_message_harms_none_of_the_others(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
-        messages = [usual(queue, str(number), number) for number in range(3)]
+        messages = [app_message(queue, str(number), number) for number in range(3)]
         messages[1] = replace(messages[1], task="\ud800")
 
         outcomes = await broker.publish_many(messages, timeout=10)
@@ -73,7 +73,7 @@ class TestMany(UsedVhostCase):
         await self.send(broker, queue, "the channel is open")
         self.proxy.stall(True)
 
-        outcomes = await broker.publish_many([usual(queue, "x", number) for number in range(1500)], timeout=0.4)
+        outcomes = await broker.publish_many([app_message(queue, "x", number) for number in range(1500)], timeout=0.4)
 
         assert [type(error) for error in outcomes] == [PublishUnknown] * 1000 + [BrokerBlocked] * 500
         self.proxy.stall(False)
@@ -92,7 +92,7 @@ class TestCuts(UsedVhostCase):
         await self.send(sender, queue, "the channel is open")
         inbox, _ = await self.consume(receiver, queue, prefetch=1000)
         self.proxy.stall(True)
-        messages = [usual(queue, str(number), number) for number in range(500)]
+        messages = [app_message(queue, str(number), number) for number in range(500)]
         sent = sender.publish_many(messages, timeout=60)
         await asyncio.sleep(0)
 

@@ -1,25 +1,25 @@
-"""The conformance suite for brokers: an adapter is done when its subclass of `BrokerSuite` passes.
+"""The conformance suite for brokers: an adapter is complete when its subclass of `BrokerSuite` passes.
 
     import pytest
-    pytest.register_assert_rewrite("taskmq.testing.broker_suite")   # in conftest.py: telling failures
+    pytest.register_assert_rewrite("taskmq.testing.broker_suite")   # in conftest.py: detailed failures
 
     from taskmq.testing.broker_suite import BrokerSuite
 
     class TestMine(BrokerSuite):
         @pytest.fixture(autouse=True)
         def _server(self, my_server):
-            self.process_url = my_server.url                # what another process can open
+            self.process_url = my_server.url                # a URL that another process can open
 
         def open_broker(self, name=""):
             return my_package.open_broker(self.process_url, BrokerOptions(name=name))
 
-One test calls `open_broker` several times: that is several processes' worth of brokers on one server. The
-tests are plain methods, each with its own event loop and a deadline, and need no pytest plugin. Queue names
-are new in each test; override `discard` where the server outlives the tests. What only some adapters can do
-is asked: `process_url` and `can_lose` (see `BrokerCase`); tests that need more than there is are skipped.
+One test calls `open_broker` several times, as several processes on one server would. The tests are plain methods,
+each with its own event loop and a deadline, and need no pytest plugin. Each test uses new queue names; override
+`discard` if the server outlives the tests. `process_url` and `can_lose` declare optional abilities (see
+`BrokerCase`); tests of a missing ability are skipped.
 
-Nothing here waits for silence. That something does not come is shown by what comes in its place: a message
-sent afterwards, which the order of the queue would have put behind it.
+No test waits for silence. To show that a message does not arrive, a test publishes another one behind it and
+receives that one first.
 """
 
 from taskmq.testing.broker_suite.administration import Administration
@@ -54,4 +54,4 @@ class BrokerSuite(
     Cancelling,
     BrokerCase,
 ):
-    """Every guarantee of `taskmq.contracts.broker.Broker`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.broker.Broker`; for usage see the module."""

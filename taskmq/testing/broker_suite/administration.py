@@ -124,7 +124,7 @@ class Administration(BrokerCase):
             assert answered == [queue for queue in asked if queue != missing]
         assert await broker.stats([missing]) == []
         assert await broker.stats([]) == []
-        # The broker goes on after having asked for what is not there.
+        # The broker keeps working after a request for a missing queue.
         await self.send(broker, existing[0], "one")
 
     @case

@@ -1,4 +1,4 @@
-"""Announcements: heard by all who listen at the moment, once each, in their order."""
+"""Tests of broadcasts: each reaches every current listener once, in order."""
 
 import asyncio
 import unittest
@@ -9,10 +9,10 @@ from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.testing.broker_suite.case import BrokerCase
 from taskmq.testing.runner import case, eventually
 
-__all__ = ["BroadcastingTests", "BroadcastsHeard"]
+__all__ = ["BroadcastInbox", "BroadcastingTests"]
 
 
-class BroadcastsHeard:
+class BroadcastInbox:
     """A `receive` callback that collects messages."""
 
     def __init__(self, patience: float) -> None:
@@ -24,7 +24,7 @@ class BroadcastsHeard:
         self.heard.append((topic, body))
         self._changed.set()
 
-    async def until(self, topic: str) -> list[str]:
+    async def take_until(self, topic: str) -> list[str]:
         """Return the topics heard so far, once `topic` is the last of them.
 
         Raises:
@@ -36,12 +36,12 @@ class BroadcastsHeard:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"{topic!r} was not heard within {self._patience} s: {self.heard!r}") from None
+            raise AssertionError(f"{topic!r} was not received within {self._patience} s: {self.heard!r}") from None
         return [topic for topic, _ in self.heard]
 
 
 class BroadcastingTests(BrokerCase):
-    """Skipped where the broker is not `Broadcasting`."""
+    """Tests of broadcasts, skipped if the broker is not `Broadcasting`."""
 
     def broadcaster(self, name: str = "") -> Broadcasting:
         broker: Broker = self.broker(name)
@@ -49,8 +49,8 @@ class BroadcastingTests(BrokerCase):
             raise unittest.SkipTest("this broker has no broadcasts")
         return broker
 
-    async def listen(self, broker: Broadcasting, patterns: Collection[str]) -> tuple[BroadcastsHeard, Listening]:
-        heard = BroadcastsHeard(self.patience)
+    async def listen(self, broker: Broadcasting, patterns: Collection[str]) -> tuple[BroadcastInbox, Listening]:
+        heard = BroadcastInbox(self.patience)
         return heard, await broker.listen(patterns, heard)
 
     @case
@@ -63,7 +63,7 @@ class BroadcastingTests(BrokerCase):
         assert ours.announce("news", b"\x00\xff body")
 
         for heard in (near, second, far):
-            await heard.until("news")
+            await heard.take_until("news")
             assert heard.heard == [("news", b"\x00\xff body")]
 
     @case
@@ -72,7 +72,7 @@ class BroadcastingTests(BrokerCase):
 
         assert self.broadcaster().announce("first.words", b"")
 
-        assert await heard.until("first.words") == ["first.words"]
+        assert await heard.take_until("first.words") == ["first.words"]
 
     @case
     async def test_patterns_match_by_word_and_a_message_is_delivered_once(self) -> None:
@@ -85,8 +85,8 @@ class BroadcastingTests(BrokerCase):
             broker.announce(topic, b"")
         broker.announce("end", b"")
 
-        assert await one.until("end") == ["job.dead.images", "end"]
-        assert await any_number.until("end") == [
+        assert await one.take_until("end") == ["job.dead.images", "end"]
+        assert await any_number.take_until("end") == [
             "job",
             "job.dead.images",
             "job.dead.images.large",
@@ -94,7 +94,7 @@ class BroadcastingTests(BrokerCase):
             "other.images",
             "end",
         ]
-        assert await exact.until("end") == ["job", "end"]
+        assert await exact.take_until("end") == ["job", "end"]
 
     @case
     async def test_broadcasts_of_one_broker_arrive_in_order(self) -> None:
@@ -105,7 +105,7 @@ class BroadcastingTests(BrokerCase):
         for topic in topics:
             assert broadcaster.announce(topic, topic.encode())
 
-        assert await heard.until(topics[-1]) == topics
+        assert await heard.take_until(topics[-1]) == topics
         assert heard.heard[7] == ("count.7", b"count.7")
 
     @case
@@ -116,7 +116,7 @@ class BroadcastingTests(BrokerCase):
 
         assert broadcaster.announce("large", body)
 
-        await heard.until("large")
+        await heard.take_until("large")
         assert heard.heard == [("large", body)]
 
     @case
@@ -124,12 +124,12 @@ class BroadcastingTests(BrokerCase):
         broadcaster = self.broadcaster()
         early, _ = await self.listen(self.broadcaster(), ["#"])
         broadcaster.announce("before", b"")
-        await early.until("before")
+        await early.take_until("before")
 
         late, _ = await self.listen(self.broadcaster(), ["#"])
         broadcaster.announce("after", b"")
 
-        assert await late.until("after") == ["after"]
+        assert await late.take_until("after") == ["after"]
 
     @case
     async def test_a_stopped_listener_receives_nothing(self) -> None:
@@ -137,13 +137,13 @@ class BroadcastingTests(BrokerCase):
         stopped, listening = await self.listen(broker, ["#"])
         other, _ = await self.listen(broker, ["#"])
         broker.announce("before", b"")
-        await stopped.until("before")
+        await stopped.take_until("before")
 
         await listening.stop()
         await listening.stop()
         broker.announce("after", b"")
 
-        assert await other.until("after") == ["before", "after"]
+        assert await other.take_until("after") == ["before", "after"]
         assert [topic for topic, _ in stopped.heard] == ["before"]
 
     @case
@@ -155,7 +155,7 @@ class BroadcastingTests(BrokerCase):
         assert not broker.announce("x" * 256, b"")
         broker.announce("end", b"")
 
-        assert await heard.until("end") == ["x" * 255, "end"]
+        assert await heard.take_until("end") == ["x" * 255, "end"]
 
     @case
     async def test_a_closed_broker_broadcasts_nothing(self) -> None:
@@ -168,7 +168,7 @@ class BroadcastingTests(BrokerCase):
 
         assert not closed.announce("after", b"")
         open_one.announce("end", b"")
-        assert await heard.until("end") == ["before", "end"]
+        assert await heard.take_until("end") == ["before", "end"]
 
     @case
     async def test_a_listener_recovers_after_losing_its_connection(self) -> None:
@@ -176,12 +176,12 @@ class BroadcastingTests(BrokerCase):
         broadcaster, cut_off = self.broadcaster(), self.broadcaster("cut off")
         heard, _ = await self.listen(cut_off, ["#"])
         broadcaster.announce("before", b"")
-        await heard.until("before")
+        await heard.take_until("before")
 
         await self.lose(cast("Broker", cut_off))
 
-        async def is_back() -> bool:
+        async def is_receiving_again() -> bool:
             broadcaster.announce("again", b"")
             return any(topic == "again" for topic, _ in heard.heard)
 
-        await eventually(is_back, expected=True, within=self.patience)
+        await eventually(is_receiving_again, expected=True, within=self.patience)

@@ -94,12 +94,12 @@ class Holding(BrokerCase):
         async with broker.peek(queue, limit=2), other.peek(queue, limit=10) as rest:
             assert bodies(rest) == ["c"]
 
-        # Each hold's own are in their old order; which hold's come first is a matter of who gave back last.
+        # Each hold returns its messages in order; the hold that ended last returns its messages to the front.
         await self.expect_ready(broker, queue, 3)
         inbox, _ = await self.consume(broker, queue)
-        came = bodies(await inbox.take_and_ack(3))
-        assert [text for text in came if text != "c"] == ["a", "b"]
-        assert "c" in came
+        received = bodies(await inbox.take_and_ack(3))
+        assert [text for text in received if text != "c"] == ["a", "b"]
+        assert "c" in received
 
     @case
     async def test_browsing_to_different_depths_leaves_the_queue_unchanged(self) -> None:
@@ -110,7 +110,7 @@ class Holding(BrokerCase):
         for depth in (5, 3, 1, 4, 2, 5, 10):
             await self.expect_ready(broker, queue, 5)
             async with broker.peek(queue, limit=depth) as held:
-                assert bodies(held) == [*"abcde"][:depth], f"looking at {depth}"
+                assert bodies(held) == [*"abcde"][:depth], f"depth {depth}"
 
         await self.expect_ready(broker, queue, 5)
         await self.expect_only(broker, queue, *"abcde")
@@ -121,10 +121,10 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        for look in range(_LOOKS):
+        for turn in range(_LOOKS):
             await self.expect_ready(broker, queue, 5)
             async with broker.peek(queue, limit=3) as held:
-                assert bodies(held) == ["a", "b", "c"], f"look {look}"
+                assert bodies(held) == ["a", "b", "c"], f"round {turn}"
 
         await self.expect_ready(broker, queue, 5)
         await self.expect_only(broker, queue, *"abcde")
@@ -178,10 +178,10 @@ class Holding(BrokerCase):
         await self.send(broker, queue, *names)
 
         async with broker.browse(queue) as look:
-            while piece := await look.take(40):
-                _ack_each(delivery for delivery in piece if delivery.body.endswith(b"7"))
-                # The deliveries are not kept: what they were is known to the broker alone.
-                piece.clear()
+            while batch := await look.take(40):
+                _ack_each(delivery for delivery in batch if delivery.body.endswith(b"7"))
+                # Drop the deliveries, so that only the broker still knows them.
+                batch.clear()
 
         left = [name for name in names if not name.endswith("7")]
         await self.expect_ready(broker, queue, len(left))

@@ -30,10 +30,10 @@ class Cancelling(BrokerCase):
             confirmed = {text for text, future in zip(texts, futures, strict=True) if not future.cancelled()}
             await asyncio.gather(*(future for future in futures if not future.cancelled()))
             assert confirmed >= set(texts[1::2])
-            came = await self._take_all(broker, queue)
-            assert sorted(set(came)) == sorted(came), f"{point}: delivered twice"
-            assert confirmed <= set(came) <= set(texts), f"{point}"
-            assert came == [text for text in texts if text in came], f"{point}: out of order"
+            received = await self._take_all(broker, queue)
+            assert sorted(set(received)) == sorted(received), f"{point}: delivered twice"
+            assert confirmed <= set(received) <= set(texts), f"{point}"
+            assert received == [text for text in texts if text in received], f"{point}: out of order"
 
     @case
     async def test_connect_can_be_cancelled(self) -> None:
@@ -43,7 +43,7 @@ class Cancelling(BrokerCase):
         for point in CancelPoint.ALL:
             broker = self.open_broker("cancelled")
             await self._cancel(point, broker.connect(timeout=self.patience))
-            await self._works(broker, queue)
+            await self._expect_working(broker, queue)
             await broker.aclose()
 
     @case
@@ -67,7 +67,7 @@ class Cancelling(BrokerCase):
             queue = self.new_queue()
             await self._cancel(point, broker.declare([queue]))
             await broker.declare([queue])
-            await self._works(broker, queue.name)
+            await self._expect_working(broker, queue.name)
 
     @case
     async def test_consume_can_be_cancelled(self) -> None:
@@ -81,14 +81,14 @@ class Cancelling(BrokerCase):
             if (consumer := await self._cancel(point, call)) is not None:
                 await consumer.stop()
 
-            # Delivered messages are ours to settle; the others must be available to other consumers.
+            # This test settles the delivered messages; all others must be available to other consumers.
             for delivery in inbox.deliveries:
                 delivery.requeue()
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 3)
             # A consumer that is still being created may hold some of them for a moment.
             await self.expect_all(broker, queue, *"abc")
-            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
+            assert len(inbox.deliveries) == seen, f"{point}: deliveries continued"
 
     @case
     async def test_stop_can_be_cancelled_and_called_again(self) -> None:
@@ -107,7 +107,7 @@ class Cancelling(BrokerCase):
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 6)
             await self.expect_only(broker, queue, *"abcdef")
-            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
+            assert len(inbox.deliveries) == seen, f"{point}: deliveries continued"
 
     @case
     async def test_a_cancelled_hold_returns_every_message(self) -> None:
@@ -138,7 +138,7 @@ class Cancelling(BrokerCase):
             await self._cancel(point, broker.purge(queue))
             # The outcome is unknown, but the purge never removes a message sent after it.
             await broker.purge(queue)
-            await self._works(broker, queue)
+            await self._expect_working(broker, queue)
 
     @case
     async def test_stats_can_be_cancelled(self) -> None:
@@ -148,7 +148,7 @@ class Cancelling(BrokerCase):
         for point in CancelPoint.ALL:
             await self._cancel(point, broker.stats([queue]))
             assert [stats.queue for stats in await broker.stats([queue])] == [queue]
-        await self._works(broker, queue)
+        await self._expect_working(broker, queue)
 
     @case
     async def test_aclose_can_be_cancelled_and_called_again(self) -> None:
@@ -182,7 +182,7 @@ class Cancelling(BrokerCase):
             missing -= set(bodies(await inbox.take_and_ack(1)))
         await consumer.stop()
 
-    async def _works(self, broker: Broker, queue: str) -> None:
+    async def _expect_working(self, broker: Broker, queue: str) -> None:
         await self.send(broker, queue, "works")
         assert await self._take_all(broker, queue) == ["works"]
 
@@ -190,8 +190,8 @@ class Cancelling(BrokerCase):
         """Return everything in `queue`, up to a message that is sent now."""
         await self.send(broker, queue, "end")
         inbox, consumer = await self.consume(broker, queue, prefetch=20)
-        came: list[str] = []
+        received: list[str] = []
         while (text := bodies(await inbox.take_and_ack(1))[0]) != "end":
-            came.append(text)
+            received.append(text)
         await consumer.stop()
-        return came
+        return received

@@ -1,4 +1,4 @@
-"""Tests of limited queues: a full queue rejects messages, never drops them, and accepts again when there is room."""
+"""Tests of limited queues: a full queue rejects messages, drops none, and accepts more once it has room."""
 
 from taskmq.contracts.broker import Broker
 from taskmq.contracts.system_clock import SystemClock
@@ -70,7 +70,7 @@ class Limiting(BrokerCase):
             except PublishRejected:
                 return taken
             taken.append(text)
-        raise AssertionError(f"{len(taken)} messages were taken, and the queue is not full")
+        raise AssertionError(f"{len(taken)} messages were accepted and the queue is still not full")
 
     async def _expect_room_after_emptying(self, broker: Broker, work: WorkQueue, texts: list[str]) -> None:
         """Consume exactly `texts`, then publish again."""

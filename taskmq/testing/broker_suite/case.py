@@ -193,7 +193,7 @@ class Inbox:
                     await self._changed.wait()
         except TimeoutError:
             raise AssertionError(
-                f"{len(self.untaken)} of {count} deliveries came within {self._patience} s: "
+                f"{len(self.untaken)} of {count} deliveries arrived within {self._patience} s: "
                 f"{[delivery.body[:40] for delivery in self.untaken]}"
             ) from None
         taken = self.untaken[:count]
@@ -201,7 +201,7 @@ class Inbox:
         return taken
 
     async def take_and_ack(self, count: int) -> list[Delivery]:
-        """Return the next `count` deliveries, each acknowledged as it arrives, so that more can come."""
+        """Return the next `count` deliveries, acknowledging each on arrival so that more can follow."""
         taken: list[Delivery] = []
         while len(taken) < count:
             for delivery in await self.take(max(1, min(len(self.untaken), count - len(taken)))):

@@ -94,11 +94,11 @@ class BrokerClosureCases(BrokerCase):
         async def publish() -> None:
             await broker.publish(message(queue, "late"), timeout=self.publish_timeout)
 
-        async def hold() -> None:
+        async def peek() -> None:
             async with broker.peek(queue, limit=1):
                 pass
 
-        async def look() -> None:
+        async def browse() -> None:
             async with broker.browse(queue) as front:
                 await front.take(1)
 
@@ -107,8 +107,8 @@ class BrokerClosureCases(BrokerCase):
             "declare": lambda: broker.declare([work]),
             "publish": publish,
             "consume": lambda: broker.consume([Subscription(queue, 1)], self.inbox()),
-            "hold": hold,
-            "look": look,
+            "peek": peek,
+            "browse": browse,
             "purge": lambda: broker.purge(queue),
             "stats": lambda: broker.stats([queue]),
         }
@@ -120,16 +120,16 @@ class BrokerClosureCases(BrokerCase):
     async def test_many_brokers_open_and_close_without_leaks(self) -> None:
         holder = self.broker()
         queue = await self.queue(holder)
-        await self._live_and_die(queue)
+        await self._open_and_close(queue)
         before = asyncio.all_tasks()
 
         for _ in range(15):
-            await self._live_and_die(queue)
+            await self._open_and_close(queue)
 
         await only_these_tasks(before)
         await self.expect_only(holder, queue)
 
-    async def _live_and_die(self, queue: str) -> None:
+    async def _open_and_close(self, queue: str) -> None:
         broker: Broker = self.open_broker("short-lived")
         try:
             await self.send(broker, queue, "one")

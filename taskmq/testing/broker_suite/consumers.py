@@ -38,14 +38,14 @@ class Consuming(BrokerCase):
 
         for physical in queue.physical:
             await self.send(sender, physical, physical)
-            (came,) = await inbox.take_and_ack(1)
-            assert (came.queue, came.body.decode()) == (physical, physical)
+            (received,) = await inbox.take_and_ack(1)
+            assert (received.queue, received.body.decode()) == (physical, physical)
 
-        # Delayed messages of a class arrive, too.
+        # Delayed messages of a class arrive as well.
         due = int(time.time() * 1000) + 200
         classes = {physical for physical in queue.physical if not is_jobs_queue(physical)}
         await self.publish(sender, *(message(physical, "later", due=due) for physical in classes))
-        assert {came.queue for came in await inbox.take_and_ack(3)} == classes
+        assert {received.queue for received in await inbox.take_and_ack(3)} == classes
 
     @case
     async def test_deliver_is_called_on_the_event_loop_of_the_broker(self) -> None:
@@ -250,17 +250,17 @@ class Consuming(BrokerCase):
         first = await left_inbox.take(1) + await right_inbox.take(1)
         for delivery in first:
             delivery.ack()
-        went_on = [asyncio.create_task(_ack_all(inbox)) for inbox in (left_inbox, right_inbox)]
+        ack_tasks = [asyncio.create_task(_ack_all(inbox)) for inbox in (left_inbox, right_inbox)]
 
-        async def came() -> int:
+        async def count_received() -> int:
             return len(left_inbox.deliveries) + len(right_inbox.deliveries)
 
         try:
-            await eventually(came, len(texts), within=self.patience)
+            await eventually(count_received, len(texts), within=self.patience)
         finally:
-            for task in went_on:
+            for task in ack_tasks:
                 task.cancel()
-            await asyncio.wait(went_on)
+            await asyncio.wait(ack_tasks)
         both = bodies(left_inbox.deliveries + right_inbox.deliveries)
         assert sorted(both, key=int) == texts
         for inbox in (left_inbox, right_inbox):
@@ -351,12 +351,12 @@ class Consuming(BrokerCase):
     async def test_a_consumer_can_be_stopped_from_its_deliver_callback(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
-        came: list[Delivery] = []
+        received: list[Delivery] = []
         stops: list[asyncio.Task[None]] = []
         started = asyncio.Event()
 
         def deliver(delivery: Delivery) -> None:
-            came.append(delivery)
+            received.append(delivery)
             started.set()
             if not stops:
                 stops.append(asyncio.create_task(consumer.stop()))
@@ -367,8 +367,8 @@ class Consuming(BrokerCase):
             await started.wait()
             await stops[0]
 
-        assert bodies(came) == ["one"]
-        came[0].ack()
+        assert bodies(received) == ["one"]
+        received[0].ack()
         await self.expect_only(other, queue, "two", "three")
 
     @case
@@ -383,9 +383,9 @@ class Consuming(BrokerCase):
         await self.lose(broker)
         await self.send(sender, queue, "after")
 
-        while (came := (await inbox.take_and_ack(1))[0]).body == b"before":
-            assert came.redelivered, "its ack may have been lost with the connection"
-        assert came.body == b"after"
+        while (received := (await inbox.take_and_ack(1))[0]).body == b"before":
+            assert received.redelivered, "its ack may have been lost with the connection"
+        assert received.body == b"after"
 
         async def healthy() -> bool:
             return consumer.healthy

@@ -8,7 +8,7 @@ from taskmq.testing.runner import case
 __all__ = ["Delaying"]
 
 _FAR_MS = 3_600_000
-# Longer than a busy broker is late.
+# Longer than the lateness of a busy broker.
 _APART = 700
 
 
@@ -31,7 +31,7 @@ class Delaying(BrokerCase):
             due = _now() + delay_ms
             await self.publish(broker, message(queue, str(delay_ms), due=due))
             late_ms = await self._lateness(inbox, due)
-            assert 0 <= late_ms <= self.latest_ms, f"{delay_ms} ms: came {late_ms} ms after its time"
+            assert 0 <= late_ms <= self.latest_ms, f"{delay_ms} ms: arrived {late_ms} ms after its due time"
 
     @case
     async def test_a_message_with_a_past_time_is_delivered_immediately(self) -> None:
@@ -126,10 +126,10 @@ class Delaying(BrokerCase):
         await self.publish(broker, sent)
 
         inbox, _ = await self.consume(broker, queue)
-        (came,) = await inbox.take_and_ack(1)
-        assert (came.body, came.content_type) == (sent.body, sent.content_type)
-        assert (came.message_id, came.task, came.queue) == (sent.job_id, sent.task, queue)
-        assert came.headers["x-taskmq-number"] == 2**62
+        (received,) = await inbox.take_and_ack(1)
+        assert (received.body, received.content_type) == (sent.body, sent.content_type)
+        assert (received.message_id, received.task, received.queue) == (sent.job_id, sent.task, queue)
+        assert received.headers["x-taskmq-number"] == 2**62
 
     @case
     async def test_a_delayed_message_is_not_ready_before_it_is_due(self) -> None:

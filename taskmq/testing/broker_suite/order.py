@@ -84,31 +84,31 @@ class Ordering(BrokerCase):
         await consumer.stop()
         held.requeue()
 
-        came = await standby.take_and_ack(3)
-        assert bodies(came) == ["1", "2", "3"]
-        assert came[0].redelivered
+        received = await standby.take_and_ack(3)
+        assert bodies(received) == ["1", "2", "3"]
+        assert received[0].redelivered
         assert not inbox.untaken
 
     @case
     async def test_a_new_owner_keeps_the_order(self) -> None:
-        """Each time the stopping consumer holds a message, and settles it while the other waits for the next."""
+        """Each time, the stopping consumer settles its last message while the next one already waits."""
         left, right = self.broker(), self.broker()
         shard = await self._shard(left)
         texts = [str(number) for number in range(_OWNER_CHANGES + 1)]
         await self.send(left, shard, *texts)
         inbox, consumer = await self.consume(left, shard, prefetch=1)
-        came: list[str] = []
+        received: list[str] = []
 
         for number in range(_OWNER_CHANGES):
             (held,) = await inbox.take(1)
-            came += bodies([held])
+            received += bodies([held])
             standby, waiting = await self.consume((right, left)[number % 2], shard, prefetch=1)
             await consumer.stop()
             assert not standby.deliveries
             held.ack()
             inbox, consumer = standby, waiting
 
-        assert [*came, *bodies(await inbox.take_and_ack(1))] == texts
+        assert [*received, *bodies(await inbox.take_and_ack(1))] == texts
 
     @case
     async def test_messages_of_a_closed_broker_reach_the_next_owner_first(self) -> None:
@@ -121,9 +121,9 @@ class Ordering(BrokerCase):
 
         await first.aclose()
 
-        came = await standby.take_and_ack(4)
-        assert bodies(came) == ["1", "2", "3", "4"]
-        assert [delivery.redelivered for delivery in came[:2]] == [True, True]
+        received = await standby.take_and_ack(4)
+        assert bodies(received) == ["1", "2", "3", "4"]
+        assert [delivery.redelivered for delivery in received[:2]] == [True, True]
 
     @case
     async def test_messages_of_a_killed_process_reach_the_next_owner_first(self) -> None:
@@ -134,9 +134,9 @@ class Ordering(BrokerCase):
         await self.take_in_killed_process(shard, 2)
 
         standby, _ = await self.consume(broker, shard, prefetch=1)
-        came = await standby.take_and_ack(4)
-        assert bodies(came) == ["1", "2", "3", "4"]
-        assert came[0].redelivered
+        received = await standby.take_and_ack(4)
+        assert bodies(received) == ["1", "2", "3", "4"]
+        assert received[0].redelivered
 
     @case
     async def test_messages_of_a_disconnected_broker_reach_the_next_owner_first(self) -> None:
@@ -151,16 +151,16 @@ class Ordering(BrokerCase):
         await self.lose(first)
 
         # The current owner of the shard: the waiting consumer, or the first one if it reconnected faster.
-        came: list[str] = []
+        received: list[str] = []
 
-        async def all_come() -> bool:
+        async def have_all_arrived() -> bool:
             for mine in (inbox, standby):
-                came.extend(bodies(await mine.take_and_ack(len(mine.untaken))))
-            return len(came) >= 4
+                received.extend(bodies(await mine.take_and_ack(len(mine.untaken))))
+            return len(received) >= 4
 
-        await eventually(all_come, expected=True, within=self.patience)
+        await eventually(have_all_arrived, expected=True, within=self.patience)
         held.ack()
-        assert came == ["1", "2", "3", "4"]
+        assert received == ["1", "2", "3", "4"]
 
     @case
     async def test_a_requeued_message_is_redelivered_first(self) -> None:

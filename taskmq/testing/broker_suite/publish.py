@@ -38,7 +38,7 @@ class Publishing(BrokerCase):
         future = broker.publish(message(queue, "one"), timeout=self.publish_timeout)
 
         assert isinstance(future, asyncio.Future)
-        assert await future is None  # type: ignore[func-returns-value]  # that it is None is what is tested
+        assert await future is None  # type: ignore[func-returns-value]  # the test is that it is None
 
     @case
     async def test_a_thousand_pipelined_messages_arrive_in_publish_order(self) -> None:
@@ -78,9 +78,9 @@ class Publishing(BrokerCase):
         )
 
         inbox, _ = await self.consume(senders[0], queue, prefetch=10)
-        came = bodies(await inbox.take_and_ack(150))
+        received = bodies(await inbox.take_and_ack(150))
         for name in "abc":
-            assert [text for text in came if text.startswith(name)] == [f"{name}{n}" for n in range(50)]
+            assert [text for text in received if text.startswith(name)] == [f"{name}{n}" for n in range(50)]
 
     @case
     async def test_a_broker_connects_on_first_use(self) -> None:
@@ -110,15 +110,15 @@ class Publishing(BrokerCase):
         await self.publish(broker, sent)
 
         inbox, _ = await self.consume(broker, queue)
-        (came,) = await inbox.take_and_ack(1)
-        assert type(came.body) is bytes
-        assert came.body == sent.body
-        assert came.content_type == "application/msgpack"
-        assert came.message_id == "an id of the sender's own"
-        assert came.task == "größe.ändern"
-        assert came.queue == queue
-        assert came.headers["x-taskmq-note"] == "kept"
-        assert came.redelivered is False
+        (received,) = await inbox.take_and_ack(1)
+        assert type(received.body) is bytes
+        assert received.body == sent.body
+        assert received.content_type == "application/msgpack"
+        assert received.message_id == "an id of the sender's own"
+        assert received.task == "größe.ändern"
+        assert received.queue == queue
+        assert received.headers["x-taskmq-note"] == "kept"
+        assert received.redelivered is False
 
     @case
     async def test_an_empty_body_survives(self) -> None:
@@ -158,8 +158,8 @@ class Publishing(BrokerCase):
         await self.publish(broker, message(queue, "one", headers=headers))
 
         inbox, _ = await self.consume(broker, queue)
-        (came,) = await inbox.take_and_ack(1)
-        kept = {name: came.headers.get(name) for name in headers}
+        (received,) = await inbox.take_and_ack(1)
+        kept = {name: received.headers.get(name) for name in headers}
         assert kept == headers
         assert [type(value) for value in kept.values()] == [type(value) for value in headers.values()]
 
@@ -171,9 +171,9 @@ class Publishing(BrokerCase):
         await self.send(broker, queue, "one")
 
         inbox, _ = await self.consume(broker, queue)
-        (came,) = await inbox.take_and_ack(1)
+        (received,) = await inbox.take_and_ack(1)
         # Headers added by servers start with "x-", those added by taskmq with "x-taskmq-".
-        assert [name for name in came.headers if not name.startswith("x-")] == []
+        assert [name for name in received.headers if not name.startswith("x-")] == []
 
     @case
     async def test_each_priority_class_has_its_own_queue(self) -> None:
@@ -183,7 +183,7 @@ class Publishing(BrokerCase):
 
         await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
 
-        # So is that of the store's jobs.
+        # One queue for each class and one for the jobs of the store.
         assert len(set(work.physical)) == len(CLASSES) + 1
         for queue in work.physical:
             await self.expect_only(broker, queue, f"to {queue}")
@@ -268,7 +268,7 @@ class Publishing(BrokerCase):
         broker = self.broker()
         queue = await self.queue(broker)
         limit = broker.max_message_bytes
-        assert limit >= 1_000_000, "the suite's own messages are up to a megabyte"
+        assert limit >= 1_000_000, "the suite itself publishes messages of up to a megabyte"
 
         future = broker.publish(message(queue, bytes(limit + 1)), timeout=self.publish_timeout)
 
@@ -287,8 +287,8 @@ class Publishing(BrokerCase):
         await self.publish(broker, message(queue, bytes(size)))
 
         inbox, _ = await self.consume(broker, queue)
-        (came,) = await inbox.take_and_ack(1)
-        assert len(came.body) == size
+        (received,) = await inbox.take_and_ack(1)
+        assert len(received.body) == size
 
     @case
     async def test_overlong_names_are_published_or_rejected_with_an_intact_body(self) -> None:

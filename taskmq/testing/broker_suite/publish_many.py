@@ -10,33 +10,33 @@ from taskmq.model.envelope import new_job_id
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case
 
-__all__ = ["PublishingManyTests", "usual"]
+__all__ = ["PublishingManyTests", "app_message"]
 
 _SENT_AT = 1_700_000_000_123
 _MANY = 3_000
 
 
-def usual(queue: str, text: str | bytes, number: int = 0) -> Outgoing:
+def app_message(queue: str, text: str | bytes, number: int = 0) -> Outgoing:
     """Return a message as an app builds it."""
     return replace(message(queue, text), job_id=new_job_id(_SENT_AT, number.to_bytes(10)), enqueued=_SENT_AT)
 
 
 class PublishingManyTests(BrokerCase):
-    """Skipped where the broker is not `PublishingMany`."""
+    """Tests of batches, skipped if the broker is not `PublishingMany`."""
 
-    def many_at(self, broker: Broker) -> PublishingMany:
+    def batch_publisher(self, broker: Broker) -> PublishingMany:
         if not isinstance(broker, PublishingMany):
-            raise unittest.SkipTest("this broker has nothing to gain from many messages at once")
+            raise unittest.SkipTest("this broker does not publish batches")
         return broker
 
     @case
     async def test_each_message_of_a_batch_gets_its_own_outcome(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
-        messages = [usual(queue if number % 3 else "gone", str(number), number) for number in range(300)]
-        messages[1] = usual(queue, bytes(broker.max_message_bytes + 1), 1)
+        messages = [app_message(queue if number % 3 else "gone", str(number), number) for number in range(300)]
+        messages[1] = app_message(queue, bytes(broker.max_message_bytes + 1), 1)
 
-        outcomes = await self.many_at(broker).publish_many(messages, timeout=self.publish_timeout)
+        outcomes = await self.batch_publisher(broker).publish_many(messages, timeout=self.publish_timeout)
 
         assert type(outcomes[1]) is TooLarge
         assert {type(error) for error in outcomes[::3]} == {Unroutable}
@@ -46,15 +46,15 @@ class PublishingManyTests(BrokerCase):
 
     @case
     async def test_an_empty_batch_is_published_immediately(self) -> None:
-        assert await self.many_at(self.broker()).publish_many([], timeout=self.publish_timeout) == []
+        assert await self.batch_publisher(self.broker()).publish_many([], timeout=self.publish_timeout) == []
 
     @case
     async def test_thousands_of_messages_in_one_batch_keep_their_order(self) -> None:
         broker = self.broker()
-        many = self.many_at(broker)
+        many = self.batch_publisher(broker)
         queue = await self.queue(broker)
-        messages = [usual(queue, str(number), number) for number in range(_MANY)]
-        # Some unlike the others keep their position.
+        messages = [app_message(queue, str(number), number) for number in range(_MANY)]
+        # Some differ from the others and keep their position.
         messages[7] = replace(messages[7], headers={"note": "7"})
         messages[9] = replace(messages[9], job_id="nine")
         messages[11] = replace(messages[11], due=1)
@@ -67,12 +67,12 @@ class PublishingManyTests(BrokerCase):
     @case
     async def test_a_closed_broker_publishes_nothing_of_a_batch(self) -> None:
         broker = self.broker()
-        many = self.many_at(broker)
+        many = self.batch_publisher(broker)
         queue = await self.queue(broker)
         await self.send(broker, queue, "one")
         await broker.aclose()
 
-        sent = [usual(queue, "two", 2), usual(queue, "three", 3)]
+        sent = [app_message(queue, "two", 2), app_message(queue, "three", 3)]
         outcomes = await many.publish_many(sent, timeout=self.publish_timeout)
 
         assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
@@ -80,10 +80,10 @@ class PublishingManyTests(BrokerCase):
     @case
     async def test_cancelling_the_wait_for_a_batch_does_not_unpublish_it(self) -> None:
         broker = self.broker()
-        many = self.many_at(broker)
+        many = self.batch_publisher(broker)
         queue = await self.queue(broker)
 
-        sent = [usual(queue, "one", 1), usual(queue, "two", 2)]
+        sent = [app_message(queue, "one", 1), app_message(queue, "two", 2)]
         many.publish_many(sent, timeout=self.publish_timeout).cancel()
 
         await self.send(broker, queue, "three")

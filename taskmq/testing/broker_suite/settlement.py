@@ -91,10 +91,10 @@ class Settling(BrokerCase):
         inbox, consumer = await self.consume(broker, queue, prefetch=3)
         held = await inbox.take(3)
 
-        told = await asyncio.gather(*(delivery.ack_confirmed() for delivery in held))
+        confirmed = await asyncio.gather(*(delivery.ack_confirmed() for delivery in held))
         await self.lose(broker)
 
-        assert told == [True, True, True]
+        assert confirmed == [True, True, True]
         assert [await delivery.ack_confirmed() for delivery in held] == [False, False, False]
         await consumer.stop()
         await self.expect_only(other, queue)
@@ -114,7 +114,7 @@ class Settling(BrokerCase):
         await self.lose(broker)
 
         assert not await lost.ack_confirmed()
-        # The first may have been delivered twice before the consumer stopped, and so follow the other.
+        # The first may have been delivered twice before the consumer stopped, so it may follow the other.
         rest, _ = await self.consume(other, queue)
         assert sorted(bodies(await rest.take_and_ack(2))) == ["one", "two"]
 
@@ -127,9 +127,9 @@ class Settling(BrokerCase):
         held = await inbox.take(2)
         await consumer.stop()
 
-        told = [await delivery.ack_confirmed() for delivery in held]
+        confirmed = [await delivery.ack_confirmed() for delivery in held]
 
-        assert told == [True, True]
+        assert confirmed == [True, True]
         await broker.aclose()
         await self.expect_only(other, queue)
 
@@ -143,10 +143,10 @@ class Settling(BrokerCase):
 
         first.requeue()
 
-        came = await inbox.take_and_ack(3)
-        assert bodies(came) == ["one", "two", "three"]
-        assert [delivery.redelivered for delivery in came] == [True, False, False]
-        assert came[0].message_id == first.message_id
+        received = await inbox.take_and_ack(3)
+        assert bodies(received) == ["one", "two", "three"]
+        assert [delivery.redelivered for delivery in received] == [True, False, False]
+        assert received[0].message_id == first.message_id
 
     @case
     async def test_requeued_messages_keep_their_order_before_later_ones(self) -> None:
@@ -216,7 +216,7 @@ class Settling(BrokerCase):
         delivery.requeue()
         delivery.ack()
         (again,) = await inbox.take(1)
-        # It is delivered again, but as another delivery.
+        # The message is redelivered as a new delivery.
         delivery.ack()
         delivery.requeue()
 
@@ -237,11 +237,11 @@ class Settling(BrokerCase):
         requeued.requeue()
 
         rest, _ = await self.consume(other, queue, prefetch=1)
-        (came,) = await rest.take_and_ack(1)
-        assert (came.body, came.redelivered) == (b"requeued", True)
+        (received,) = await rest.take_and_ack(1)
+        assert (received.body, received.redelivered) == (b"requeued", True)
         await broker.aclose()
-        (came,) = await rest.take_and_ack(1)
-        assert (came.body, came.redelivered) == (b"kept", True)
+        (received,) = await rest.take_and_ack(1)
+        assert (received.body, received.redelivered) == (b"kept", True)
         await self.send(other, queue, "last")
         assert bodies(await rest.take_and_ack(1)) == ["last"]
 
@@ -264,8 +264,8 @@ class Settling(BrokerCase):
         await self.expect_ready(broker, queue, len(back) + len(then))
         await self.send(broker, queue, "sent last")
         inbox, consumer = await self.consume(broker, queue, prefetch=1)
-        came = await inbox.take_and_ack(len(back) + len(then) + 1)
-        assert bodies(came) == [*back, *then, "sent last"]
-        assert [delivery.redelivered for delivery in came[: len(back)]] == [True] * len(back)
+        received = await inbox.take_and_ack(len(back) + len(then) + 1)
+        assert bodies(received) == [*back, *then, "sent last"]
+        assert [delivery.redelivered for delivery in received[: len(back)]] == [True] * len(back)
         await consumer.stop()
         assert not inbox.untaken

@@ -85,7 +85,7 @@ class MovedClocks(JobStoreCase):
         await self.advance(4 * 86_400)
         await driver.schedulers.maintain()
 
-        # Its rate is exhausted for longer than that.
+        # Its rate limit stays exhausted for longer than that.
         assert set(await driver.store.quota_usage(list(quotas))) == {usage_name("slow")}
 
     @case

@@ -38,11 +38,11 @@ __all__ = [
     "JobDriver",
     "after",
     "error",
+    "forged_token",
     "ids",
     "later",
     "new_id",
     "report",
-    "unlike",
 ]
 
 HOUR: Final = 3_600_000
@@ -63,7 +63,7 @@ def error(text: str, kind: str = "ValueError") -> ErrorRecord:
     return ErrorRecord(type_name=kind, message=text, traceback=f"Traceback: {text}")
 
 
-def unlike(token: int) -> int:
+def forged_token(token: int) -> int:
     """Return a token with the same dispatch number that was never issued."""
     return token ^ 1
 
@@ -133,7 +133,7 @@ class JobDriver:
     async def expect_update(self, job: JobRecord, after: JobState | None = None, **fields: Any) -> JobRecord:
         """Change the job, expect success, and return its new record."""
         changed = await self.update(job, after, **fields)
-        assert changed is not None, f"{job.state} -> {after or job.state} was refused"
+        assert changed is not None, f"{job.state} -> {after or job.state} was rejected"
         assert changed == await self.read(job)
         assert changed.version == job.version + 1
         return changed

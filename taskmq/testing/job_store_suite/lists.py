@@ -127,9 +127,11 @@ class Lists(JobStoreCase):
         }
 
         for state in _OF_JOBS:
-            assert await _matching_ids(driver, states=frozenset({state})) == _set(jobs[state]), state
+            assert await _matching_ids(driver, states=frozenset({state})) == _id_set(jobs[state]), state
         for states in (TERMINAL, UNDERWAY, frozenset({JobState.QUEUED, JobState.FAILED})):
-            assert await _matching_ids(driver, states=states) == _set(job for state in states for job in jobs[state])
+            assert await _matching_ids(driver, states=states) == _id_set(
+                job for state in states for job in jobs[state]
+            )
         assert await _matching_ids(driver, states=frozenset({JobState.UNKNOWN})) == set()
 
     @case
@@ -138,9 +140,9 @@ class Lists(JobStoreCase):
         none, acme = await _live_and_ended(driver), await _live_and_ended(driver, tenant="acme")
         other = await _live_and_ended(driver, tenant="acme2")
 
-        assert await _matching_ids(driver) == _set([*none, *acme, *other])
-        assert await _matching_ids(driver, tenant="") == _set(none)
-        assert await _matching_ids(driver, tenant="acme") == _set(acme)
+        assert await _matching_ids(driver) == _id_set([*none, *acme, *other])
+        assert await _matching_ids(driver, tenant="") == _id_set(none)
+        assert await _matching_ids(driver, tenant="acme") == _id_set(acme)
         assert await _matching_ids(driver, tenant="nobody") == set()
 
     @case
@@ -151,8 +153,8 @@ class Lists(JobStoreCase):
         await _live_and_ended(driver, task="c", queue="qc")
 
         for name, letter in (("tasks", ""), ("queues", "q")):
-            assert await _matching_ids(driver, **{name: (f"{letter}a",)}) == _set(a), name
-            assert await _matching_ids(driver, **{name: (f"{letter}a", f"{letter}b", "x")}) == _set([*a, *b]), name
+            assert await _matching_ids(driver, **{name: (f"{letter}a",)}) == _id_set(a), name
+            assert await _matching_ids(driver, **{name: (f"{letter}a", f"{letter}b", "x")}) == _id_set([*a, *b]), name
             assert await _matching_ids(driver, **{name: ("x",)}) == set(), name
         assert await _matching_ids(driver, keys=(str(a[0].key), str(b[1].key), "x")) == {a[0].id, b[1].id}
 
@@ -166,7 +168,7 @@ class Lists(JobStoreCase):
 
         for prefix in ("billing", "billing.", "billing_", "b", "billing%", "100%", "1_0", "BILLING"):
             expected = [job for task, each in jobs.items() if task.startswith(prefix) for job in each]
-            assert await _matching_ids(driver, task_prefix=prefix) == _set(expected), prefix
+            assert await _matching_ids(driver, task_prefix=prefix) == _id_set(expected), prefix
 
     @case
     async def test_a_filter_by_error_finds_the_jobs_that_failed_with_it(self) -> None:
@@ -196,9 +198,9 @@ class Lists(JobStoreCase):
 
         for instant in (0, *instants, *(instant + 1 for instant in instants)):
             for name in _TIMES:
-                await _agrees(driver, jobs, replace(EVERYTHING, **{name: instant}))
+                await _expect_matches(driver, jobs, replace(EVERYTHING, **{name: instant}))
         first, last = jobs[1].due, jobs[3].due
-        assert await _matching_ids(driver, due_from=first, due_before=last) == _set(jobs[1:3])
+        assert await _matching_ids(driver, due_from=first, due_before=last) == _id_set(jobs[1:3])
 
     @case
     async def test_a_filter_by_attempt_wait_and_duration_sets_minimums(self) -> None:
@@ -213,11 +215,11 @@ class Lists(JobStoreCase):
             jobs.append(await driver.expect_accepted(job, "succeeded", started=due + wait, ran=ran))
 
         for least, expected in ((1, jobs), (2, jobs[1:]), (3, jobs[2:]), (4, [])):
-            assert await _matching_ids(driver, min_attempt=least) == _set(expected), least
+            assert await _matching_ids(driver, min_attempt=least) == _id_set(expected), least
         for least, expected in ((10, jobs), (11, jobs[1:]), (5_000, jobs[1:]), (5_001, jobs[2:]), (5_002, [])):
-            assert await _matching_ids(driver, min_ran=least) == _set(expected), least
+            assert await _matching_ids(driver, min_ran=least) == _id_set(expected), least
         for least, expected in ((0, jobs), (1, jobs[1:]), (500, jobs[1:]), (501, jobs[2:]), (60_001, [])):
-            assert await _matching_ids(driver, min_waited=least) == _set(expected), least
+            assert await _matching_ids(driver, min_waited=least) == _id_set(expected), least
 
     @case
     async def test_the_duration_of_a_running_job_lasts_until_now(self) -> None:
@@ -231,9 +233,9 @@ class Lists(JobStoreCase):
         await driver.expect_accepted(again, "retry", started=now - 3 * HOUR, ran=10, delay=HOUR, error=error("again"))
 
         for least, expected in ((0, jobs), (60_000, jobs[1:]), (2 * HOUR, jobs[2:]), (3 * HOUR, [])):
-            assert await _matching_ids(driver, min_ran=least) == _set(expected), least
+            assert await _matching_ids(driver, min_ran=least) == _id_set(expected), least
             assert await driver.store.count_jobs(replace(EVERYTHING, min_ran=least)) == len(expected), least
-        assert await _matching_ids(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _set(jobs[1:])
+        assert await _matching_ids(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _id_set(jobs[1:])
 
     @case
     async def test_the_wait_of_a_job_that_never_ran_lasts_until_now(self) -> None:
@@ -254,9 +256,9 @@ class Lists(JobStoreCase):
                 await driver.expect_update(elsewhere, JobState.CANCELLED, kind="cancel")
 
         assert late.id == begun.id
-        assert await _matching_ids(driver, min_waited=HOUR) == _set([overdue])
-        assert await _matching_ids(driver, min_waited=HOUR - 120_000) == _set([overdue, begun])
-        assert await _matching_ids(driver, min_waited=0) == _set([overdue, begun]) | {at_broker.id}
+        assert await _matching_ids(driver, min_waited=HOUR) == _id_set([overdue])
+        assert await _matching_ids(driver, min_waited=HOUR - 120_000) == _id_set([overdue, begun])
+        assert await _matching_ids(driver, min_waited=0) == _id_set([overdue, begun]) | {at_broker.id}
         assert await _matching_ids(driver, min_waited=2 * HOUR) == set()
 
     @case
@@ -274,7 +276,7 @@ class Lists(JobStoreCase):
         record = await driver.expect_accepted(job, "succeeded", started=now, ran=1)
 
         assert await _matching_ids(driver, min_waited=11) == set()
-        assert await _matching_ids(driver, min_waited=10) == _set([record])
+        assert await _matching_ids(driver, min_waited=10) == _id_set([record])
 
     @case
     async def test_a_filter_by_labels_requires_all_of_them(self) -> None:
@@ -284,9 +286,9 @@ class Lists(JobStoreCase):
         await _live_and_ended(driver, detail=JobDetail(description="team"))
         await _live_and_ended(driver)
 
-        assert await _matching_ids(driver, labels=(("team", "red"),)) == _set(red)
-        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'),)) == _set([*red, *blue])
-        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'), ("team", "blue"))) == _set(blue)
+        assert await _matching_ids(driver, labels=(("team", "red"),)) == _id_set(red)
+        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'),)) == _id_set([*red, *blue])
+        assert await _matching_ids(driver, labels=(("größe ☂", 'x "y"'), ("team", "blue"))) == _id_set(blue)
         assert await _matching_ids(driver, labels=(("team", "re"),)) == set()
         assert await _matching_ids(driver, labels=(("team", "red"), ("team", "blue"))) == set()
 
@@ -318,7 +320,7 @@ class Lists(JobStoreCase):
             JobFilter(tenant="acme", queues=(QUEUE,), states=frozenset({JobState.HELD}), min_attempt=1),
             JobFilter(tenant="acme", ids=tuple(ids(jobs)[:5]), task_prefix="a.x"),
         ):
-            await _agrees(driver, jobs, which)
+            await _expect_matches(driver, jobs, which)
 
     @case
     async def test_filtered_pages_are_complete(self) -> None:
@@ -340,12 +342,12 @@ def _list_fields(job: JobRecord) -> dict[str, Any]:
     }
 
 
-def _set(jobs: Iterable[JobRecord]) -> set[str]:
+def _id_set(jobs: Iterable[JobRecord]) -> set[str]:
     return {job.id for job in jobs}
 
 
 async def _live_and_ended(driver: JobDriver, **fields: Any) -> list[JobRecord]:
-    """Create a held job and a succeeded one; if they have a key, each its own."""
+    """Create a held and a succeeded job, with distinct keys if `key` is given."""
     key = fields.pop("key", None)
     keys = [None, None] if key is None else [f"{key}1", f"{key}2"]
     held = await driver.submit(held=True, key=keys[0], **fields)
@@ -354,7 +356,7 @@ async def _live_and_ended(driver: JobDriver, **fields: Any) -> list[JobRecord]:
 
 
 async def _matching_ids(driver: JobDriver, **fields: Any) -> set[str]:
-    """Return the ids that match the filter; checks that the count agrees."""
+    """Return the ids that match the filter, after checking their count."""
     which = JobFilter(**fields)
     found = await _pages([driver], which, size=50)
     assert len(found) == len(set(found))
@@ -362,7 +364,7 @@ async def _matching_ids(driver: JobDriver, **fields: Any) -> set[str]:
     return set(found)
 
 
-async def _agrees(driver: JobDriver, jobs: list[JobRecord], which: JobFilter) -> None:
+async def _expect_matches(driver: JobDriver, jobs: list[JobRecord], which: JobFilter) -> None:
     found = await _pages([driver], which, size=50)
     now = await driver.store.now_ms()
     assert found == sorted((job.id for job in jobs if matches(which, job, now=now)), reverse=True), which
@@ -380,4 +382,4 @@ async def _pages(
         found += ids(page.jobs)
         if (after := page.after) is None:
             return found
-    raise AssertionError("the pages have no end")
+    raise AssertionError("the list of pages does not end")

@@ -24,11 +24,13 @@ class QuotaCases(JobStoreCase):
     async def test_quotas_are_shared_by_all_processes_and_change_by_version(self) -> None:
         store, other = self.store(), self.store()
         assert await store.quotas() == Quotas()
-        said = _quotas(Quota(tenant="acme", a_day=5, rate=2.5, burst=3), Quota(tenant="acme", user="*", bytes=7))
+        quotas_of_acme = _quotas(
+            Quota(tenant="acme", a_day=5, rate=2.5, burst=3), Quota(tenant="acme", user="*", bytes=7)
+        )
 
         assert not await store.limit(_quotas(version=2))
-        assert await store.limit(said)
-        assert await other.quotas() == said
+        assert await store.limit(quotas_of_acme)
+        assert await other.quotas() == quotas_of_acme
         for version in (0, 1, 3):
             assert not await other.limit(_quotas(version=version)), version
         assert await other.limit(_quotas(version=2))
@@ -118,33 +120,33 @@ class QuotaCases(JobStoreCase):
     @case
     async def test_the_running_limit_of_a_tenant_spans_all_queues(self) -> None:
         driver, other = self.driver(), self.driver()
-        said = _quotas(Quota(tenant="acme", running=3))
+        quotas_of_acme = _quotas(Quota(tenant="acme", running=3))
         jobs = [await driver.new(tenant="acme") for _ in range(4)]
         elsewhere = await driver.new(tenant="acme", queue="elsewhere")
         assert all(answer.is_new for answer in await driver.store.submit([elsewhere]))
-        assert len(await _within(driver, said, "acme", queue="elsewhere")) == 1
+        assert len(await _within(driver, quotas_of_acme, "acme", queue="elsewhere")) == 1
         await driver.store.submit(jobs)
 
-        first = await _within(driver, said, "acme")
-        again = await _within(other, said, "acme")
+        first = await _within(driver, quotas_of_acme, "acme")
+        again = await _within(other, quotas_of_acme, "acme")
 
         assert [job.id for job in first] == [job.id for job in jobs[:2]]
         assert again == []
         await driver.expect_accepted(first[0], "succeeded")
-        assert [job.id for job in await _within(other, said, "acme")] == [jobs[2].id]
+        assert [job.id for job in await _within(other, quotas_of_acme, "acme")] == [jobs[2].id]
 
     @case
     async def test_other_owners_of_a_tenant_pass_one_at_its_limit(self) -> None:
         driver = self.driver()
-        said = _quotas(Quota(tenant="acme", user="*", running=1), Quota(tenant="acme", running=2))
+        quotas_of_acme = _quotas(Quota(tenant="acme", user="*", running=1), Quota(tenant="acme", running=2))
         owners = ("ann", "ann", "bob", "cid")
         jobs = [await driver.new(tenant="acme", detail=JobDetail(owner=owner)) for owner in owners]
         await driver.store.submit(jobs)
 
-        found = await _within(driver, said, "acme")
+        found = await _within(driver, quotas_of_acme, "acme")
 
         assert [(job.id, job.owner) for job in found] == [(jobs[0].id, "ann"), (jobs[2].id, "bob")]
-        assert await _within(driver, said, "acme") == []
+        assert await _within(driver, quotas_of_acme, "acme") == []
 
     @case
     async def test_a_waiting_rate_limit_accepts_jobs_and_dispatches_them_later(self) -> None:
@@ -153,29 +155,29 @@ class QuotaCases(JobStoreCase):
 
         assert all(answer.is_new for answer in await driver.store.submit(jobs))
 
-        said = await driver.store.quotas()
-        found = await _within(driver, said, "acme")
+        quotas_of_acme = await driver.store.quotas()
+        found = await _within(driver, quotas_of_acme, "acme")
         assert [job.id for job in found] == [job.id for job in jobs[:2]]
         for job in found:
             await driver.expect_accepted(job, "succeeded")
-        assert await _within(driver, said, "acme") == []
+        assert await _within(driver, quotas_of_acme, "acme") == []
         assert (await driver.store.quota_usage([usage_name("acme")]))[usage_name("acme")].jobs == 3
         assert (await driver.store.quota_usage([run_name("acme")]))[run_name("acme")].jobs == 2
 
     @case
     async def test_jobs_expire_regardless_of_quota_and_dispatch_needs_the_partition(self) -> None:
         driver = self.driver()
-        said = _quotas(Quota(tenant="acme", running=0))
+        quotas_of_acme = _quotas(Quota(tenant="acme", running=0))
         job = await driver.new(tenant="acme", expires=0)
         await driver.store.submit([job])
 
-        assert await _within(driver, said, "acme") == []
+        assert await _within(driver, quotas_of_acme, "acme") == []
         record = await driver.store.get(job.id)
         assert record is not None
         assert record.state is JobState.EXPIRED
         more = await driver.new(tenant="acme")
         await driver.store.submit([more])
-        assert await _within(driver, said, "acme") == []
+        assert await _within(driver, quotas_of_acme, "acme") == []
         partition = driver.store.dispatching.partition_of(more.queue)
         picks = [Pick(Lane(more.queue, more.priority, "acme"), 5)]
         assert await driver.store.dispatching.dispatch_within(partition, 10**15, picks, _quotas()) is None
@@ -239,7 +241,7 @@ class QuotaCases(JobStoreCase):
     async def test_the_byte_quota_counts_job_bodies(self) -> None:
         driver = self.driver()
         small, large = await driver.new(tenant="acme"), await driver.new(tenant="acme")
-        await self._say(driver.store, Quota(tenant="*", bytes=2 * len(small.body) - 1))
+        await self._set_quotas(driver.store, Quota(tenant="*", bytes=2 * len(small.body) - 1))
 
         answers = await driver.store.submit([small, large])
 
@@ -289,10 +291,10 @@ class QuotaCases(JobStoreCase):
 
     async def _limited_driver(self, *quotas: Quota) -> JobDriver:
         driver = self.driver()
-        await self._say(driver.store, *quotas)
+        await self._set_quotas(driver.store, *quotas)
         return driver
 
-    async def _say(self, store: JobStore, *quotas: Quota) -> None:
+    async def _set_quotas(self, store: JobStore, *quotas: Quota) -> None:
         assert await store.limit(_quotas(*quotas))
 
 

@@ -1,4 +1,4 @@
-"""Races between several stores on one database: each decision is made once."""
+"""Races between several stores on one database, each with exactly one winner."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
@@ -26,7 +26,7 @@ _ENDS: Sequence[ReportKind] = ("succeeded", "failed")
 
 
 class Races(JobStoreCase):
-    """Exactly one of several competitors wins, and the others are refused."""
+    """Guarantees for competing callers: one wins, and the others are rejected."""
 
     @case
     async def test_only_one_of_many_changes_to_one_version_applies(self) -> None:
@@ -34,7 +34,7 @@ class Races(JobStoreCase):
         job = await drivers[0].submit(due=HOUR)
 
         for turn in range(_ROUNDS):
-            answers = await _together(
+            answers = await _gather(
                 drivers[number % 2].update(job, priority=number % 10, note=f"{turn} {number}")
                 for number in range(_WRITERS)
             )
@@ -51,7 +51,7 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
         jobs = [await drivers[0].submit(due=HOUR) for _ in range(5)]
 
-        won = await _together(_insist(drivers[number % 2], jobs[number % 5]) for number in range(_WRITERS))
+        won = await _gather(_change_priority(drivers[number % 2], jobs[number % 5]) for number in range(_WRITERS))
 
         for number, job in enumerate(jobs):
             versions = sorted(won[number::5])
@@ -64,9 +64,9 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
         job = await drivers[0].submit(due=HOUR)
 
-        changes = await _together(_change(drivers[number % 2], job, number) for number in range(_WRITERS))
+        changes = await _gather(_change(drivers[number % 2], job, number) for number in range(_WRITERS))
 
-        # The successful ones, in the order of their versions.
+        # The successful updates, in version order.
         took_place = sorted(
             ((record, update) for record, update in changes if record is not None), key=lambda each: each[0].version
         )
@@ -91,8 +91,8 @@ class Races(JobStoreCase):
         epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
 
         batches, cancelled = await asyncio.gather(
-            _together(driver.try_dispatch(Pick(lane, 5), epoch=epoch) for _ in range(4)),
-            _together(other.update(job, JobState.CANCELLED, kind="cancel") for job in jobs),
+            _gather(driver.try_dispatch(Pick(lane, 5), epoch=epoch) for _ in range(4)),
+            _gather(other.update(job, JobState.CANCELLED, kind="cancel") for job in jobs),
         )
 
         dispatched = [job_id for batch in batches if batch for job_id in ids(batch.jobs)]
@@ -114,7 +114,7 @@ class Races(JobStoreCase):
         partition = drivers[0].schedulers.partition_of(QUEUE)
         epoch = await drivers[0].epoch(partition)
 
-        batches = await _together(
+        batches = await _gather(
             drivers[number % 2].schedulers.dispatch(partition, epoch, [Pick(lane, 7)]) for number in range(30)
         )
         while (rest := await drivers[0].try_dispatch(epoch=epoch)) is not None:
@@ -131,7 +131,7 @@ class Races(JobStoreCase):
 
         for kind in _ENDS:
             job = await drivers[0].dispatch_new()
-            answers = await _together(
+            answers = await _gather(
                 drivers[number % 2].schedulers.apply([report(job, kind, worker=f"w{number}")])
                 for number in range(_WRITERS)
             )
@@ -164,7 +164,7 @@ class Races(JobStoreCase):
         jobs = (await drivers[0].dispatch()).jobs
         reports = [report(job, "succeeded") for job in jobs]
 
-        answers = await _together(
+        answers = await _gather(
             drivers[number % 2].schedulers.apply(reports if number % 4 < 2 else reports[::-1]) for number in range(8)
         )
 
@@ -181,7 +181,7 @@ class Races(JobStoreCase):
         partition = timer.shard % drivers[0].schedulers.partitions
         epoch = await drivers[0].epoch(partition)
 
-        answers = await _together(
+        answers = await _gather(
             drivers[number % 2].schedulers.fire(partition, epoch, [timer]) for number in range(_WRITERS)
         )
 
@@ -194,7 +194,7 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
         jobs = await drivers[0].submit_many(6)
 
-        await _together(_meddle(drivers[number % 2], jobs, number) for number in range(_WRITERS))
+        await _gather(_make_changes(drivers[number % 2], jobs, number) for number in range(_WRITERS))
 
         for job in jobs:
             record = await drivers[0].read(job)
@@ -209,11 +209,11 @@ class Races(JobStoreCase):
             assert record.version >= max(changes, default=1)
 
 
-async def _together(calls: Iterable[Awaitable[_T]]) -> list[_T]:
+async def _gather(calls: Iterable[Awaitable[_T]]) -> list[_T]:
     return list(await asyncio.gather(*calls))
 
 
-async def _insist(driver: JobDriver, job: JobRecord) -> int:
+async def _change_priority(driver: JobDriver, job: JobRecord) -> int:
     """Retry until the change succeeds; return its version."""
     while True:
         now = await driver.read(job)
@@ -245,7 +245,7 @@ def _update_of(now: JobRecord, number: int) -> JobUpdate:
     return JobUpdate(by=f"writer {number}", **fields)
 
 
-async def _meddle(driver: JobDriver, jobs: list[JobRecord], number: int) -> None:
+async def _make_changes(driver: JobDriver, jobs: list[JobRecord], number: int) -> None:
     for turn in range(6):
         job = await driver.read(jobs[(number + turn) % len(jobs)])
         match (number + turn) % 5:

@@ -1,4 +1,4 @@
-"""Tests of repeating ended jobs: another job repeats one, once for each observed end."""
+"""Tests of repeating ended jobs: each observed end is repeated by at most one new job."""
 
 import asyncio
 from typing import Any
@@ -192,7 +192,7 @@ def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
 
 
 async def _matching_ids(driver: JobDriver, **fields: Any) -> set[str]:
-    """Return the ids that match the filter; checks that the count agrees."""
+    """Return the ids that match the filter, after checking their count."""
     which = JobFilter(**fields)
     page = await driver.store.list_jobs(which, limit=100)
     assert await driver.store.count_jobs(which) == len(page.jobs)

@@ -1,4 +1,4 @@
-"""Tests of resumed jobs: same id, next attempt, and no effect of earlier reports."""
+"""Tests of resumed jobs: same id, next attempt, and earlier reports have no effect."""
 
 import asyncio
 from typing import Any

@@ -20,7 +20,7 @@ _DAY = 86_400_000
 
 
 class Retention(JobStoreCase):
-    """Guarantees of `Retaining`; without effect for other stores."""
+    """Every guarantee of `Retaining`."""
 
     @case
     async def test_ended_jobs_are_exported_by_day_with_all_their_records(self) -> None:
@@ -37,7 +37,7 @@ class Retention(JobStoreCase):
 
         days = await store.ended_days()
 
-        # Midnight may have passed.
+        # The test may cross midnight.
         assert await driver.store.now_ms() // _DAY in days
         found = [one for day in days for one in await store.ended_on(day)]
         assert sorted(one.job.id for one in found) == ids

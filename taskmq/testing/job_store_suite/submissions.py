@@ -1,4 +1,4 @@
-"""Tests of submission: new jobs, and jobs submitted before."""
+"""Tests of submission: new jobs and resubmitted ones."""
 
 import asyncio
 
@@ -92,7 +92,7 @@ class Submissions(JobStoreCase):
         driver = self.driver()
         jobs = [await driver.new(key=f"{number}", queue=f"q{number % 7}") for number in range(_MANY)]
 
-        # An order other than that of their ids.
+        # Not in order of id.
         submitted = await driver.store.submit(jobs[::-1])
 
         assert [each.id for each in submitted] == ids(jobs)[::-1]
@@ -198,7 +198,7 @@ class Submissions(JobStoreCase):
 
     @case
     async def test_a_live_job_is_not_created_again_under_its_id(self) -> None:
-        """Simulates a lost answer: the same submission is tried again."""
+        """Simulates a lost answer: the caller repeats the same submission."""
         driver = self.driver()
         job = await driver.new()
         await driver.store.submit([job])

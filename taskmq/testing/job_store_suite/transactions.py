@@ -13,7 +13,7 @@ from taskmq.testing.runner import case, raises
 __all__ = ["JobTransactions"]
 
 
-class _Undone(Exception):
+class _RollBack(Exception):
     pass
 
 
@@ -26,7 +26,7 @@ class JobTransactions(JobStoreCase):
     def transaction(self, store: JobStore) -> AbstractAsyncContextManager[Any]:
         """Open a transaction on the test's database; its value is passed as `connection`.
 
-        It commits at its end, and rolls back if its block raises.
+        It commits at the end of the block and rolls back if the block raises.
         """
         raise NotImplementedError
 
@@ -47,10 +47,10 @@ class JobTransactions(JobStoreCase):
         driver, other = self.driver(), self.driver()
         job = await driver.new(key="k", fingerprint=b"1")
 
-        with raises(_Undone):
+        with raises(_RollBack):
             async with self.transaction(driver.store) as connection:
                 await driver.store.submit([job], connection=connection)
-                raise _Undone
+                raise _RollBack
 
         assert await other.store.get(job.id) is None
         assert await other.store.find_key("", "k") is None
@@ -64,11 +64,11 @@ class JobTransactions(JobStoreCase):
         first = await driver.submit(unique=key)
         job, free = await driver.new(unique=key), await driver.new(unique=unique(name="free"))
 
-        with raises(_Undone):
+        with raises(_RollBack):
             async with self.transaction(driver.store) as connection:
                 answers = await driver.store.submit([job, free], connection=connection)
                 assert [each.is_new for each in answers] == [True, True]
-                raise _Undone
+                raise _RollBack
 
         assert await other.read(first) == first
         assert await other.try_submit(unique=unique()) == duplicate_of(first)

@@ -1,4 +1,4 @@
-"""Tests of operators' changes: compare the state and the version, and set."""
+"""Tests of operators' changes: compare-and-set by state and version."""
 
 import itertools
 from typing import Any

@@ -104,7 +104,7 @@ class Checkpoints(StateCase):
         run = await _begin(state, job, attempt=5)
         await state.save(job, "a", b"1", token=run.token, ttl=LONG)
 
-        # As a replayed dead letter does.
+        # A replayed dead letter starts like this.
         again = await _begin(other, job, attempt=1)
 
         assert again.values == {"a": b"1"}

@@ -1,4 +1,4 @@
-"""Tests of claims: the work of a key is done once, by one holder at a time, and late holders are refused."""
+"""Tests of claims: a key has one holder at a time, completes once, and rejects late holders."""
 
 import asyncio
 import random
@@ -72,7 +72,7 @@ class Claims(StateCase):
         del blobs.kept[name]
         with raises(ResultExpired):
             await _claim(checked, key, job_id="third")
-        # A small one stays inline.
+        # A small value stays inline.
         small = new("small")
         token = await _grant(checked, small)
         assert await _complete(checked, small, token, value=b"1")
@@ -326,7 +326,7 @@ class _Run:
             model.stage = "free"
 
     def _token(self, model: _Key) -> int:
-        # The last one more often than earlier ones.
+        # The latest token is more likely than earlier ones.
         return self._dice.choice([*model.tokens, *model.tokens[-1:] * 3]) if model.tokens else 1
 
 

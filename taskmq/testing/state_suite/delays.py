@@ -1,4 +1,4 @@
-"""Tests of delayed messages in the state: none lost, none taken twice within a lease, all found and changed."""
+"""Tests of delayed messages in the state: never lost and never taken twice within a lease."""
 
 import asyncio
 from collections.abc import Iterable
@@ -160,16 +160,16 @@ class Delays(StateCase):
     @case
     async def test_a_put_while_a_message_is_taken_keeps_a_new_message(self) -> None:
         state, other = self.state(), self.state()
-        for anew in (waiting("same"), waiting("same", due=_DUE + 1)):
+        for replacement in (waiting("same"), waiting("same", due=_DUE + 1)):
             await state.delays.put(waiting("same"))
             taken = await state.delays.take(now=_DUE, limit=10, lease=LONG)
 
-            await other.delays.put(anew)
+            await other.delays.put(replacement)
             await state.delays.mark_done(taken)
 
-            assert await other.delays.find("same") == anew
+            assert await other.delays.find("same") == replacement
             again = await other.delays.take(now=_DUE + 1, limit=10, lease=LONG)
-            assert _messages(again) == [anew]
+            assert _messages(again) == [replacement]
             await state.delays.give_back(taken)
             assert await other.delays.take(now=_DUE + 1, limit=10, lease=LONG) == []
             await state.delays.mark_done(again)
@@ -208,7 +208,7 @@ class Delays(StateCase):
             await cancel_at(point, state.delays.put(waiting("job")), within=self.patience)
             await state.delays.put(waiting("job"))
             await cancel_at(point, state.delays.take(now=_DUE, limit=10, lease=self.short / 10), within=self.patience)
-            # The server may start processing a take, and so its lease, long after the caller has given up.
+            # The server may process the cancelled take later, and so lease the message after the caller gave up.
             async with asyncio.timeout(self.patience):
                 while not (taken := await state.delays.take(now=_DUE, limit=10, lease=LONG)):
                     await self.advance(self.short / 10)
@@ -222,7 +222,7 @@ class Delays(StateCase):
         state, other = self.state(), self.state()
         heard = asyncio.Event()
         stop = state.delays.listen(heard.set)
-        # Shows that the store listens, since its first call may come without a reason.
+        # Prove that the store listens: its first call may be spurious.
         await self._until_heard(other, heard)
 
         for due in (_DUE - 1, _DUE - 2, _DUE - 3):
@@ -264,7 +264,7 @@ class Delays(StateCase):
             except TimeoutError:
                 continue
             return
-        raise AssertionError("no call came for a message that is earlier than all others")
+        raise AssertionError("the listener was not called for the earliest message")
 
     @case
     async def test_a_removed_listener_is_not_notified(self) -> None:
@@ -360,7 +360,7 @@ class Delays(StateCase):
         assert not await other.delays.swap(waiting("job"), later)
         await self.advance(self.short * 1.5)
 
-        # As far as known, no relay is about to publish it.
+        # No known relay is about to publish it.
         assert await other.delays.swap(waiting("job"), later)
         await state.delays.mark_done(taken)
         assert await other.delays.find("job") == later

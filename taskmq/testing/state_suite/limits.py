@@ -1,4 +1,4 @@
-"""Tests of limits: starts per time, permits at a time, and all-or-nothing demands."""
+"""Tests of limits: rates, concurrent permits, and all-or-nothing demands."""
 
 import asyncio
 import random
@@ -56,10 +56,10 @@ class LimitCases(StateCase):
         state, other = self.state(), self.state()
         rate = RateDemand(key=new("rate"), interval=self.short * 5)
         await _enter(state.limits, "first", rate)
-        told = await _enter(state.limits, "second", rate)
-        assert not told.granted
+        entry = await _enter(state.limits, "second", rate)
+        assert not entry.granted
 
-        await self.advance(told.wait)
+        await self.advance(entry.wait)
         newcomer = await _enter(other.limits, "newcomer", rate)
         second = await _enter(state.limits, "second", rate)
 
@@ -72,9 +72,9 @@ class LimitCases(StateCase):
         state = self.state()
         rate = RateDemand(key=new("rate"), interval=self.short)
         await _enter(state.limits, "first", rate)
-        told = await _enter(state.limits, "never comes", rate)
+        entry = await _enter(state.limits, "never comes", rate)
 
-        await self.advance(told.wait + 2.1)
+        await self.advance(entry.wait + 2.1)
 
         assert (await _enter(state.limits, "newcomer", rate)).granted
 
@@ -150,10 +150,10 @@ class LimitCases(StateCase):
         state, other = self.state(), self.state()
         places = PlaceDemand(key=new("places"), places=1)
         await _enter(state.limits, "first", places, hold="first")
-        told = await _enter(other.limits, "second", places, hold="second")
+        entry = await _enter(other.limits, "second", places, hold="second")
 
-        await self.advance(told.wait)
-        await state.limits.release("first", [places.key], held=told.wait)
+        await self.advance(entry.wait)
+        await state.limits.release("first", [places.key], held=entry.wait)
         newcomer = await _enter(state.limits, "newcomer", places, hold="newcomer")
         second = await _enter(other.limits, "second", places, hold="second")
 
@@ -182,7 +182,7 @@ class LimitCases(StateCase):
     async def test_a_full_limit_without_past_grants_returns_growing_waits(self) -> None:
         state = self.state()
         full = PlaceDemand(key=new("full"), places=1)
-        # Earlier state is forgotten, as after an hour without a grant.
+        # Only the holder is recorded, as when the state has forgotten the grants after an hour.
         assert await state.limits.renew([("a", full)], seconds=LONG) == [True]
 
         waits = [(await _enter(state.limits, f"job {number}", full)).wait for number in range(4)]
@@ -197,7 +197,7 @@ class LimitCases(StateCase):
         for job in ("holder", "first", "second", "never comes"):
             await _enter(state.limits, job, full)
 
-        # All three are late now; the last one in the line does not let the second pass the first.
+        # All three are late now; the last in line must not let the second overtake the first.
         await self.advance(2.5)
         first = await _enter(state.limits, "first", full)
         second = await _enter(other.limits, "second", full)
@@ -305,7 +305,7 @@ class LimitCases(StateCase):
                     hold = f"hold {step}"
                     entry = await _enter(store, f"job {step}", *wanted, hold=hold)
                     has_room = all(_count_taken(held, demand) < demand.places for demand in wanted)
-                    # Permits may be reserved for earlier waiters, for a moment.
+                    # Permits may be reserved for earlier waiters for a moment.
                     assert has_room or not entry.granted, where
                     if entry.granted:
                         held[hold] = wanted

@@ -1,4 +1,4 @@
-"""Tests of progress as last progress_record by a task."""
+"""Tests of the progress that a task last reported."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ class Progress(StateCase):
 
         for later in (
             progress_record("", started=2_000),
-            # Its worker's clock is late.
+            # The clock of this worker is slow.
             progress_record("", attempt=2, started=500),
             # A replayed dead letter starts with the first attempt again.
             progress_record("", attempt=1, started=9_000),

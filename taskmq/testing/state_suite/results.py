@@ -1,4 +1,4 @@
-"""Tests of results: which are stored, which count, and which waits end."""
+"""Tests of results: storage, precedence, expiry, and waits."""
 
 import asyncio
 import itertools

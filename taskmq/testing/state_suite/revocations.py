@@ -39,9 +39,9 @@ class RevocationCases(StateCase):
             await state.revocations.revoke(job, reason="r", ttl=LONG)
 
         found: list[Revocation] = []
-        while piece := await state.revocations.since(found[-1].place if found else place, limit=2):
-            assert len(piece) <= 2
-            found += piece
+        while batch := await state.revocations.since(found[-1].place if found else place, limit=2):
+            assert len(batch) <= 2
+            found += batch
 
         assert [one.job_id for one in found] == jobs
 
@@ -106,6 +106,6 @@ class RevocationCases(StateCase):
         assert len({one.place for one in found}) == len(jobs)
 
     async def _last(self) -> int:
-        """Return the cursor after what other tests have left."""
+        """Return the cursor after the revocations of other tests."""
         found = await self.state().revocations.since(0, limit=_ALL)
         return found[-1].place if found else 0

@@ -1,4 +1,4 @@
-"""Tests of schedule records, changed by compare-and-set, and of definitions visible to all."""
+"""Tests of schedule records, changed by compare-and-set, and of shared definitions."""
 
 import asyncio
 import random

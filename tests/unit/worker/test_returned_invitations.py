@@ -92,9 +92,7 @@ async def test_the_start_of_a_job_that_came_back_is_reported_before_its_run(app:
 
 
 @run_by(play)
-async def test_a_job_at_its_crash_limit_fails_without_a_run(
-    app: StagedApp, gate: Gate, /
-) -> None:
+async def test_a_job_at_its_crash_limit_fails_without_a_run(app: StagedApp, gate: Gate, /) -> None:
     await invite(app, "a", crashes=3)
 
     async with working(app):

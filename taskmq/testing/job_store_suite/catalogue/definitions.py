@@ -348,7 +348,7 @@ class Definitions(JobStoreCase):
                 case "put":
                     made = await store.put(tenant, name, content, version=version, by="ann")
                     expected = model.put(tenant, name, content, version=version, by="ann", now=0)
-                    assert _timeless(made) == _timeless(expected), step
+                    assert _without_time(made) == _without_time(expected), step
                 case "delete":
                     is_deleted = await store.delete(tenant, name, version=version)
                     assert is_deleted is model.delete(tenant, name, version=version), step
@@ -368,7 +368,7 @@ class Definitions(JobStoreCase):
                     assert list(map(_text, listed)) == list(map(_text, kept)), step
 
 
-def _timeless(put: PutDefinition | None) -> tuple[object, bool] | None:
+def _without_time(put: PutDefinition | None) -> tuple[object, bool] | None:
     return None if put is None else (_text(put.definition), put.is_new)
 
 

@@ -14,7 +14,7 @@ _AT_A_TIME = 8
 
 
 class DependencyRaces(JobStoreCase):
-    """No job waits forever."""
+    """Guarantees that no job waits forever."""
 
     @case
     async def test_a_job_that_ends_during_submission_releases_all_its_dependents(self) -> None:

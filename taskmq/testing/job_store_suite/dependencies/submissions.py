@@ -241,8 +241,8 @@ class WaitingJobs(JobStoreCase):
         for to in (JobState.QUEUED, JobState.SCHEDULED):
             job = await driver.expect_update(job, to)
             assert job.state is JobState.WAITING
-        assert await _nothing_to_do(driver, job.queue)
+        assert await _is_idle(driver, job.queue)
 
 
-async def _nothing_to_do(driver: JobDriver, queue: str) -> bool:
+async def _is_idle(driver: JobDriver, queue: str) -> bool:
     return await driver.lanes(queue) == [] and await driver.timers() == []

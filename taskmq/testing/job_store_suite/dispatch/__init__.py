@@ -1,4 +1,4 @@
-"""What schedulers do with jobs: partitions, dispatches and their batches, gates, timers, pools, and returns."""
+"""Tests of scheduling: partitions, dispatches and their batches, gates, timers, pools, and returns."""
 
 from taskmq.testing.job_store_suite.dispatch.batches import Batches
 from taskmq.testing.job_store_suite.dispatch.dispatches import Dispatches

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobDetail, Withdrawn, partition_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, forged_token, ids
 from taskmq.testing.runner import case
 
 __all__ = ["Batches"]
@@ -55,14 +55,14 @@ class Batches(JobStoreCase):
         await driver.expect_accepted(ended, "succeeded")
         await driver.undispatch(back, again)
         await driver.expect_update(await driver.read(back), JobState.HELD, kind="hold")
-        anew = (await driver.dispatch()).jobs
+        redispatched = (await driver.dispatch()).jobs
         await driver.expect_accepted(retries, "retry", delay=HOUR)
-        assert ids(anew) == [again.id]
+        assert ids(redispatched) == [again.id]
 
         left = {found.id: found for found in await _take_over(other)}
 
         assert sorted(ids(left.pop(batch.id).jobs)) == sorted([waits.id, running.id])
-        assert [found.jobs for found in left.values()] == [anew]
+        assert [found.jobs for found in left.values()] == [redispatched]
 
     @case
     async def test_a_batch_with_no_jobs_left_is_not_taken_over(self) -> None:
@@ -129,10 +129,10 @@ class Batches(JobStoreCase):
         await driver.submit()
 
         assert await driver.schedulers.take_over(partition, epoch) == [batch]
-        anew = await driver.try_dispatch(epoch=epoch)
-        assert anew is not None
-        back = await driver.undispatch(*anew.jobs, epoch=epoch)
-        assert back.ids == set(ids(anew.jobs))
+        redispatched = await driver.try_dispatch(epoch=epoch)
+        assert redispatched is not None
+        back = await driver.undispatch(*redispatched.jobs, epoch=epoch)
+        assert back.ids == set(ids(redispatched.jobs))
         await other.next_epoch(partition)
         assert await driver.try_dispatch(epoch=epoch) is None
         assert await driver.schedulers.take_over(partition, epoch) == []
@@ -233,7 +233,7 @@ class Batches(JobStoreCase):
         await driver.expect_accepted(ended, "succeeded")
         waits = await driver.dispatch_new()
         await driver.expect_accepted(waits, "retry", delay=HOUR)
-        guessed = replace(new, token=unlike(new.token))
+        guessed = replace(new, token=forged_token(new.token))
         records = [await driver.read(job) for job in (new, ended, waits)]
 
         partition = driver.schedulers.partition_of(QUEUE)
@@ -277,7 +277,7 @@ class Batches(JobStoreCase):
         assert back == Withdrawn(frozenset([waits.id]), frozenset(ids(running)))
         assert [await driver.read(job) for job in running] == records
         assert [job.id for job in (await driver.dispatch()).jobs] == [waits.id]
-        # Reports with their own tokens count.
+        # Reports with the right tokens count.
         await driver.expect_accepted(runs, "succeeded")
 
     @case

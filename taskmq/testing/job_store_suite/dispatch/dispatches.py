@@ -185,7 +185,7 @@ class Dispatches(JobStoreCase):
         if len(queues) < 2:
             return
         mine, other = list(queues)[:2]
-        # So that the number alone does not distinguish them.
+        # The number alone must not distinguish them.
         epochs = [await driver.next_epoch(mine), await driver.next_epoch(other), await driver.next_epoch(other)]
         await driver.submit(queue=queues[other])
 
@@ -202,7 +202,7 @@ class Dispatches(JobStoreCase):
         await driver.expect_accepted(retrying, "retry", delay=HOUR)
         await driver.expect_accepted(ended, "succeeded")
         await driver.submit()
-        # All of them, at any time.
+        # All jobs, dispatched at any time.
         far = 2**63 - 1
 
         found = await other.schedulers.in_flight(partition, dispatched_before=far)

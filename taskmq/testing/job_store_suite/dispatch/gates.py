@@ -1,4 +1,4 @@
-"""Tests of jobs behind gates: neither lost nor dispatched, and changed and ended like others."""
+"""Tests of jobs behind gates: never lost or dispatched, but changed and ended like other jobs."""
 
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
@@ -142,8 +142,8 @@ class GateCases(JobStoreCase):
 
         (key, *_) = await driver.schedulers.report_keys()
         token = later(sent.token)
-        said = Report(id=job.id, token=token, proof=key.prove(job.id, token, ""), kind="succeeded")
-        (applied,) = await driver.schedulers.apply([said])
+        proven = Report(id=job.id, token=token, proof=key.prove(job.id, token, ""), kind="succeeded")
+        (applied,) = await driver.schedulers.apply([proven])
 
         assert applied.outcome == "accepted"
         assert await driver.schedulers.gate_of(job.id) == ""

@@ -16,7 +16,7 @@ _TAKERS = 50
 
 
 class PartitionLeases(CoordinatorCases, JobStoreCase):
-    """Every guarantee of `DispatchStore.leases`; a lease of 0 seconds expires at once, so nothing waits."""
+    """Every guarantee of `DispatchStore.leases`; leases of 0 seconds expire without waiting."""
 
     short = 0.0
 

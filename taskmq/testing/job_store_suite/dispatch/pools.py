@@ -26,10 +26,10 @@ class PoolCases(JobStoreCase):
     async def test_sharing_rules_are_visible_to_every_process(self) -> None:
         store, other = self.store(), self.store()
         queues = {"work": QueuePolicy(policy="priority", ageing=5.0), "strict": QueuePolicy(strict=True)}
-        said = Sharing(version=1, queues=queues, pools=_POOLS)
+        rules = Sharing(version=1, queues=queues, pools=_POOLS)
 
-        assert await store.share(said)
-        assert await other.sharing() == said
+        assert await store.share(rules)
+        assert await other.sharing() == rules
         assert await other.share(Sharing(version=2))
         assert await store.sharing() == Sharing(version=2)
 

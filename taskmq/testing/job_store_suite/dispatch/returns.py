@@ -1,4 +1,4 @@
-"""Jobs whose message came back: dispatched again under the same token."""
+"""Tests of returned messages: their jobs are dispatched again under the same token."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobDetail, Pick,
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, forged_token, ids
 from taskmq.testing.runner import case
 
 __all__ = ["Returns"]
@@ -48,7 +48,7 @@ class Returns(JobStoreCase):
         assert (again.token, again.crashes, again.due) == (job.token, 1, None)
         assert await _notes(driver, job) == [("interrupted", "w1", "its worker died ☂", 1_000)]
         await driver.expect_accepted(again, "started", worker="w2", started=2_000)
-        # That the first run had no end is known already.
+        # The loss of the first run is already recorded.
         assert len(await _notes(driver, job)) == 1
         assert await driver.store.attempts(job.id) == []
 
@@ -64,35 +64,35 @@ class Returns(JobStoreCase):
         assert [kind for kind, *_ in await _notes(driver, job)] == ["interrupted"] * 2
 
         await driver.expect_accepted(job, "interrupted")
-        anew = await driver.again(job)
+        redispatched = await driver.again(job)
 
-        assert anew.crashes is None
-        assert anew.token != job.token
-        (again,) = await _again(driver, anew)
+        assert redispatched.crashes is None
+        assert redispatched.token != job.token
+        (again,) = await _again(driver, redispatched)
         assert again.crashes == 0
 
     @case
     async def test_returning_an_ended_waiting_or_redispatched_job_changes_nothing(self) -> None:
         driver = self.driver()
         await driver.submit_many(5)
-        ended, waits, anew, asked, other = (await driver.dispatch()).jobs
+        ended, waits, redispatched, asked, other = (await driver.dispatch()).jobs
         await driver.expect_accepted(ended, "succeeded")
         await driver.expect_accepted(waits, "retry", delay=HOUR)
-        await driver.expect_accepted(anew, "interrupted")
+        await driver.expect_accepted(redispatched, "interrupted")
         await driver.dispatch()
         await driver.request_cancel(await driver.read(asked))
-        jobs = [ended, waits, anew, asked]
+        jobs = [ended, waits, redispatched, asked]
         before = [await driver.read(job) for job in jobs]
 
         partition = driver.schedulers.partition_of(QUEUE)
         returned = [ReturnedJob(id=job.id, token=job.token, crashes=1) for job in jobs]
-        returned += [ReturnedJob(id=other.id, token=unlike(other.token)), ReturnedJob(id="no id", token=1)]
+        returned += [ReturnedJob(id=other.id, token=forged_token(other.token)), ReturnedJob(id="no id", token=1)]
         batch = await driver.schedulers.dispatch_again(partition, await driver.epoch(partition), returned)
 
         assert batch is None
         assert await driver.schedulers.dispatch_again(partition, await driver.epoch(partition), []) is None
         assert [await driver.read(job) for job in jobs] == before
-        # What a worker says of one whose end was asked for ends it.
+        # Any report about a job that was asked to end ends it.
         record = await driver.expect_accepted(asked, "interrupted", redelivered=True)
         assert record.state is JobState.CANCELLED
 

@@ -1,4 +1,4 @@
-"""Tests of jobs that wait for their time, and become due."""
+"""Tests of scheduled jobs and of how they become due."""
 
 import asyncio
 
@@ -227,7 +227,7 @@ def _partition(driver: JobDriver, job: JobRecord) -> int:
 
 
 async def _due(driver: JobDriver, queue: str = "due") -> JobRecord:
-    """Return a scheduled job whose time has come."""
+    """Return a scheduled job that is due."""
     job = await driver.submit(queue=queue, due=HOUR)
     return await driver.expect_update(job, due=await driver.store.now_ms() - 60_000)
 

@@ -194,7 +194,7 @@ class AlertCases(HistoryCase):
         again = await alerts.take_notice(lease_ms=_HOUR)
         assert again is not None
         assert (again.id, again.tries) == ("b", 2)
-        # Another scheduler has acquired it by now.
+        # Another scheduler has claimed it by now.
         await other.settle_notice(second, retry_at=None)
 
         assert {each.id: each.next is None for each in await alerts.notices()} == {

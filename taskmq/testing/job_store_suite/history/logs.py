@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.model.history.logs import LogFilter, RunLine, RunLog, StoredLine
-from taskmq.testing.job_store_suite.driver import JobDriver, new_id, report, unlike
+from taskmq.testing.job_store_suite.driver import JobDriver, forged_token, new_id, report
 from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
 from taskmq.testing.runner import case
 
@@ -59,7 +59,7 @@ class LogCases(HistoryCase):
         waiting = await driver.submit(due=60_000)
 
         refused = [
-            _log(job, "foreign", token=unlike(job.token)),
+            _log(job, "foreign", token=forged_token(job.token)),
             _log(job, "unknown", id=new_id(_AT)),
             _log(job, "no id", id="x"),
             _log(job, "not dispatched", id=waiting.id, token=waiting.token),

@@ -87,8 +87,8 @@ class RollupCases(HistoryCase):
         rollups = self.history().rollups
         quarter = _AT // QUARTER * QUARTER
         first = (quarter - _AT) // MINUTE
-        told = [(0, "acme"), (1, "acme"), (1, "globex"), (15, "acme"), (16, "")]
-        for minute, tenant in told:
+        added = [(0, "acme"), (1, "acme"), (1, "globex"), (15, "acme"), (16, "")]
+        for minute, tenant in added:
             await rollups.add([_rollup(first + minute, tenant=tenant)])
         await rollups.add([_rollup(first, tenant=tenant) for tenant in ("acme", "globex")])
 

@@ -41,7 +41,7 @@ async def _chain(people: People) -> list[AuditRecord]:
 
 
 class AuditCases(IdentityCase):
-    """Every guarantee of `AuditStore`, and of the entries that changes of accounts write."""
+    """Every guarantee of `AuditStore`, and of the entries that account changes add."""
 
     @case
     async def test_an_entry_is_read_back_unchanged(self) -> None:
@@ -221,9 +221,9 @@ class AuditCases(IdentityCase):
         chain = await _chain(people)
         assert broken_link(ChainLink(), chain) == ""
         assert chain[head.position - 1].hash == head.hash
-        said = " ".join(f"{each.who!r} {each.what!r}" for each in chain)
-        assert "192.0.2.9" not in said
-        assert "ann@example.org" not in said
+        texts = " ".join(f"{each.who!r} {each.what!r}" for each in chain)
+        assert "192.0.2.9" not in texts
+        assert "ann@example.org" not in texts
         purges = {each.entry().user for each in chain if each.action == "queue.purge"}
         assert purges == {"", "bob"}
         erased = next(each for each in chain if each.action == "user.erase")

@@ -1,4 +1,4 @@
-"""Tests of failed logins, over all stores of a database."""
+"""Tests of failed logins, counted across all stores of a database."""
 
 import asyncio
 
@@ -65,7 +65,7 @@ class LoginCases(IdentityCase):
         for _ in range(3):
             assert await people.credentials.begin_login((mine, shared)) == 0
         await people.credentials.end_login((mine, shared))
-        # Two are left for the address.
+        # The address has two attempts left.
         waits = [await people.credentials.begin_login((shared,)) for _ in range(5)]
 
         assert [wait == 0 for wait in waits] == [True] * 4 + [False]

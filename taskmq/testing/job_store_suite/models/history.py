@@ -28,7 +28,7 @@ from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
-from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, forged_token, later
 
 __all__ = ["JobHistory"]
 
@@ -40,7 +40,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
     "interrupted", "detached",
 )  # fmt: skip
 _OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "release", "retry"})
-# By the store's clock, which the model reads a moment earlier.
+# Measured by the store's clock, which the model reads a moment earlier.
 _TIMES: Final = ("due", "submitted", "dispatched", "finished")
 _A_MOMENT: Final = 60_000
 
@@ -88,7 +88,7 @@ class JobHistory:
         )
         chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
         where = f"{where}: {chosen.__name__}"
-        self.model.now = await self._any().store.now_ms()
+        self.model.now = await self._pick_driver().store.now_ms()
         try:
             touched = await chosen()
             await self._compare(touched)
@@ -97,9 +97,9 @@ class JobHistory:
 
     async def _submit(self) -> set[str]:
         jobs = [await self._new() for _ in range(self.dice.choice((1, 1, 2, 4)))]
-        # A job that was due when created is due in the model, too.
-        self.model.now = await self._any().store.now_ms()
-        answers = await self._any().store.submit(jobs)
+        # A job that was due when created is also due in the model.
+        self.model.now = await self._pick_driver().store.now_ms()
+        answers = await self._pick_driver().store.submit(jobs)
         expected = self.model.submit(jobs)
         assert answers == expected, f"{answers} instead of {expected}"
         return {answer.id for answer in answers}
@@ -126,11 +126,11 @@ class JobHistory:
     def _detail(self, tenant: str, *, has_key: bool) -> JobDetail | None:
         dice = self.dice
         labels = {"team": dice.choice("ab")} if dice.random() < 0.3 else {}
-        # A refused job keeps no id of its submitter: of two in one call a store may answer the other first.
+        # A rejected job does not reserve its key: of two jobs in one call, a store may answer either first.
         known = [job.id for job in self.model.jobs.values() if not has_key or job.tenant == tenant]
         depends_on: list[JobDependency] = []
         if known and dice.random() < 0.4:
-            # Of several possible dependencies, only one ends first.
+            # Only one dependency has a condition that can fail, so the reason is certain.
             first, *others = dice.sample(known, k=min(dice.choice((1, 1, 2, 3)), len(known)))
             depends_on = [JobDependency(first, dice.choice(("succeeded", "succeeded", "ended", "failed")))]
             depends_on += [JobDependency(other, "ended") for other in others]
@@ -139,7 +139,7 @@ class JobHistory:
 
     async def _act(self) -> set[str]:
         """Make an operator's change, based on the job's current or earlier state."""
-        if (job := self._job()) is None:
+        if (job := self._pick_live()) is None:
             return set()
         action, now = self.dice.choice(_ACTIONS), self.model.now
         due = now + self.dice.choice((-60_000, HOUR, 3 * HOUR)) if action == "change" else job.due
@@ -158,16 +158,16 @@ class JobHistory:
 
     async def _write(self) -> set[str]:
         """Make any change, including forbidden ones and those for another version."""
-        if (job := self._job()) is None:
+        if (job := self._pick_live()) is None:
             return set()
         stale = replace(job, version=job.version - self.dice.choice((0, 0, 1)))
         after = self.dice.choice(list(JobState))
-        # A queued job is due: no rule decides otherwise.
+        # A queued job is always due.
         due = {"due": self.model.now} if after is JobState.QUEUED else {}
         return await self._apply_update(self._update(stale, after, kind="change", **due))
 
     async def _resume(self) -> set[str]:
-        """Resume an ended job, or one that may not be resumed, behind its live dependencies."""
+        """Resume an ended job or try a forbidden one, behind its live dependencies."""
         if (job := self._pick_ended()) is None:
             return set()
         before = () if job.detail is None else job.detail.depends_on
@@ -192,8 +192,8 @@ class JobHistory:
         copy = replace(copy, tenant=job.tenant, detail=JobDetail(retry_of=job.id))
         stale = replace(job, version=job.version - self.dice.choice((0, 0, 0, 1)))
         update = self._update(stale, job.state, kind="retry")
-        self.model.now = await self._any().store.now_ms()
-        answer = await self._any().store.retry(copy, update)
+        self.model.now = await self._pick_driver().store.now_ms()
+        answer = await self._pick_driver().store.retry(copy, update)
         expected = self.model.retry(copy, update)
         assert answer == expected, f"{update}: {answer} instead of {expected}"
         return {job.id} if answer is None else {job.id, answer.id}
@@ -214,27 +214,27 @@ class JobHistory:
         }
 
     async def _apply_update(self, update: JobUpdate) -> set[str]:
-        changed = await self._any().store.update(update)
+        changed = await self._pick_driver().store.update(update)
         expected = self.model.update(update)
         assert (changed is None) is (expected is None), f"{update}: {changed} instead of {expected}"
         if changed is not None:
-            assert changed == await self._any().store.get(update.id), f"{update}"
+            assert changed == await self._pick_driver().store.get(update.id), f"{update}"
         return {update.id}
 
     async def _dispatch(self) -> set[str]:
         queue = self.dice.choice(_QUEUES)
         partition = self.model_partition(queue)
         await self._hold(partition)
-        # Now and then the epoch of an earlier holder.
+        # Occasionally the epoch of an earlier holder.
         nth = self.dice.choice((-1, -1, -1, 0))
         lanes = [lane for lane in self._lanes(queue) if self.dice.random() < 0.8]
         ready = {lane: self.model.ready(lane) for lane in lanes}
         picks = [Pick(lane, self._count(jobs)) for lane, jobs in ready.items()]
-        batch = await self._any().schedulers.dispatch(partition, self.epochs[partition][nth], picks)
+        batch = await self._pick_driver().schedulers.dispatch(partition, self.epochs[partition][nth], picks)
         expected = self.model.dispatch(partition, self.of_model[partition][nth], picks)
         assert (batch is None) is (expected is None), f"{batch} instead of {expected}"
         if batch is not None and expected is not None:
-            self._agree(batch, expected)
+            self._adopt_batch(batch, expected)
         return {job.id for jobs in ready.values() for job in jobs}
 
     async def _put_behind(self) -> set[str]:
@@ -244,7 +244,7 @@ class JobHistory:
         nth = self.dice.choice((-1, -1, -1, 0))
         there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
         gates = {job: self.dice.choice("kl") for job in self.dice.sample(there, k=min(3, len(there)))}
-        await self._any().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
+        await self._pick_driver().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
         self.model.put_behind(partition, self.of_model[partition][nth], gates)
         return await self._compare_gates(set(gates))
 
@@ -254,45 +254,45 @@ class JobHistory:
         nth = self.dice.choice((-1, -1, -1, 0))
         behind = set(self.model.gates)
         gates = self.dice.choice((None, {"k": 1000}, {"k": 1000, "l": 1000}))
-        opened = await self._any().schedulers.open_gates(partition, self.epochs[partition][nth], gates)
+        opened = await self._pick_driver().schedulers.open_gates(partition, self.epochs[partition][nth], gates)
         expected = self.model.open_gates(partition, self.of_model[partition][nth], gates)
         assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
         return await self._compare_gates(behind)
 
     async def _compare_gates(self, jobs: set[str]) -> set[str]:
         for job in sorted(jobs):
-            seen = await self._any().schedulers.gate_of(job)
+            seen = await self._pick_driver().schedulers.gate_of(job)
             assert seen == self.model.gates.get(job, ""), f"{job} is behind {seen!r}"
         return jobs
 
     def _count(self, jobs: list[JobRecord]) -> int:
-        # If two are due in one millisecond, a store may know finer instants and another order.
+        # A store with a finer clock may order two jobs of one millisecond differently.
         dues = [job.due for job in jobs]
         count = self.dice.randrange(1, 4)
         return count if count >= len(dues) or dues[count - 1] != dues[count] else len(dues)
 
-    def _agree(self, batch: DispatchBatch, expected: DispatchBatch) -> None:
-        """Check that both have the same jobs; the model adopts the store's tokens."""
-        said = {job.id: job for job in batch.jobs}
+    def _adopt_batch(self, batch: DispatchBatch, expected: DispatchBatch) -> None:
+        """Check that both dispatched the same jobs, and copy the store's tokens to the model."""
+        dispatched = {job.id: job for job in batch.jobs}
         for job in expected.jobs:
-            assert job.id in said, f"{job.id} was not dispatched"
-            token = said[job.id].token
+            assert job.id in dispatched, f"{job.id} was not dispatched"
+            token = dispatched[job.id].token
             assert token >> 32 == job.token >> 32
-            assert replace(job, token=token) == said[job.id]
+            assert replace(job, token=token) == dispatched[job.id]
             self.model.set_token(expected.id, job.id, token)
-        assert len(said) == len(expected.jobs)
+        assert len(dispatched) == len(expected.jobs)
         self.sent += batch.jobs
         self.batches.append((batch.id, expected.id))
 
     async def _report(self) -> set[str]:
-        """Report about present and earlier dispatches, some of them twice."""
+        """Report on current and earlier dispatches, some of them twice."""
         if not self.sent:
             return set()
         reports = [self._pick_report() for _ in range(self.dice.choice((1, 1, 2, 5)))]
         if self.reported and self.dice.random() < 0.3:
             reports.append(self.dice.choice(self.reported))
         self.dice.shuffle(reports)
-        applied = await self._any().schedulers.apply(reports, came_by=_REPORTS)
+        applied = await self._pick_driver().schedulers.apply(reports, came_by=_REPORTS)
         expected = self.model.apply(reports, came_by=_REPORTS)
         if len({each.id for each in reports}) == len(reports):
             assert applied == expected, f"{reports}: {applied} instead of {expected}"
@@ -304,10 +304,10 @@ class JobHistory:
     def _pick_report(self) -> Report:
         # Recent ones more often than earlier ones.
         job = self.dice.choice(self.sent[-6:] if self.dice.random() < 0.8 else self.sent)
-        token = unlike(job.token) if self.dice.random() < 0.1 else job.token
+        token = forged_token(job.token) if self.dice.random() < 0.1 else job.token
         if self.dice.random() < 0.03:
             token = later(job.token)
-        # Half of the other tokens belong to a forgotten dispatch, half are made up.
+        # Half of the other tokens belong to a forgotten dispatch, half are forged.
         is_proven = token == job.token or self.dice.random() < 0.5
         started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
         failure = error("no", self.dice.choice(("A", "B")))
@@ -329,40 +329,42 @@ class JobHistory:
     async def _fire(self) -> set[str]:
         partition = self.dice.randrange(self.model.partitions)
         await self._hold(partition)
-        now = await self._any().store.now_ms()
-        due = await self._any().schedulers.due(partition, until=now + 1, limit=5)
+        now = await self._pick_driver().store.now_ms()
+        due = await self._pick_driver().schedulers.due(partition, until=now + 1, limit=5)
         self.read = [*self.read, *due][-20:]
         chosen = [timer for timer in self.read if timer.shard % self.model.partitions == partition]
         nth = self.dice.choice((-1, -1, -1, 0))
-        lanes = await self._any().schedulers.fire(partition, self.epochs[partition][nth], chosen)
+        lanes = await self._pick_driver().schedulers.fire(partition, self.epochs[partition][nth], chosen)
         expected = self.model.fire(partition, self.of_model[partition][nth], chosen)
         assert lanes == expected, f"{lanes} instead of {expected}"
         return {timer.id for timer in chosen}
 
     async def _undispatch(self) -> set[str]:
-        jobs, delay = self._some(), self.dice.choice((0.0, 0.0, LONG))
+        jobs, delay = self._pick_sent(), self.dice.choice((0.0, 0.0, LONG))
         partition, epoch, of_model = await self._holder_of(jobs)
-        seen = await self._any().schedulers.undispatch(partition, epoch, jobs, delay=delay, reason="no queue")
+        seen = await self._pick_driver().schedulers.undispatch(partition, epoch, jobs, delay=delay, reason="no queue")
         expected = self.model.undispatch(partition, of_model, jobs, delay=delay, reason="no queue")
         assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
 
     async def _dispatch_again(self) -> set[str]:
-        jobs, crashes = self._some(), self.dice.choice((0, 0, 1))
+        jobs, crashes = self._pick_sent(), self.dice.choice((0, 0, 1))
         partition, epoch, of_model = await self._holder_of(jobs)
         returned = [ReturnedJob(id=job.id, token=job.token, crashes=crashes, reason="gone") for job in jobs]
-        batch = await self._any().schedulers.dispatch_again(partition, epoch, returned)
+        batch = await self._pick_driver().schedulers.dispatch_again(partition, epoch, returned)
         expected = self.model.dispatch_again(partition, of_model, returned)
         assert (batch is None) is (expected is None), f"{batch} instead of {expected}"
         if batch is not None and expected is not None:
-            self._agree(batch, expected)
+            self._adopt_batch(batch, expected)
         return {job.id for job in jobs}
 
     async def _fail(self) -> set[str]:
-        jobs = self._some()
+        jobs = self._pick_sent()
         partition, epoch, of_model = await self._holder_of(jobs)
         also = len(self.reported) % 2 == 0
-        seen = await self._any().schedulers.fail(partition, epoch, jobs, reason="too large", also_running=also)
+        seen = await self._pick_driver().schedulers.fail(
+            partition, epoch, jobs, reason="too large", also_running=also
+        )
         expected = self.model.fail(partition, of_model, jobs, reason="too large", also_running=also)
         assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
@@ -374,19 +376,19 @@ class JobHistory:
         nth = 0 if len(self.reported) % 4 == 0 else -1
         return partition, self.epochs[partition][nth], self.of_model[partition][nth]
 
-    def _some(self) -> list[DispatchedJob]:
+    def _pick_sent(self) -> list[DispatchedJob]:
         chosen = self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))
-        # No scheduler names a job twice.
+        # A scheduler never names a job twice.
         return list({job.id: job for job in chosen}.values())
 
     async def _confirm(self) -> set[str]:
         if self.batches:
             number, of_model = self.dice.choice(self.batches)
             if self.dice.random() < 0.7:
-                await self._any().schedulers.confirm([number])
+                await self._pick_driver().schedulers.confirm([number])
                 self.model.confirm([of_model])
             else:
-                await self._any().schedulers.forget([number])
+                await self._pick_driver().schedulers.forget([number])
                 self.model.forget([of_model])
         return set()
 
@@ -394,10 +396,10 @@ class JobHistory:
         partition = self.model_partition(self.dice.choice(_QUEUES))
         await self._hold(partition)
         if self.dice.random() < 0.3 and len(self.epochs[partition]) > 1:
-            assert await self._any().schedulers.take_over(partition, self.epochs[partition][0]) == []
+            assert await self._pick_driver().schedulers.take_over(partition, self.epochs[partition][0]) == []
             return set()
         await self._next_holder(partition)
-        found = await self._any().schedulers.take_over(partition, self.epochs[partition][-1])
+        found = await self._pick_driver().schedulers.take_over(partition, self.epochs[partition][-1])
         expected = self.model.take_over(partition, self.of_model[partition][-1])
         numbers = {of_model: number for number, of_model in self.batches}
         seen = {batch.id: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in found}
@@ -408,7 +410,7 @@ class JobHistory:
     async def _release(self) -> set[str]:
         """Settle ends for dependents, and the ends that follow."""
         waiting = {job.id for job in self.model.jobs.values() if self.model.unmet(job.id)}
-        driver = self._any()
+        driver = self._pick_driver()
         queues = await driver.release()
         expected: set[str] = set()
         while True:
@@ -422,7 +424,7 @@ class JobHistory:
         return waiting
 
     def model_partition(self, queue: str) -> int:
-        """Return the partition that the store assigns; the model follows it."""
+        """Return the partition that the store assigns, and assign it in the model."""
         partition = self.driver.schedulers.partition_of(queue)
         self.model.placed[queue] = partition
         return partition
@@ -433,7 +435,7 @@ class JobHistory:
             await self._next_holder(partition)
 
     async def _next_holder(self, partition: int) -> None:
-        self.epochs[partition].append(await self._any().next_epoch(partition))
+        self.epochs[partition].append(await self._pick_driver().next_epoch(partition))
         key = partition_key(partition)
         if self.of_model[partition]:
             self.model.leases.release(key, token=self.of_model[partition][-1])
@@ -441,10 +443,10 @@ class JobHistory:
         assert not isinstance(taken, Lease)
         self.of_model[partition].append(taken)
 
-    def _any(self) -> JobDriver:
+    def _pick_driver(self) -> JobDriver:
         return self.dice.choice(self.others)
 
-    def _job(self) -> JobRecord | None:
+    def _pick_live(self) -> JobRecord | None:
         live = [job for job in self.model.jobs.values() if job.state not in TERMINAL]
         return self.dice.choice(live) if live else None
 
@@ -456,7 +458,7 @@ class JobHistory:
         return [lane for lane in self.model.lanes(self.model_partition(queue)) if lane.queue == queue]
 
     async def _compare(self, touched: set[str]) -> None:
-        reader = self._any()
+        reader = self._pick_driver()
         for job_id in sorted(touched):
             await self._compare_job(reader, job_id)
         for queue in _QUEUES:
@@ -476,15 +478,17 @@ class JobHistory:
         if known is None or seen is None:
             assert known is seen, f"{job_id}: {seen} instead of {known}"
             return
-        # If two reports were applied at once, a store may write once.
+        # A store may write once for two reports applied together.
         assert seen.version <= known.version, f"{seen} instead of {known}"
-        adopted = replace(known, version=seen.version, **_unsaid(known, seen))
+        adopted = replace(known, version=seen.version, **_undefined_fields(known, seen))
         for name in _TIMES:
-            told, said = getattr(known, name), getattr(seen, name)
-            assert (told is None) is (said is None), f"{name} of {seen} instead of {known}"
-            if told is not None:
-                assert abs(told - said) <= _A_MOMENT or _may_be_kept(known, name), f"{name} of {seen}, not {known}"
-                adopted = replace(adopted, **{name: said})
+            known_time, seen_time = getattr(known, name), getattr(seen, name)
+            assert (known_time is None) is (seen_time is None), f"{name} of {seen} instead of {known}"
+            if known_time is not None:
+                assert abs(known_time - seen_time) <= _A_MOMENT or _is_due_undefined(known, name), (
+                    f"{name} of {seen}, not {known}"
+                )
+                adopted = replace(adopted, **{name: seen_time})
         assert seen == adopted, f"{seen} instead of {adopted}"
         self.model.jobs[job_id] = seen
         events = [_event_facts(event) for event in await reader.store.events(job_id) if event.kind in _OPERATORS]
@@ -512,7 +516,7 @@ class JobHistory:
             assert (page.after is None) is (len(expected) <= 5), which
 
 
-def _unsaid(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
+def _undefined_fields(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
     """Return the fields that the contract leaves open in this state, as observed."""
     fields: dict[str, Any] = {}
     if known.state not in TERMINAL and known.state is not JobState.RUNNING:
@@ -526,8 +530,8 @@ def _unsaid(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
     return fields
 
 
-def _may_be_kept(known: JobRecord, name: str) -> bool:
-    """Return whether a job that is ready again at once may have kept its time, or have the current one."""
+def _is_due_undefined(known: JobRecord, name: str) -> bool:
+    """Return whether the contract lets a requeued job keep its due time or get the current one."""
     return name == "due" and known.state is JobState.QUEUED
 
 

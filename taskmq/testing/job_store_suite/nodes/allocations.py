@@ -1,4 +1,4 @@
-"""Tests of manual allocations, for other users of the nodes."""
+"""Tests of manual allocations, made for programs other than workers."""
 
 import asyncio
 

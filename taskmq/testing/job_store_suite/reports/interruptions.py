@@ -1,4 +1,4 @@
-"""Tests of runs without an outcome, as shown in the history of their jobs."""
+"""Tests of interrupted runs and of their entries in the job history."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ _OUTAGE: Final = ErrorRecord(type_name=INTERRUPTED, message="outage: StateUnavai
 
 
 class Interruptions(JobStoreCase):
-    """Jobs whose runs a drain, an outage or the loss of their worker has interrupted.
+    """Guarantees for jobs whose run was interrupted by a drain, an outage or a lost worker.
 
     class TestMine(Interruptions): ...
     """
@@ -45,7 +45,7 @@ class Interruptions(JobStoreCase):
             assert record.due >= await driver.store.now_ms() + HOUR // 2
             job = await driver.again(job)
             assert (job.outages, job.attempt) == (count, 1)
-        # Neither of these is an outage.
+        # Neither report is an outage.
         await driver.expect_accepted(job, "snoozed", delay=1, started=begun)
         job = await driver.again(job)
         await driver.expect_accepted(job, "interrupted", started=begun, error=_STOPPED)
@@ -127,7 +127,7 @@ class Interruptions(JobStoreCase):
         job, begun = await _running(driver)
 
         await driver.expect_accepted(job, "started", worker="w1", started=begun)
-        # A report of another run, whose clock is behind: nothing about it is certain.
+        # The report comes from another run with a slow clock, so its times are uncertain.
         await driver.expect_accepted(job, "started", worker="w2", started=begun - 1)
         record = await driver.expect_accepted(job, "succeeded", worker="w1", started=begun - 1)
 
@@ -159,7 +159,7 @@ class Interruptions(JobStoreCase):
 
 
 async def _running(driver: JobDriver, *, worker: str = "w1", **fields: Any) -> tuple[DispatchedJob, int]:
-    """Return a running job, and since when it runs."""
+    """Return a running job and its start time."""
     job = await driver.dispatch_new(**fields)
     begun = await driver.store.now_ms()
     await driver.expect_accepted(job, "started", worker=worker, started=begun)

@@ -8,7 +8,7 @@ from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report, goes_
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, new_id, report, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, forged_token, new_id, report
 from taskmq.testing.runner import case
 
 __all__ = ["Reports"]
@@ -129,7 +129,7 @@ class Reports(JobStoreCase):
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
         (event,) = await other.store.events(job.id)
         assert (event.kind, event.state, event.by) == ("detached", JobState.RUNNING, "w7")
-        # It tells the next holder of the partition which dispatch is meant.
+        # The next holder of the partition identifies the dispatch by it.
         assert record.dispatched is not None
         assert event.at >= record.dispatched
         assert (await driver.expect_accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
@@ -344,7 +344,7 @@ class Reports(JobStoreCase):
         jobs = (await _batch(driver, len(sequences))).jobs
         reports = [
             report(job, kinds[turn], delay=HOUR, result=b"1" if kinds[turn] == "succeeded" else b"")
-            # Not job by job: related reports are scattered.
+            # Scatter the reports of each job.
             for turn in range(3)
             for job, (kinds, _, _) in zip(jobs, sequences, strict=True)
             if turn < len(kinds)
@@ -353,7 +353,7 @@ class Reports(JobStoreCase):
         applied = await driver.schedulers.apply(reports)
 
         for job, (kinds, outcomes, state) in zip(jobs, sequences, strict=True):
-            found = [each.outcome for each, said in zip(applied, reports, strict=True) if said.id == job.id]
+            found = [each.outcome for each, sent in zip(applied, reports, strict=True) if sent.id == job.id]
             record = await driver.read(job)
             assert found == outcomes, kinds
             assert record.state is state, kinds
@@ -376,7 +376,7 @@ class Reports(JobStoreCase):
         jobs = (await _batch(driver, 4)).jobs
         reports = [
             report(jobs[0], "succeeded"),
-            report(jobs[1], "succeeded", token=unlike(jobs[1].token)),
+            report(jobs[1], "succeeded", token=forged_token(jobs[1].token)),
             report(jobs[2], "failed", id="no-uuid"),
             report(jobs[3], "retry", delay=HOUR),
         ]

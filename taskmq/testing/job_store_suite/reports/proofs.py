@@ -13,7 +13,7 @@ from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq.model.jobs.reports import MOST_UNHEEDED, UNHEEDED, Report, ReportKind, after_report
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, later, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, forged_token, later
 from taskmq.testing.runner import case
 
 __all__ = ["ReportProofs"]
@@ -40,15 +40,15 @@ class ReportProofs(JobStoreCase):
             before, attempts = await driver.read(job), await driver.store.attempts(job.id)
             forged = [
                 Report(id=job.id, token=token, proof=proof, kind=kind, worker="evil", delay=HOUR, result=b"forged")
-                for token in _never_given(job.token)
-                for proof in _no_proofs(key, job.id, token)
+                for token in _forged_tokens(job.token)
+                for proof in _wrong_proofs(key, job.id, token)
                 for kind in (_ENDS if proof else (*_ENDS, *_BEGUN))
             ]
 
             applied = await other.schedulers.apply(forged, came_by=_QUEUE)
 
-            said = [(each.outcome in ("superseded", "invented"), each.state) for each in applied]
-            assert said == [(True, state)] * len(forged), state
+            results = [(each.outcome in ("superseded", "invented"), each.state) for each in applied]
+            assert results == [(True, state)] * len(forged), state
             assert "invented" in {each.outcome for each in applied}
             assert _without_event_fields(await other.read(job)) == _without_event_fields(before), state
             assert await driver.store.attempts(job.id) == attempts, state
@@ -68,7 +68,7 @@ class ReportProofs(JobStoreCase):
             many = [
                 Report(id=job.id, token=token, kind=kind, worker="evil")
                 for kind in ("succeeded", "retry", "started")
-                for token in _never_given(job.token)
+                for token in _forged_tokens(job.token)
             ]
 
             for store in (driver, other, driver):
@@ -118,8 +118,8 @@ class ReportProofs(JobStoreCase):
         for state in _LIVE:
             for kind in _ENDS:
                 job = await driver.make(state, queue=f"{state} {kind}", tenant="acme")
-                said = _proven_report(key, job, kind)
-                (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
+                proven = _proven_report(key, job, kind)
+                (applied,) = await driver.schedulers.apply([proven], came_by=_QUEUE)
                 ended = after_report(kind, cancel_requested=False)
                 assert applied == AppliedReport("accepted", ended, job.queue), f"{state}, {kind}"
                 record = await other.read(job)
@@ -129,10 +129,10 @@ class ReportProofs(JobStoreCase):
                 (entry,) = await _audit_entries(driver, job)
                 assert (entry.action, entry.tenant, entry.user, entry.via) == ("job.end", "acme", "w8", "report")
                 assert entry.after == {"state": str(ended), "attempt": 1}
-                # It no longer waits anywhere.
+                # The job is neither ready nor scheduled any more.
                 assert await driver.lanes(job.queue) == []
                 assert job.id not in [timer.id for timer in await driver.timers()]
-                (again,) = await driver.schedulers.apply([said], came_by=_QUEUE)
+                (again,) = await driver.schedulers.apply([proven], came_by=_QUEUE)
                 assert again.outcome == "superseded"
                 assert len(await _audit_entries(driver, job)) == 1
 
@@ -157,15 +157,15 @@ class ReportProofs(JobStoreCase):
         job = await driver.dispatch_new()
         lost = await driver.read(job)
 
-        said = _proven_report(key, lost, "succeeded", token=unlike(job.token))
-        (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
+        proven = _proven_report(key, lost, "succeeded", token=forged_token(job.token))
+        (applied,) = await driver.schedulers.apply([proven], came_by=_QUEUE)
 
         assert applied.outcome == "superseded"
         (event,) = await driver.store.events(job.id)
         assert (event.kind, event.state, event.by) == ("unknown_attempt", JobState.DISPATCHED, "w8")
         assert (await driver.expect_accepted(job, "failed")).state is JobState.FAILED
-        # Even once it has ended.
-        (applied,) = await driver.schedulers.apply([said], came_by=_QUEUE)
+        # The same holds after the job has ended.
+        (applied,) = await driver.schedulers.apply([proven], came_by=_QUEUE)
         assert (applied.outcome, applied.state) == ("superseded", JobState.FAILED)
         assert await _audit_entries(driver) == []
 
@@ -254,13 +254,13 @@ class ReportProofs(JobStoreCase):
         ]
 
 
-def _never_given(token: int) -> Iterator[int]:
-    """Yield tokens of earlier, the same and later dispatches, none of which this job had."""
+def _forged_tokens(token: int) -> Iterator[int]:
+    """Yield forged tokens of earlier, the same and later dispatches."""
     yield from (token ^ 1, token ^ 0xFFFF_FFFF, later(token), 2**32 + 12_345, 2**33 + 1, _LARGEST, _LARGEST - 1)
 
 
-def _no_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
-    """Yield wrong proofs for this token and queue, from none to nearly right."""
+def _wrong_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
+    """Yield wrong proofs for this token and queue, from an empty to a nearly correct one."""
     proof = key.prove(job_id, token, _QUEUE)
     yield from ("", "ö\ud800", key.id, key.id + "A" * 22, proof[:-1], proof + "A", proof.swapcase())
     yield new_report_key(bytes(35)).prove(job_id, token, _QUEUE)
@@ -271,7 +271,7 @@ def _no_proofs(key: ReportKey, job_id: str, token: int) -> Iterator[str]:
 
 
 def _proven_report(key: ReportKey, job: JobRecord, kind: ReportKind, *, token: int | None = None) -> Report:
-    """Return a report of a dispatch that followed those the store knows."""
+    """Return a proven report of a dispatch that the store has not recorded."""
     token = later(job.token) if token is None else token
     proof = key.prove(job.id, token, _QUEUE)
     return Report(id=job.id, token=token, proof=proof, kind=kind, worker="w8", delay=HOUR)

@@ -1,4 +1,4 @@
-"""Tests of a store that went back in time, for adapters whose database a test can copy."""
+"""Tests of a store restored from a backup, for adapters whose database a test can copy."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _QUEUE: Final = "taskmq.reports.suite.0"
 
 
 class RestoredStores(JobStoreCase):
-    """Behaviour of a store restored from a backup; the test closes its stores before.
+    """Guarantees of a restored store; each test closes its stores before the restore.
 
     class TestMine(RestoredStores): ...
     """
@@ -41,7 +41,7 @@ class RestoredStores(JobStoreCase):
         sent = [await driver.again(job) for job in (waits, scheduled)]
         await driver.expect_accepted(runs, "retry")
         sent.append(await driver.again(runs))
-        said = [report(job, "succeeded", proof=key.prove(job.id, job.token, _QUEUE)) for job in sent]
+        proven = [report(job, "succeeded", proof=key.prove(job.id, job.token, _QUEUE)) for job in sent]
         await self.opened.aclose()
 
         await self.restore()
@@ -52,7 +52,7 @@ class RestoredStores(JobStoreCase):
         ]
         refused = await driver.schedulers.apply(forged, came_by=_QUEUE)
         after = [await driver.read(job) for job in before]
-        counted = await driver.schedulers.apply(said, came_by=_QUEUE)
+        counted = await driver.schedulers.apply(proven, came_by=_QUEUE)
         assert {each.outcome for each in refused} == {"invented"}
         assert [(job.state, job.token) for job in after] == [(job.state, job.token) for job in before]
         assert [(each.outcome, each.state) for each in counted] == [("accepted", JobState.SUCCEEDED)] * len(sent)
@@ -69,13 +69,13 @@ class RestoredStores(JobStoreCase):
         await driver.schedulers.rotate_report_key()
         (key, _) = await driver.schedulers.report_keys()
         sent = await driver.again(waits)
-        said = report(sent, "succeeded", proof=key.prove(sent.id, sent.token, _QUEUE))
+        proven = report(sent, "succeeded", proof=key.prove(sent.id, sent.token, _QUEUE))
         await self.opened.aclose()
 
         await self.restore()
 
         driver = self.driver()
-        (refused,) = await driver.schedulers.apply([said], came_by=_QUEUE)
+        (refused,) = await driver.schedulers.apply([proven], came_by=_QUEUE)
         assert refused.outcome == "invented"
         assert [each.id for each in await driver.schedulers.report_keys()] == [older.id]
         assert (await driver.expect_accepted(await driver.again(waits), "succeeded")).state is JobState.SUCCEEDED

@@ -72,7 +72,7 @@ class UniqueJobs(JobStoreCase):
             job = await driver.dispatch_new(unique=key, queue=kind)
             begun = await driver.expect_accepted(job, "started", started=await driver.store.now_ms())
             await driver.expect_accepted(job, kind, started=begun.started, delay=HOUR, error=error("away"))
-            # Delivered to its worker again: the record of its start is from the run before.
+            # The job was redelivered, so its recorded start is from the run before.
             await driver.again(job)
 
             assert (await driver.try_submit(unique=key)).is_new, kind

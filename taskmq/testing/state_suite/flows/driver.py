@@ -1,4 +1,4 @@
-"""Helpers for tests of workflows: start and end nodes, and take all that can be taken."""
+"""Helpers for tests of workflows: start, end and take nodes."""
 
 from taskmq.contracts.stores.flows import BegunNode, FlowNode, FlowStore, NodeState, Taken
 from taskmq.testing.state_suite.case import LONG, new
@@ -31,7 +31,7 @@ def taken_keys(taken: Taken) -> list[str]:
 
 
 async def take_all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> list[str]:
-    """Take everything that can be taken, and mark it as done; return the keys."""
+    """Take all available nodes and mark them as done; return their keys."""
     found: list[str] = []
     while taken.nodes or taken.is_more:
         found += taken_keys(taken)

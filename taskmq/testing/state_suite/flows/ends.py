@@ -1,4 +1,4 @@
-"""Tests of workflows whose nodes end one by one."""
+"""Tests of workflows and of the ends of their nodes."""
 
 import asyncio
 

@@ -23,13 +23,13 @@ async def _list_all(flows: FlowStore, *, tenant: str | None, limit: int = 100) -
 
 
 class FlowLists(StateCase):
-    """The list of a `FlowStore`."""
+    """Every guarantee of the lists of a `FlowStore`."""
 
     @case
     async def test_flows_are_listed_in_pages_each_once(self) -> None:
         flows, other = self.state().flows, self.state().flows
         tenant = new("t")
-        # Some of them in one ms, so that they are ordered by id.
+        # Some share a millisecond, so that their ids decide the order.
         made = [f"@{tenant}:{new('flow')}" for _ in range(7)]
         for flow_id in made:
             assert await flows.create(flow_id, flow_id.encode(), CHAIN, ttl=LONG)

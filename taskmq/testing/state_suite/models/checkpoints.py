@@ -59,7 +59,7 @@ class _Run:
         if saved:
             self.values[name] = value
 
-    async def _forget(self, store: CheckpointStore, where: str) -> None:  # noqa: ARG002 - all are called alike
+    async def _forget(self, store: CheckpointStore, where: str) -> None:  # noqa: ARG002 - all steps share one signature
         token = self._token()
         await store.forget(self.job, token=token)
         if self._is_last(token):
@@ -67,7 +67,7 @@ class _Run:
             self.values.clear()
 
     def _token(self) -> int:
-        # The last one more often than earlier ones.
+        # The latest token is more likely than earlier ones.
         return self.dice.choice([*self.tokens, *self.tokens[-1:] * 3]) if self.tokens else 1
 
     def _is_last(self, token: int) -> bool:

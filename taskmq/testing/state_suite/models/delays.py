@@ -42,7 +42,7 @@ class _Run:
     dice: random.Random
     stores: list[DelayStore]
     model: dict[str, _Kept] = field(default_factory=dict[str, _Kept])
-    hands: list[tuple[TakenMessage, int]] = field(default_factory=list[tuple[TakenMessage, int]])
+    taken: list[tuple[TakenMessage, int]] = field(default_factory=list[tuple[TakenMessage, int]])
     version: int = 0
 
     async def step(self, where: str) -> None:
@@ -69,14 +69,14 @@ class _Run:
         now, limit = self._due(), self.dice.randrange(1, 5)
         taken = await store.take(now=now, limit=limit, lease=LONG)
         free = [kept for kept in self._free() if kept.message.due <= now]
-        # Of two due at the same instant, the store may return either first.
+        # The store may return two messages of one instant in either order.
         assert [one.message.due for one in taken] == [kept.message.due for kept in free[:limit]], where
         for one in taken:
             kept = self.model[one.message.job_id]
             assert not kept.is_taken, where
             assert kept.message == one.message, where
             kept.is_taken = True
-            self.hands.append((one, kept.version))
+            self.taken.append((one, kept.version))
 
     async def _complete(self, store: DelayStore, _: str) -> None:
         for one, version in self._drop_leased():
@@ -129,8 +129,8 @@ class _Run:
         return sorted(free, key=lambda kept: kept.message.due)
 
     def _drop_leased(self) -> list[tuple[TakenMessage, int]]:
-        chosen = self.dice.sample(self.hands, min(len(self.hands), self.dice.randrange(1, 4)))
-        self.hands = [entry for entry in self.hands if entry not in chosen]
+        chosen = self.dice.sample(self.taken, min(len(self.taken), self.dice.randrange(1, 4)))
+        self.taken = [entry for entry in self.taken if entry not in chosen]
         return chosen
 
     def _job(self) -> str:

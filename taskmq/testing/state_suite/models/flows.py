@@ -1,4 +1,4 @@
-"""Random workflows against a model, driven in any order, with every call repeated."""
+"""Random workflows compared with a model, in any order and with repeated calls."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _BAD = ("failed", "upstream_failed")
 
 
 def random_graph(chance: random.Random, size: int) -> list[FlowNode]:
-    """Return a random graph of this many nodes, each after those it depends on."""
+    """Return a random graph of this many nodes, each after its dependencies."""
     nodes: list[FlowNode] = []
     for number in range(size):
         most = min(number, chance.choice((0, 1, 1, 2, 3, 6, number)))
@@ -90,7 +90,7 @@ class FlowsByModel(StateCase):
             if driven:
                 after = await flows.states(flow_id)
                 assert {key for key in good if after[key] is not NodeState.SUCCEEDED} == set()
-                # Succeeded nodes stay; all others follow their rules, as if they had not run before.
+                # Succeeded nodes stay; all others are evaluated as if they had never run.
                 free = [FlowNode(key=node.key, kind="call") if node.key in good else node for node in nodes]
                 assert after == expected_states(free, {**mended, **dict.fromkeys(good, NodeState.SUCCEEDED)})
 
@@ -124,7 +124,7 @@ async def drive(
             continue
         runs[key] = runs.get(key, 0) + 1
         if chance.random() < 0.2:
-            # Its worker dies, and its end is never reported.
+            # The worker dies without reporting the end.
             stale = begun
             begun = await flows.start(flow_id, key, owner=new("run"), seconds=LONG, takes_over=True)
             assert isinstance(begun, BegunNode)
@@ -134,8 +134,8 @@ async def drive(
             )
             assert refused is None
         for _ in range(chance.choice((1, 1, 2))):
-            told = await flows.end(
+            answer = await flows.end(
                 flow_id, key, token=begun.token, state=ends[key], value=key.encode(), taker="sender", lease=LONG
             )
-            assert told is not None
-            taken = told
+            assert answer is not None
+            taken = answer
