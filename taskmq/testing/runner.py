@@ -100,7 +100,7 @@ async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> No
         if not left:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(f"tasks that are not needed any more go on: {left!r}")
+    raise AssertionError(f"tasks that should have ended are still running: {left!r}")
 
 
 @contextmanager

@@ -29,7 +29,7 @@ DEFAULT_CONCURRENCY: Final = 32
 def _read_weights(text: str, *, what: str) -> tuple[int, int, int]:
     parts = text.split(":")
     if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise InvalidOption(f"{what} {text!r}: three numbers from 1 on, for high, medium and low, such as 16:4:1")
+        raise InvalidOption(f"{what} {text!r}: must be three numbers from 1, for high, medium, low, as in 16:4:1")
     high, medium, low = map(int, parts)
     return high, medium, low
 
@@ -37,7 +37,7 @@ def _read_weights(text: str, *, what: str) -> tuple[int, int, int]:
 def _read_labels(text: str, *, what: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if not all(sign for _, sign, _ in pairs):
-        raise InvalidOption(f"{what} {text!r}: names with their values, such as region=eu,zone=b")
+        raise InvalidOption(f"{what} {text!r}: must be names with values, such as region=eu,zone=b")
     return check_labels({name.strip(): value.strip() for name, _, value in pairs}, what=what)
 
 
@@ -213,7 +213,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.node:
             check_node_name(self.node)
         elif self.node_labels:
-            raise InvalidOption("node_labels without node: which node has them?")
+            raise InvalidOption("node_labels need a node: pass node= as well")
 
     @property
     def effective_prefetch(self) -> int:

@@ -45,7 +45,7 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     if known and not config.force and (unknown := [name for name in config.queues if name not in known]):
         raise InvalidOption(
             f"no task of the app uses queue {unknown[0]!r}: {did_you_mean(unknown[0], known)} "
-            "(--force consumes it all the same)"
+            "(--force consumes it anyway)"
         )
     # The node's queue first: jobs that were placed there have their resources there.
     own = [app.producer.queue(node_queue(config.node))] if config.node else []
@@ -138,7 +138,7 @@ def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]
     if unknown := sorted((config.queue_slots.keys() | config.queue_shares.keys()) - names):
         raise InvalidOption(f"slots or shares are set for queues that are not consumed: {', '.join(unknown)}")
     if min((1, *config.queue_slots.values(), *config.queue_shares.values())) < 1:
-        raise InvalidOption("slots and shares of queues: at least 1")
+        raise InvalidOption("slots and shares of queues must be at least 1")
     found = capacity(config.resources, processes=config.processes)
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}

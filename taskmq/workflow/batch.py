@@ -29,13 +29,13 @@ class Batch(Workflow[list[Any]]):
         self, jobs: tuple[Step[Any], ...], *, on_success: Callback | None, on_end: Callback | None, limit: int | None
     ) -> None:
         if limit is not None and limit < 1:
-            raise InvalidOption(f"batch: limit={limit}: at least 1, or None for no limit")
+            raise InvalidOption(f"batch: limit={limit}: must be at least 1, or None for no limit")
         for job in jobs:
             if not isinstance(job, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidOption(f"{job!r} is no job of a batch: task.s(...) with all its arguments")
+                raise InvalidOption(f"{job!r} is not a job of a batch: use task.s(...) with all its arguments")
         for name, one in (("on_success", on_success), ("on_end", on_end)):
             if one is not None and not isinstance(one, Step | OpenStep):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise InvalidOption(f"{name}={one!r}: one step, task.s(...) or task.si(...)")
+                raise InvalidOption(f"{name}={one!r}: must be one step, task.s(...) or task.si(...)")
         self.jobs: tuple[Step[Any], ...] = jobs
         self.on_success: Callback | None = on_success
         self.on_end: Callback | None = on_end
@@ -47,7 +47,7 @@ class Batch(Workflow[list[Any]]):
 
     def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
         raise InvalidOption(
-            "a batch cannot be a part of another workflow; what follows it is its on_success= or on_end="
+            "a batch cannot be a part of another workflow; use its on_success= or on_end= for the next step"
         )
 
     def compile(self, content_type: str, *, tenant: str = "") -> Graph:

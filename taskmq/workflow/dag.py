@@ -107,13 +107,13 @@ class Dag(Workflow[dict[str, Any]]):
         before = tuple(self._number(node) for node in after)
         label = name or self._default_name(part)
         if any(entry.name == label for entry in self.entries):
-            raise InvalidOption(f"node {label!r} is there twice; give one of them a name=")
+            raise InvalidOption(f"node {label!r} is defined twice; give one of them a name=")
         self.entries.append(DagEntry(part, label, before, named, rule, may_fail))
         return GraphNode(self, label, len(self.entries) - 1)
 
     def _number(self, node: GraphNode[Any]) -> int:
         if node.graph is not self:
-            raise InvalidOption(f"{node!r} is of another graph")
+            raise InvalidOption(f"{node!r} belongs to another graph")
         return node.number
 
     def _default_name(self, part: Part) -> str:

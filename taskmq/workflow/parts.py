@@ -162,7 +162,7 @@ class Step(CompleteStep, Workflow[R_co]):
             InvalidOption: it is an `si(...)`, which is given nothing.
         """
         if not self.call.is_fed:
-            raise InvalidOption(f"task {self.call.task.name}: si(...) is given nothing: s(...).each()")
+            raise InvalidOption(f"task {self.call.task.name}: si(...) takes no result: use s(...).each()")
         return Each(self.call, limit=limit, max_width=max_width)
 
 
@@ -217,9 +217,9 @@ class Each(OpenStep[A_contra, R_co]):
     ) -> None:
         super().__init__(call)
         if limit is not None and limit < 1:
-            raise InvalidOption(f"task {call.task.name}: limit={limit}: at least 1, or None for no limit")
+            raise InvalidOption(f"task {call.task.name}: limit={limit}: must be at least 1, or None for no limit")
         if max_width < 1:
-            raise InvalidOption(f"task {call.task.name}: max_width={max_width}: at least 1")
+            raise InvalidOption(f"task {call.task.name}: max_width={max_width}: must be at least 1")
         self.limit: int | None = limit
         self.max_width: int = max_width
         self.is_spread: bool = is_spread
@@ -244,7 +244,7 @@ class Chain(Workflow[R_co]):
 
     def __init__(self, links: tuple["Part", ...]) -> None:
         if not links:
-            raise InvalidOption("a chain of nothing")
+            raise InvalidOption("a chain needs at least one step")
         self.links: tuple[Part, ...] = links
 
     def first_task(self) -> StepTask | None:
@@ -326,7 +326,7 @@ def chord(header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: Wor
 def chord(header: "Iterable[Part] | Group[Any]", body: Any = None) -> Chain[Any]:
     """Call `body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
     if body is None:
-        raise InvalidOption("chord(header)(body) is Celery's way; in taskmq it is chord(header, body), then send()")
+        raise InvalidOption("chord(header)(body) is Celery's form; in taskmq use chord(header, body), then send()")
     members: Any = header if isinstance(header, Group) else group(header)
     chain: Chain[Any] = members.then(body)
     return chain
@@ -343,5 +343,5 @@ def check_part(part: object) -> Part:
         InvalidOption: it is no part of a workflow.
     """
     if not isinstance(part, Workflow | OpenStep):
-        raise InvalidOption(f"{part!r} is no step: task.s(...) or task.si(...)")
+        raise InvalidOption(f"{part!r} is not a step: use task.s(...) or task.si(...)")
     return part  # pyright: ignore[reportUnknownVariableType]

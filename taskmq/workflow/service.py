@@ -94,7 +94,7 @@ class WorkflowService:
             label = "" if name is None else f"{name}/{first}"
             if await flows.append(flow_id, BATCH_NODE, piece, name=label, closes=is_last) is None:
                 raise FlowClosed(
-                    f"workflow {flow_id} takes no more jobs: it was closed or cancelled, or is no batch", flow_id
+                    f"workflow {flow_id} accepts no more jobs: it was closed or cancelled, or is not a batch", flow_id
                 )
         # A separate name: others that add at the same time are not to publish the same.
         taker = f"{_SENDER} {os.urandom(8).hex()}"
@@ -149,7 +149,7 @@ class WorkflowService:
                 within=_LATE_LETTERS,
             )
         except BrokerUnavailable as error:
-            _log.warning("workflow %s: the dead letters of its redriven steps are not removed: %s", flow_id, error)
+            _log.warning("workflow %s: removing the dead letters of its redriven steps failed: %s", flow_id, error)
             letters = 0
         return Redriven(steps, letters)
 

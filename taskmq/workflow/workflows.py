@@ -115,7 +115,7 @@ class Workflows:
             raise InvalidOption(f"limit={limit}: at least 1")
         if unknown := sorted(which.keys() - WorkflowFilter.__annotations__.keys()):
             known = ", ".join(sorted(WorkflowFilter.__annotations__))
-            raise InvalidOption(f"{unknown[0]}= is no part of a workflow filter: {known}")
+            raise InvalidOption(f"{unknown[0]}= is not a field of a workflow filter: {known}")
         name, states = which.get("name"), which.get("states", ())
         _check_states(states)
         first, before = _instant(which.get("since"), "since"), _instant(which.get("until"), "until")
@@ -153,7 +153,7 @@ def read_states(text: str) -> frozenset[FlowStateName]:
 
 def _check_states(names: Collection[str]) -> None:
     if unknown := [name for name in names if name not in _STATES]:
-        raise InvalidOption(f"there is no state {unknown[0][:40]!r} of workflows: one of {', '.join(_STATES)}")
+        raise InvalidOption(f"unknown workflow state {unknown[0][:40]!r}: use one of {', '.join(_STATES)}")
 
 
 def _instant(moment: datetime | None, what: str) -> int | None:

@@ -156,10 +156,10 @@ def test_workers_stop_and_start_with_a_pause_even_over_a_restart(shop: Path, tas
     with Started(shop, "worker", "shop:app") as worker:
         worker.says("waiting for jobs")
         assert taskmq("queue", "pause", "images", "--app", "shop:app").code == 0
-        worker.says("queue 'images' is paused: nothing of it is started")
+        worker.says("queue 'images' paused: its jobs are not started")
         assert taskmq("send", "shop.double", "--args", "[1]", "--app", "shop:app").code == 0
     with Started(shop, "worker", "shop:app") as worker:
-        worker.says("queue 'images' is paused: nothing of it is started")
+        worker.says("queue 'images' paused: its jobs are not started")
         assert len(names_in("images")) == 1
         assert taskmq("queue", "resume", "images", "--app", "shop:app").code == 0
         eventually(lambda: names_in("images") == [], "the job has run")

@@ -121,7 +121,7 @@ def test_an_unknown_workflow_is_not_found(home: Path, taskmq: Here, verb: str) -
     result = taskmq("workflow", verb, "nobody")
 
     assert (result.code, result.out) == (3, "")
-    assert "workflow nobody is not known" in result.err
+    assert "workflow nobody is unknown" in result.err
 
 
 def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: Here) -> None:
@@ -140,7 +140,7 @@ def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: He
 
         assert (closed.code, closed.err.strip()) == (0, f"batch {album.id} closed")
         assert refused.code == 6
-        assert "takes no more jobs" in refused.err
+        assert "accepts no more jobs" in refused.err
         assert unknown.code == 3
         with pytest.raises(FlowClosed):
             album.add(upload.s("b"))

@@ -11,7 +11,7 @@ from tests.servers import Redis, eventually
 
 _PATIENCE = timedelta(seconds=40)
 _SLOTS = 2
-_NOT_STORED = re.compile(r"result of job (\S+) is not stored yet")
+_NOT_STORED = re.compile(r"job (\S+): storing its result failed")
 _JOBS = """\
 from pathlib import Path
 

@@ -147,7 +147,7 @@ class Slots:
             InvalidOption: the number is below 1.
         """
         if concurrency < 1:
-            raise InvalidOption("concurrency: at least 1")
+            raise InvalidOption("concurrency: must be at least 1")
         self.concurrency = self._pool.size = concurrency
         self._backlog.resize(concurrency)
         self._pool.call()

@@ -258,8 +258,8 @@ class LongRunGuard:
                 seconds = backoff.next()
                 if is_hopeless or asyncio.get_running_loop().time() + seconds > until:
                     _log.warning(
-                        "job %s of task %s may run twice: it takes longer than the broker allows, and could not be "
-                        "handed over: %s",
+                        "job %s of task %s may run twice: it exceeds the broker's timeout, and moving it to a lease "
+                        "failed: %s",
                         attempt.job_id,
                         attempt.envelope.task,
                         error,
@@ -356,7 +356,7 @@ class LongRunGuard:
             )
             await self._publish(copy)
         except (SendError, MalformedMessage) as error:
-            _log.warning("job %s runs again within %g s: %s", attempt.job_id, self._seconds, error)
+            _log.warning("job %s: it will run again within %g s: %s", attempt.job_id, self._seconds, error)
             with contextlib.suppress(StateUnavailable):
                 await self._leases.release(hold.key, token=hold.token)
             self._held.pop(hold.key, None)
@@ -371,7 +371,7 @@ class LongRunGuard:
                 await self._hold_on(hold, _REMEMBERED, note=_DONE)
                 break
             except StateUnavailable as error:
-                _log.warning("job may run twice, its lease %s is not marked as done yet: %s", hold.key, error)
+                _log.warning("job may run twice: marking its lease %s as done failed: %s", hold.key, error)
                 await asyncio.sleep(backoff.next())
         self._held.pop(hold.key, None)
 
@@ -386,7 +386,7 @@ class LongRunGuard:
             try:
                 answer = await self._leases.acquire(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
             except StateUnavailable as error:
-                _log.warning("job %s is not started, another worker may be running it: %s", attempt.job_id, error)
+                _log.warning("job %s: not started, another worker may be running it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
                     self._recover(attempt, _LongRun(key, answer))
@@ -419,7 +419,7 @@ class LongRunGuard:
             )
             await self._publish(copy)
         except (SendError, MalformedMessage) as error:
-            _log.warning("the standby message of job %s goes back to its queue: %s", attempt.job_id, error)
+            _log.warning("job %s: requeueing its standby message: %s", attempt.job_id, error)
             await pause(self._stopping, _LONGEST_PAUSE)
             standby.requeue()
         else:

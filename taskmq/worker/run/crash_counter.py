@@ -77,7 +77,7 @@ class CrashCounter:
     def _complain(self, error: Exception) -> None:
         if self._is_answering:
             _log.warning(
-                "starts of jobs are not counted, so tasks that crash their workers are not stopped: %s", error
+                "counting starts of jobs failed, so tasks that crash their workers are not stopped: %s", error
             )
         self._is_answering = False
 

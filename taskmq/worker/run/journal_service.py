@@ -195,7 +195,7 @@ class JournalService:
         if isinstance(error, RunSuperseded):
             return
         if self._is_answering:
-            _log.warning("progress and heartbeats of tasks are not kept: %s", error)
+            _log.warning("saving progress and heartbeats of tasks failed: %s", error)
         self._is_answering = False
 
     async def _begin(self, journal: RunJournal) -> BegunRun:

@@ -206,4 +206,4 @@ class CommandService:
 
 
 def _complain(error: Exception) -> None:
-    _log.warning("no commands are received for now, jobs go on: %s", error)
+    _log.warning("cannot receive commands, jobs continue: %s", error)

@@ -81,7 +81,7 @@ class QueuePauses(StateCopy):
                 await (self._pause(queue) if is_wanted else self._resume(queue))
             except (BrokerUnavailable, QueueMissing) as error:
                 # Retried at the next check.
-                _log.warning("queue %r is not resumed yet: %s", queue.name, error)
+                _log.warning("resuming queue %r failed, will retry: %s", queue.name, error)
 
     async def _pause(self, queue: WorkQueue) -> None:
         assert self._consumer is not None
@@ -100,8 +100,8 @@ class QueuePauses(StateCopy):
         for physical in queue.physical:
             await self._consumer.resume(physical)
         self._in_force.discard(queue.name)
-        _log.warning("queue %r is resumed", queue.name)
+        _log.warning("queue %r resumed", queue.name)
 
     def _tell_paused(self, queue: WorkQueue) -> None:
         note = self._known[queue.name].note
-        _log.warning("queue %r is paused%s: nothing of it is started", queue.name, f" ({note})" if note else "")
+        _log.warning("queue %r paused%s: its jobs are not started", queue.name, f" ({note})" if note else "")

@@ -68,7 +68,7 @@ class SettlingPatience:
         backoff, loop = self.backoff(), asyncio.get_running_loop()
         end = loop.time() + self._result_wait
         while (left := end - loop.time()) > 0:
-            _log.warning("result of job %s is not stored yet: %s", job_id, error)
+            _log.warning("job %s: storing its result failed, will retry: %s", job_id, error)
             if not await self.pause(min(backoff.next(), left)):
                 break
             try:

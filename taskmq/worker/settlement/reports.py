@@ -180,7 +180,7 @@ class ReportSender:
                 # One of them is too large: publish the others separately.
                 return all([await self._publish_all(queue, [report]) for report in reports])
             except SendError as error:
-                _log.warning("%d reports for %s are not published yet: %s", len(reports), queue, error)
+                _log.warning("publishing %d reports to %s failed, will retry: %s", len(reports), queue, error)
                 if await pause(self._stopping, backoff.next()):
                     return False
                 if isinstance(error, Unroutable):

@@ -406,7 +406,7 @@ class Settler:
                     self._app.producer.queue(logical_queue(delivery.queue)), message
                 )
             except SendError as error:
-                _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
+                _log.warning("job %s: publishing a copy to %s failed: %s", message.job_id, message.queue, error)
                 if attempt == _PUBLISH_TRIES or not await self._patience.pause(backoff.next()):
                     break
                 if isinstance(error, EncodeError):

@@ -107,7 +107,7 @@ class StoredJobSettler:
 
     async def refuse(self, envelope: Envelope, invitation: Invitation, delivery: Delivery, parked: Parked) -> bool:
         """Report that this worker cannot run the job; return whether it was removed from the broker."""
-        _log.warning("job %s is refused: %s", envelope.id, parked.reason)
+        _log.warning("job %s: refused: %s", envelope.id, parked.reason)
         report = Report(
             id=invitation.id,
             token=invitation.token,

@@ -149,7 +149,7 @@ class GraphBuilder:
         options = dict(call.options)
         max_attempts: Any = options.pop("max_attempts", None)
         if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
-            raise InvalidOption(f"task {task.name}: max_attempts={max_attempts!r}: a whole number from 1 on")
+            raise InvalidOption(f"task {task.name}: max_attempts={max_attempts!r}: must be a whole number from 1")
         plan = plan_call(call.plan or task.call_plan, options, task=task.name)
         if plan.job_id is not None:
             raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")

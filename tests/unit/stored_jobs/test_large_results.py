@@ -115,7 +115,7 @@ def test_a_result_waits_with_its_worker_until_the_file_store_can_be_reached(
 
     async def test(app: TaskMQ, _: Worker) -> None:
         job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
-        await until(lambda: "is not stored yet" in caplog.text)
+        await until(lambda: "storing its result failed" in caplog.text)
         assert not (await app.jobs.aget(job.id)).state.is_final
         (tmp_path / "file").unlink()
 

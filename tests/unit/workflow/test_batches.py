@@ -101,7 +101,7 @@ async def test_a_batch_accepts_jobs_until_it_is_closed_and_then_its_callbacks_ru
         assert state.steps["jobs[252]"] is state.steps["total"] is NodeState.SUCCEEDED
         steps = await flow.asteps()
         assert [step.name for step in steps[:3]] == ["jobs", "jobs[0]", "jobs[1]"]
-        with pytest.raises(FlowClosed, match=f"workflow {flow.id} takes no more jobs: it was closed"):
+        with pytest.raises(FlowClosed, match=f"workflow {flow.id} accepts no more jobs: it was closed"):
             await flow.aadd(shop.double.s(5))
 
 
@@ -180,9 +180,9 @@ def test_an_invalid_batch_is_refused_before_anything_is_sent() -> None:
     shop = Shop()
     not_complete: Any = shop.double.s()
     anything: Any = 7
-    with pytest.raises(InvalidOption, match=r"is no job of a batch: task\.s\(\.\.\.\) with all its arguments"):
+    with pytest.raises(InvalidOption, match=r"is not a job of a batch: use task\.s\(\.\.\.\) with all its arguments"):
         batch(not_complete)
-    with pytest.raises(InvalidOption, match="on_success=7: one step"):
+    with pytest.raises(InvalidOption, match="on_success=7: must be one step"):
         batch(on_success=anything)
     with pytest.raises(InvalidOption, match="limit=0: at least 1"):
         batch(limit=0)
@@ -204,7 +204,7 @@ def test_an_invalid_batch_is_refused_before_anything_is_sent() -> None:
             with pytest.raises(FlowNotFound):
                 await shop.app.flow("gone").aclose()
             other = await chain(shop.double.s(1)).asend()
-            with pytest.raises(FlowClosed, match="or is no batch"):
+            with pytest.raises(FlowClosed, match="or is not a batch"):
                 await other.aadd(shop.double.s(2))
 
     asyncio.run(main())

@@ -113,7 +113,7 @@ async def test_a_state_that_is_down_for_too_long_changes_nothing(
         it.is_state_down = False
         await it.until_empty(within=END)
         assert sorted(it.ended) == ["job"] * 2
-    assert "could not be handed over" in caplog.text
+    assert "moving it to a lease failed" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["state", "broker"])

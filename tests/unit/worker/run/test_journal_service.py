@@ -134,7 +134,7 @@ async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
         ctx.progress(done)
         assert ctx.journal is not None
         await recorder.finish(ctx.journal, Succeeded(None))
-    assert [record.message for record in caplog.records] == ["progress and heartbeats of tasks are not kept: down"]
+    assert [record.message for record in caplog.records] == ["saving progress and heartbeats of tasks failed: down"]
 
     ctx.progress(4)
     await asyncio.sleep(0)

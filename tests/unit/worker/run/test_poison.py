@@ -257,7 +257,7 @@ async def test_without_an_answer_of_the_state_jobs_run_uncounted_with_one_warnin
             app.points.rest = Fault.NONE
             await asyncio.sleep(10)
             assert gate.finished == ["a", "b", "c"]
-    assert caplog.text.count("starts of jobs are not counted") == 1
+    assert caplog.text.count("counting starts of jobs failed") == 1
 
 
 @run_by(play)

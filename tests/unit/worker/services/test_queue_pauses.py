@@ -67,8 +67,8 @@ def test_a_worker_that_starts_later_respects_a_pause_and_logs_the_reason(caplog:
     with caplog.at_level(logging.WARNING, "taskmq.worker"):
         play(test)
 
-    assert "queue 'work' is paused (the printer is broken): nothing of it is started" in caplog.text
-    assert "queue 'work' is resumed" in caplog.text
+    assert "queue 'work' paused (the printer is broken): its jobs are not started" in caplog.text
+    assert "queue 'work' resumed" in caplog.text
 
 
 @run_by(play)

@@ -110,7 +110,7 @@ def test_each_becomes_a_map_over_the_previous_step() -> None:
         (Chain[Any]((two.s().each(),))).compile(JSON)
     with pytest.raises(InvalidOption, match="limit=0"):
         two.s().each(limit=0)
-    with pytest.raises(InvalidOption, match="given nothing"):
+    with pytest.raises(InvalidOption, match="takes no result"):
         two.si(1).each()
     with pytest.raises(InvalidOption, match="max_width=0"):
         two.s().each(max_width=0)
@@ -144,7 +144,7 @@ def test_a_graph_refuses_invalid_input() -> None:
 
     with pytest.raises(InvalidOption, match="another graph"):
         flow.add(two.s(), after=[elsewhere])
-    with pytest.raises(InvalidOption, match="there twice"):
+    with pytest.raises(InvalidOption, match="defined twice"):
         flow.add(one.s("b"), name="x")
     with pytest.raises(InvalidOption, match="rule='some'"):
         flow.add(one.s("b"), rule="some")  # type: ignore[arg-type]
@@ -157,11 +157,11 @@ def test_a_graph_refuses_invalid_input() -> None:
 
 
 def test_an_invalid_step_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="no step"):
+    with pytest.raises(InvalidOption, match="is not a step"):
         group(one)  # type: ignore[call-overload]
-    with pytest.raises(InvalidOption, match="no step"):
+    with pytest.raises(InvalidOption, match="is not a step"):
         (chain(one.s("a"), one)).compile(JSON)  # type: ignore[call-overload]
-    with pytest.raises(InvalidOption, match="chain of nothing"):
+    with pytest.raises(InvalidOption, match="a chain needs at least one step"):
         Chain[Any](())
 
 
