@@ -184,7 +184,7 @@ def test_an_invalid_batch_is_refused_before_anything_is_sent() -> None:
         batch(not_complete)
     with pytest.raises(InvalidOption, match="on_success=7: must be one step"):
         batch(on_success=anything)
-    with pytest.raises(InvalidOption, match="limit=0: at least 1"):
+    with pytest.raises(InvalidOption, match="limit=0: must be at least 1"):
         batch(limit=0)
     with pytest.raises(InvalidOption, match="names no task, so no app can send it"):
         batch().send()

@@ -55,7 +55,7 @@ async def test_a_running_coroutine_is_cancelled_and_its_cleanup_is_settled(app: 
         await settle_loop()
         assert gate.started == ["a", "b"]
         await revoke(app, "a")
-        worker.revoked("a")
+        worker.on_revoked("a")
         await settle_loop()
 
         assert await state_of(app, "a") == CANCELLED
@@ -147,7 +147,7 @@ async def test_a_thread_sees_its_cancellation_and_may_end_by_itself() -> None:
             await send(app, "a", task="looking")
             await wait_until_reached(begun.is_set)
             await revoke(app, "a")
-            worker.revoked("a")
+            worker.on_revoked("a")
 
             async def is_cancelled() -> bool:
                 return await state_of(app, "a") == CANCELLED
@@ -173,7 +173,7 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned_after_its_gra
             await wait_until_reached(begun.is_set)
             began = asyncio.get_running_loop().time()
             await revoke(app, "a")
-            worker.revoked("a")
+            worker.on_revoked("a")
 
             async def is_cancelled() -> bool:
                 return await state_of(app, "a") == CANCELLED
@@ -192,7 +192,7 @@ async def test_a_finished_run_is_settled_by_its_own_outcome(app: StagedApp, gate
         await send(app, "a")
         await settle_loop()
         await revoke(app, "a")
-        worker.revoked("a")
+        worker.on_revoked("a")
         await settle_loop()
 
         assert await state_of(app, "a") == (JobState.SUCCEEDED, "")
