@@ -1,16 +1,16 @@
-"""taskmq beside its peers: one command, the same broker, the same work, in turns.
+"""Comparison of taskmq with its peers: one command, the same broker, the same work, in turns.
 
 Model. A *contender* (taskmq, Celery, Dramatiq, Taskiq, FastStream; arq and streaQ on Redis; the floors in C, on pika
-and on aio-pika) lives in a virtual environment of its own and has *setups* (how its worker is started). A *cell* is
-one piece of work on one kind of queue for one setup; it is run several times, in rounds, so that no contender has the
-quiet half of the hour. What a task does is the same for all (`peers/tally.py`), and what is measured is what the
-tasks wrote down and what the kernel charged the processes with.
+and on aio-pika) has its own virtual environment and *setups* (ways to start its worker). A *cell* is one piece of
+work on one kind of queue for one setup. Each cell runs once per round, so that no contender gets the quiet half of
+the hour. Every contender's tasks do the same work (`peers/tally.py`). The figures come from what the tasks recorded
+and from the processor time that the kernel charged to the processes.
 
-    contender    what a contender is              goals        what was aimed at, and what became of it
-    contenders   who takes part                   cell         what was measured
-    plan         which cells there are            report       JSON, tables and plots
-    cells        one run of one cell              pace         how long it still takes
-    floors       the same in C                    provision    virtual environments, the C program
-    ground       the servers, and one run's files
-    counted      how many tasks have run          processes    processor time and memory of process trees
+    contender    definition of a contender        goals        performance goals and verdicts
+    contenders   list of contenders               cell         figures of one cell
+    plan         list of cells                    report       JSON, tables and plots
+    cells        one run of one cell              pace         estimate of the remaining time
+    floors       the same work in C               provision    virtual environments, the C program
+    ground       servers and files of a run       processes    processor time and memory of process trees
+    counted      number of finished tasks
 """

@@ -19,7 +19,7 @@ from benchmarks.provision import environment
 from benchmarks.report import goals_table, plot, write
 
 RESULTS = Path(__file__).parent / "results"
-# A cell that fails as often as this is not tried again: a stalled peer costs half a minute each time.
+# A stalled peer costs half a minute each time, so a cell is skipped after this many failures.
 _TRIES = 2
 
 
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _provision(chosen: Sequence[Contender]) -> None:
-    """Before the clock starts; who cannot be installed fails in its cells."""
+    """Install the contenders before the clock starts; one that cannot be installed fails in its cells."""
     for contender in chosen:
         try:
             environment(contender)
@@ -62,27 +62,27 @@ def _session(jobs: Sequence[Job], arguments: argparse.Namespace, about: dict[str
     ]
     pace, began = Pace(), time.monotonic()
     left_out = 0
-    for place, (number, job) in enumerate(turns):
+    for index, (number, job) in enumerate(turns):
         elapsed = time.monotonic() - began
         if elapsed > arguments.minutes * 60 and number > 1:
-            left_out = len(turns) - place
+            left_out = len(turns) - index
             break
-        ahead = [(each.cell.name, each.work) for _, each in turns[place:]]
+        ahead = [(each.cell.name, each.work) for _, each in turns[index:]]
         left = clock_text(pace.left(ahead))
         print(
-            f"{place + 1} of {len(turns)}, {clock_text(elapsed)} gone, {left} left, round {number}:",
+            f"{index + 1} of {len(turns)}, {clock_text(elapsed)} elapsed, {left} left, round {number}:",
             end=" ",
             file=sys.stderr,
         )
         _run(job)
-        pace.took(job.cell.name, job.work, job.cell.seconds[-1])
-        # Written after each run: an interrupted session keeps what it has.
+        pace.record(job.cell.name, job.work, job.cell.seconds[-1])
+        # Written after each run, so that an interrupted session keeps its figures.
         about["minutes"] = round((time.monotonic() - began) / 60, 1)
         write([each.cell for each in jobs], arguments.results, about=about)
     if left_out:
-        about["runs left out, as the time was up"] = left_out
+        about["runs skipped for lack of time"] = left_out
         write([each.cell for each in jobs], arguments.results, about=about)
-        print(f"the time is up: {left_out} runs are left out", file=sys.stderr, flush=True)
+        print(f"time limit reached: skipped {left_out} runs", file=sys.stderr, flush=True)
 
 
 def _run(job: Job) -> None:
@@ -91,13 +91,13 @@ def _run(job: Job) -> None:
     began = time.monotonic()
     if len(cell.failures) >= _TRIES:
         cell.runs.append(None)
-        print("has failed before", end="", file=sys.stderr)
+        print("skipped after earlier failures", end="", file=sys.stderr)
     else:
         try:
             figures = job.run()
             cell.runs.append(figures)
             print({name: round(value, 2) for name, value in figures.items()}, end="", file=sys.stderr)
-        except Exception as error:  # noqa: BLE001 - one contender's failure is its own
+        except Exception as error:  # noqa: BLE001 - one contender's failure does not stop the others
             cell.runs.append(None)
             cell.failures.append(f"{type(error).__name__}: {error}".replace(str(Path.home()), "~"))
             print("FAILED", str(error)[-500:], end="", file=sys.stderr)
@@ -107,14 +107,16 @@ def _run(job: Job) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each cell is run, in turns")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each cell, in turns")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of tasks")
-    parser.add_argument("--minutes", type=float, default=57.0, help="no run is begun later, but those of round 1")
+    parser.add_argument(
+        "--minutes", type=float, default=57.0, help="start no run after this, except those of round 1"
+    )
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--only", nargs="+", choices=[each.name for each in CONTENDERS], default=[])
-    parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
-    parser.add_argument("--advanced-config", default="", help="the text of the broker's advanced.config")
+    parser.add_argument("--rabbitmq", help="RabbitMQ version, such as 4.3; default: the installed one")
+    parser.add_argument("--advanced-config", default="", help="contents of the broker's advanced.config")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""A cell of the tables: what was measured, of whom, in which rounds; and how figures are written."""
+"""Cells of the tables: the figures of one contender's runs, and their number format."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ OURS = "taskmq"
 
 @dataclass(slots=True)
 class Cell:
-    """One cell and what its runs brought.
+    """One cell and the figures of its runs.
 
     Attributes:
-        work: what was done; cells of one work and kind make a table.
-        kind: of queue: `quorum`, `classic`, or `redis`.
-        setup: what tells two cells of one contender apart, if anything does.
-        runs: one for each round, None where it failed or was not run in that round.
-        failures: what the failed runs said.
-        seconds: how long each run took, everything included.
+        work: the piece of work; cells with the same work and kind form a table.
+        kind: the kind of queue: `quorum`, `classic`, or `redis`.
+        setup: distinguishes several cells of one contender; may be empty.
+        runs: the figures of each round; None if the run failed or was skipped.
+        failures: the error messages of failed runs.
+        seconds: the duration of each run, including setup.
     """
 
     work: str
@@ -35,17 +35,17 @@ class Cell:
         return f"{self.work}, {self.kind}: {' '.join(filter(None, (self.contender, self.setup)))}"
 
     def values(self, figure: str) -> list[float]:
-        """The figure in each run that had it."""
+        """Return the figure of each run that has it."""
         return [run[figure] for run in self.runs if run is not None and figure in run]
 
     def in_round(self, number: int, figure: str) -> float | None:
-        """The figure in one round, counted from 0."""
+        """Return the figure of one round, counted from 0."""
         run = self.runs[number] if number < len(self.runs) else None
         return None if run is None else run.get(figure)
 
 
 def spread_text(values: Sequence[float]) -> str:
-    """Median (minimum-maximum); a single value by itself."""
+    """Format values as `median (minimum-maximum)`, or a single value alone."""
     if not values:
         return ""
     if len(values) == 1:

@@ -1,7 +1,7 @@
-"""One run of one cell. All figures are of the measured part only: connecting and starting is left out.
+"""Single runs of cells. The figures exclude the time to connect and start.
 
-Processor time is that of the whole process tree: `worker_us` of the worker's, `producer_us` of the sender's, and
-`broker_us` of the broker, each for one task.
+Processor time is per task and covers whole process trees: `worker_us` is the worker's, `producer_us` the sender's,
+and `broker_us` the broker's.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ __all__ = [
 
 Figures = dict[str, float]
 
-# The share of tasks that runs before the clock does.
+# The share of tasks that runs before the clock starts.
 _WARM: Final = 0.1
 
 
 def enqueue(
     ground: Ground, contender: Contender, *, kind: str, mode: str, env: Mapping[str, str], count: int
 ) -> Figures:
-    """Send `count` tasks from one process."""
+    """Measure sending `count` tasks from one process."""
     with _running(ground, contender, contender.setups["1"], kind=kind) as run:
         run.produce("enqueue", "--mode", mode, "--count", str(max(count // 10, 100)), env=env)
         before = ground.cpu(kind)
@@ -52,7 +52,7 @@ def enqueue(
 
 
 def drain(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int) -> Figures:
-    """Run `count` waiting no-op tasks."""
+    """Measure running `count` queued no-op tasks."""
     with _running(ground, contender, setup, kind=kind) as run:
         sent = run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
         figures = _drained(ground, run, kind=kind, count=count)
@@ -60,7 +60,7 @@ def drain(ground: Ground, contender: Contender, setup: Setup, *, kind: str, coun
 
 
 def embedded(ground: Ground, contender: Contender, setup: Setup, *, count: int) -> Figures:
-    """Send `count` no-op tasks into a file, which is the broker, and run them."""
+    """Measure sending `count` no-op tasks to the file-based broker and running them."""
     with tempfile.TemporaryDirectory(prefix="taskmq-bench-") as folder:
         env = {"BENCH_URL": f"local://{folder}/taskmq.db"}
         with _running(ground, contender, setup, kind="quorum", env=env) as run:
@@ -73,7 +73,7 @@ def embedded(ground: Ground, contender: Contender, setup: Setup, *, count: int) 
 def scaling(
     ground: Ground, contender: Contender, setup: Setup, *, kind: str, milliseconds: int, count: int
 ) -> Figures:
-    """Run `count` waiting tasks that sleep."""
+    """Measure running `count` queued tasks that sleep."""
     with _running(ground, contender, setup, kind=kind) as run:
         sent = run.produce("pauses", "--milliseconds", str(milliseconds), "--count", str(count))
         figures = _drained(ground, run, kind=kind, count=count)
@@ -81,10 +81,10 @@ def scaling(
 
 
 def latency(ground: Ground, contender: Contender, setup: Setup, *, kind: str, rate: int, seconds: float) -> Figures:
-    """From the call that sends to the start of the task, at a steady rate, with an idle worker."""
+    """Measure the time from the sending call to the start of the task, at a steady rate with an idle worker."""
     count = max(round(rate * seconds), 50)
     with _running(ground, contender, setup, kind=kind, lateness=count) as run:
-        # Declares the queue for those whose worker does not, and wakes everything up.
+        # Warms everything up, and declares the queue for contenders whose worker does not.
         run.produce("stamps", "--rate", "100", "--count", "50")
         with run.working() as worker:
             run.until(50, worker)
@@ -103,20 +103,20 @@ def latency(ground: Ground, contender: Contender, setup: Setup, *, kind: str, ra
 def backlog(
     ground: Ground, contender: Contender, setup: Setup, *, kind: str, rate: int, seconds: float, count: int
 ) -> Figures:
-    """The same, into a queue of its own, while the worker drains `count` tasks that wait in another one.
+    """Measure latency on a separate queue while the worker drains a backlog of `count` tasks from another queue.
 
-    `backlog_left` is the share of them that still waited when the last one was sent: at 0 part of the figures is
-    that of an idle worker.
+    `backlog_left` is the share of the backlog that remained when the last task was sent. If it is 0, the worker was
+    idle during part of the measurement.
     """
     stamps = max(round(rate * seconds), 50)
     env = {"BENCH_PROMPT": "1"}
     with _running(ground, contender, setup, kind=kind, lateness=stamps, env=env) as run:
         run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
         words = ("stamps", "--rate", str(rate), "--count", str(stamps), "--after", str(max(count // 100, 1)))
-        # The sender is there first, and waits for the worker's first tasks.
+        # The sender starts first and waits for the worker's first tasks.
         with run.producing(*words) as sender, run.working() as worker:
             sent = run.answer_of(sender)
-            left = max(count + stamps - run.done(), 0)
+            left = max(count + stamps - run.count_finished(), 0)
             run.until(count + stamps, worker)
             return {
                 **_lateness(run, stamps),
@@ -127,7 +127,7 @@ def backlog(
 
 
 def delayed(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int, delay: float) -> Figures:
-    """How late `count` tasks start that were all to wait `delay` seconds; the worker is there from the beginning."""
+    """Measure how late `count` tasks start that were all delayed by `delay` seconds, with a running worker."""
     with _running(ground, contender, setup, kind=kind, lateness=count) as run:
         run.produce("enqueue", "--mode", setup.fill, "--count", "100")
         with run.working() as worker:
@@ -146,7 +146,7 @@ def delayed(ground: Ground, contender: Contender, setup: Setup, *, kind: str, co
 
 
 def fan(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int) -> Figures:
-    """From the call that sends `count` tasks and one that waits for them all, to the start of that one."""
+    """Measure fan-out and fan-in: send `count` tasks and one that depends on all; time until that one starts."""
     with _running(ground, contender, setup, kind=kind, lateness=1, env={"BENCH_REDIS": ground.redis()}) as run:
         run.produce("enqueue", "--mode", "one", "--count", "1")
         with run.working() as worker:
@@ -170,7 +170,7 @@ def fan(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count:
 
 
 def start(ground: Ground, contender: Contender, setup: Setup, *, kind: str) -> Figures:
-    """Import, launch to the first task's end, memory and processor time when idle."""
+    """Measure import time, time from launch to the end of the first task, and idle memory and processor time."""
     with _running(ground, contender, setup, kind=kind) as run:
         run.produce("enqueue", "--mode", setup.fill, "--count", "1")
         took = run.importing()
@@ -195,15 +195,15 @@ def start(ground: Ground, contender: Contender, setup: Setup, *, kind: str) -> F
 def queued_memory(
     ground: Ground, contender: Contender, setup: Setup, *, kind: str, queued: int, count: int
 ) -> Figures:
-    """Memory of a worker that has `queued` tasks before it, once it has run `count` of them.
+    """Measure a worker's memory after it has run `count` of `queued` tasks.
 
-    One task is sent by the contender and copied in C: at the rate of the slowest sender it would take minutes.
+    The contender sends one task and the C program copies it, because the slowest sender would take minutes.
     """
     with _running(ground, contender, setup, kind=kind) as run:
         run.produce("enqueue", "--mode", setup.fill, "--count", "1")
         waiting = ground.waiting()
         if list(waiting.values()) != [1]:
-            raise RunFailed(f"{contender.name}: one task is not one message but {waiting}")
+            raise RunFailed(f"{contender.name}: expected one message for one task, found {waiting}")
         run_floor("copy", ground, next(iter(waiting)), kind, queued, 1000)
         with run.working() as worker:
             run.until(count, worker)
@@ -218,7 +218,7 @@ def queued_memory(
 
 
 def idle_memory(ground: Ground, contender: Contender, setup: Setup, *, kind: str) -> Figures:
-    """Memory of a worker that has run one task and waits."""
+    """Measure the memory of an idle worker that has run one task."""
     with _running(ground, contender, setup, kind=kind) as run:
         run.produce("enqueue", "--mode", setup.fill, "--count", "1")
         with run.working() as worker:
@@ -243,7 +243,7 @@ def _running(
     lateness: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[Run]:
-    """A run with a clean broker."""
+    """Open a run on an empty broker."""
     ground.clear(kind)
     run = Run(ground, contender, setup, kind=kind, lateness=lateness, env=env)
     try:
@@ -255,11 +255,11 @@ def _running(
 def _drained(ground: Ground, run: Run, *, kind: str, count: int) -> Figures:
     with run.working() as worker:
         began = run.until(round(count * _WARM), worker)
-        cpu, broker, first = worker.cpu(), ground.cpu(kind), run.done()
+        cpu, broker, first = worker.cpu(), ground.cpu(kind), run.count_finished()
         ended = run.until(count, worker)
         done = count - first
         if done <= 0:
-            raise RunFailed(f"all {count} tasks had run before the clock was started: too few for this contender")
+            raise RunFailed(f"all {count} tasks had run before the clock started: use more tasks for this contender")
         return {
             "tasks_per_second": done / (ended - began),
             "worker_us": (worker.cpu() - cpu) / done * 1e6,
@@ -271,7 +271,7 @@ def _drained(ground: Ground, run: Run, *, kind: str, count: int) -> Figures:
 def _lateness(run: Run, count: int) -> Figures:
     ordered = sorted(value / 1e6 for value in run.lateness[:count] if value)
     if len(ordered) < count:
-        raise RunFailed(f"only {len(ordered)} of {count} tasks wrote down when they started")
+        raise RunFailed(f"only {len(ordered)} of {count} tasks recorded their start")
     return {
         "p50_ms": statistics.median(ordered),
         "p99_ms": ordered[min(len(ordered) - 1, round(len(ordered) * 0.99))],

@@ -1,4 +1,4 @@
-"""What a contender is: a library, how its worker is started, and which work its model has."""
+"""Definition of a contender: a library, the ways to start its worker, and the work it supports."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ __all__ = ["PEERS", "SHARED_WORK", "WORK", "Contender", "Setup"]
 
 PEERS: Final = Path(__file__).parent / "peers"
 
-# In this order a round goes through it.
+# The order within a round.
 WORK: Final = ("drain", "enqueue", "latency", "backlog", "delayed", "start", "fan", "scaling", "memory", "embedded")
-# What needs no broker is ours alone.
+# Only taskmq runs without a broker.
 SHARED_WORK: Final = frozenset(WORK) - {"embedded"}
 
 
@@ -20,10 +20,10 @@ class Setup:
     """One way to start a worker.
 
     Attributes:
-        argv: the command, after the folder of the environment's programs is known.
-        instances: how many times it is started.
-        fill: the producer's mode that sends what this setup is to drain.
-        env: further environment.
+        argv: builds the command from the environment's folder of programs.
+        instances: number of worker processes to start.
+        fill: the producer mode that fills the queue for this setup.
+        env: additional environment variables.
     """
 
     argv: Callable[[Path], list[str]]
@@ -37,14 +37,14 @@ class Contender:
     """One library.
 
     Attributes:
-        requires: what is installed into its environment; empty: this checkout's own.
-        setups: for `drain`, by the name in the table; "1" is one process at its best sensible setting.
-        modes: of enqueueing, by the name in the table: the producer's mode and its environment.
-        sleeping: for tasks that wait, by the number of processes: 100 at a time in each.
-        delaying: the setup that keeps delayed tasks best.
-        kinds: of queues that it can use; `redis` is a server of its own.
-        work: what its model has.
-        share: of the usual number of tasks: more for the quick, less for the slow, so that each runs for seconds.
+        requires: requirements of its environment; empty: use this checkout's environment.
+        setups: setups for `drain`, by table name; "1" is one process with its best sensible settings.
+        modes: producer mode and environment of each way to enqueue, by table name.
+        sleeping: setups for tasks that sleep, by number of processes; each runs 100 tasks at a time.
+        delaying: the setup that handles delayed tasks best.
+        kinds: kinds of queue that it supports; `redis` is a separate server.
+        work: pieces of work that it supports.
+        share: factor for the number of tasks, so that a run takes seconds for fast and slow contenders.
     """
 
     name: str

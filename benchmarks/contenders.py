@@ -1,4 +1,4 @@
-"""Who takes part, and how each is started and asked."""
+"""List of contenders, with the commands that start their workers."""
 
 import secrets
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from benchmarks.contender import SHARED_WORK, WORK, Contender, Setup
 __all__ = ["CONTENDERS"]
 
 _CONFIRM: Final = {"BENCH_CONFIRM": "1"}
-# The library's own settings, where the others have what suits the work.
+# The library's default settings; the other setups are tuned for the work.
 _DEFAULTS: Final = {"BENCH_DEFAULTS": "1"}
-# For each of a hundred threads, or the first worker would take all that there is.
+# Per thread; with a larger prefetch the first worker would take the whole queue.
 _FEW_EACH: Final = {"BENCH_PREFETCH_MULTIPLIER": "4"}
 _FLOOR: Final = frozenset({"drain", "enqueue"})
 
 
 def _celery(*pool: str) -> Callable[[Path], list[str]]:
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"]
-    # Two nodes of one name would talk to each other.
+    # Two nodes with the same name would talk to each other.
     return lambda bin_: [
         *(str(bin_ / "celery"), "-A", "celery_peer", "worker", "--hostname", f"bench-{secrets.token_hex(4)}@%h"),
         *quiet,

@@ -1,4 +1,4 @@
-"""How many tasks have run, read often and cheaply: the reader shares the processors with what it measures."""
+"""Cheap counter of finished tasks: the reader shares the processors with the workers it measures."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -9,13 +9,13 @@ _SCANS_EVERY: Final = 0.05
 
 
 class Counted:
-    """The sum of cells of which few are in use, one for each thread that has run a task.
+    """Sum of many cells of which few are used: one for each thread that has run a task.
 
-    A thread's cell is found within 50 ms of its first task; from then on each look sees it.
+    A thread's cell is found within 50 ms of its first task; from then on every call includes it.
 
     Args:
-        cells: the counts, which others write.
-        clock: seconds.
+        cells: the counts, written by other processes.
+        clock: returns seconds.
     """
 
     def __init__(self, cells: Sequence[int], clock: Callable[[], float]) -> None:
@@ -25,8 +25,8 @@ class Counted:
         self._scanned = float("-inf")
 
     def total(self) -> int:
-        """How many tasks have run."""
+        """Return the number of finished tasks."""
         if self._clock() - self._scanned >= _SCANS_EVERY:
-            self._used = [place for place, value in enumerate(self._cells) if value]
+            self._used = [index for index, value in enumerate(self._cells) if value]
             self._scanned = self._clock()
-        return sum(self._cells[place] for place in self._used)
+        return sum(self._cells[index] for index in self._used)

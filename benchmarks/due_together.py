@@ -1,8 +1,8 @@
-"""`python -m benchmarks.due_together`: how late 10,000 jobs are that are due at one instant, by where they waited.
+"""`python -m benchmarks.due_together`: lateness of 10,000 jobs due at the same instant, by where they waited.
 
-They are sent over fifteen seconds, and are due some seconds after the last one. One worker runs them. By the broker's
-ladder (`delay="broker"`), and by the state (`delay="state"`), on one node and one Redis. With `--profile` the node
-says what it is busy with in the second after that instant.
+The jobs are sent over fifteen seconds and become due some seconds after the last one; one worker runs them. They wait
+in the broker's delay queues (`delay="broker"`) or in Redis (`delay="state"`). `--profile` shows the RabbitMQ node's
+activity in the second after that instant.
 """
 
 import argparse
@@ -33,16 +33,16 @@ _PLACES: Final[tuple[_Where, ...]] = ("broker", "state")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.due_together")
-    parser.add_argument("--rabbitmq", help="the version, such as 4.3; else what is on this machine")
+    parser.add_argument("--rabbitmq", help="RabbitMQ version, such as 4.3; default: the installed one")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--profile", action="store_true", help="what the node does meanwhile")
+    parser.add_argument("--profile", action="store_true", help="profile the RabbitMQ node")
     options = parser.parse_args(arguments)
     with RabbitMQ(options.rabbitmq) as broker, Redis() as state:
         print(f"RabbitMQ {broker.version}; lateness in ms")
         print(f"{'waits in':12}{'first':>8}{'p50':>8}{'p99':>8}{'last':>8}")
         for number in range(options.rounds):
             for where in _PLACES:
-                # Another instant within a level's shortest time.
+                # Vary the instant within the shortest delay level.
                 due = time.time() + _AHEAD + number * 0.137
                 with ThreadPoolExecutor() as beside:
                     profile = (
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _lateness(broker: str, state: str, where: _Where, due: float) -> list[float]:
-    """How late each job began, in ms, in order."""
+    """Return the lateness of each job's start in ms, sorted."""
     app = TaskMQ(broker, state=state, delay=where)
     late: list[float] = []
     all_began = asyncio.Event()

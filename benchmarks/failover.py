@@ -1,13 +1,12 @@
-"""`python -m benchmarks.failover`: each part is killed (-9), and how long it takes from then to the next success.
+"""`python -m benchmarks.failover`: time from killing each part (-9) to the next success.
 
-    a leader         holds a lock of 5 s, at Redis and at PostgreSQL; another process waits for it
-    a scheduler      one of two, with jobs of both halves at a steady pace
-    a server         one of two behind a balancer that asks each ten times a second; then the other one, started again
-    Redis, RabbitMQ  one server of each, started again at once on its data
-    PostgreSQL       the same; a standby that is promoted is in `tests/docs/test_disaster_recovery_page.py`
+    a leader         holds a lock of 5 s in Redis and in PostgreSQL; another process waits for it
+    a scheduler      one of two, while jobs arrive at a steady rate for the partitions of both
+    a server         one of two behind a balancer that checks each ten times a second; then the other one, restarted
+    Redis, RabbitMQ  one server of each, restarted at once on its data
+    PostgreSQL       the same; `tests/docs/test_disaster_recovery_page.py` measures the promotion of a standby
 
-What notices that a server is away, and starts it or promotes another one, comes on top where that is not done at
-once.
+In production, add the time to detect the failure and to restart or replace the server.
 """
 
 import asyncio
@@ -73,7 +72,7 @@ def _row(what: str, seconds: float) -> None:
 
 
 def _leader(variables: dict[str, str]) -> float:
-    """One process leads, and one waits: the first one is killed."""
+    """Kill the leading process and return the seconds until the waiting one leads."""
     leaders = [_start_leader(variables) for _ in range(2)]
     try:
         while (first := _leading(leaders)) is None:
@@ -103,7 +102,7 @@ def _leading(leaders: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] 
     for process in leaders:
         assert process.stdout is not None
         if process.stdout.readline() == b"leads\n":
-            # It renews for as long as it likes: killed in the middle of its lease, as on average.
+            # After renewals the leader is killed in the middle of its lease, as on average.
             time.sleep(_LEASE)
             for other in leaders:
                 assert other.stdout is not None
@@ -145,7 +144,7 @@ async def _servers(stage: Stage) -> None:
 
 
 async def _answered(port: int, request: bytes) -> float:
-    """Seconds until requests, one each 20 ms whatever becomes of the others, are answered again and none fails."""
+    """Send a request every 20 ms and return the seconds until no request fails any more."""
     loop = asyncio.get_running_loop()
     began = failed = loop.time()
 
@@ -162,7 +161,7 @@ async def _answered(port: int, request: bytes) -> float:
 
 
 async def _ask(port: int, request: bytes) -> bool:
-    """Whether the request is answered, and not by an error of the server or of what is before it."""
+    """Whether the request is answered without an error from the server or the balancer."""
     try:
         client = await WebClient.opened(port)
         try:
@@ -214,7 +213,7 @@ async def _store(postgres: PostgreSQL) -> None:
 
 
 async def _restarted(server: Server, call: Callable[[], Awaitable[None]]) -> float:
-    """From the kill to the first success of a caller that tries again all the time."""
+    """Return the seconds from the kill to the first success of a caller that retries continuously."""
     await call()
     server.kill()
     began = time.monotonic()
@@ -224,7 +223,7 @@ async def _restarted(server: Server, call: Callable[[], Awaitable[None]]) -> flo
         while True:
             try:
                 await call()
-                # Before it was really gone.
+                # A success before the first failure reached the server before it died.
                 if has_failed:
                     break
             except TaskMQError:

@@ -1,7 +1,7 @@
-"""What ends one run and leaves the others alone."""
+"""Failure of one run; other runs continue."""
 
 __all__ = ["RunFailed"]
 
 
 class RunFailed(Exception):
-    """A contender did not do its work; what it said stands in the message."""
+    """Raised when a contender did not complete its work; the message includes its output."""

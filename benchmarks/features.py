@@ -1,8 +1,9 @@
-"""`python -m benchmarks.features`: what each feature that needs the state costs one run of a task.
+"""`python -m benchmarks.features`: cost per run of each feature that needs Redis.
 
-One worker process, a RabbitMQ node, and a Redis that writes nothing to the disk; processor time is that of each. What
-bare tasks cost stands as it is, of the others how much more it is, within each round. `scripts` is how often one was
-called, `commands` everything that Redis counts: those calls, what the scripts do, what is told to subscribers.
+The benchmark runs one worker process, a RabbitMQ node, and a Redis without persistence, and measures the processor
+time of each. Bare tasks show absolute figures; other rows show the difference from bare tasks in the same round.
+`scripts` counts script calls. `commands` counts all Redis commands: script calls, commands within scripts, and
+messages published to subscribers.
 """
 
 import argparse
@@ -37,9 +38,9 @@ class Feature:
     """A row.
 
     Attributes:
-        mode: of `peers/features_peer.py`.
-        what: the words of the table.
-        is_live: the tasks run while they are sent; else they wait until all of them are.
+        mode: the mode of `peers/features_peer.py`.
+        what: the label in the table.
+        is_live: whether tasks run while they are sent, rather than after all are sent.
     """
 
     mode: str
@@ -48,7 +49,7 @@ class Feature:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the others are held against it."""
+        """Whether this row is the baseline of the others."""
         return self.mode == "nothing"
 
 
@@ -94,7 +95,7 @@ def main() -> int:
 
 
 def table(found: Mapping[Feature, Sequence[Figures]]) -> list[str]:
-    """In Markdown: what the bare tasks cost, and of the others how much more it is, within each round."""
+    """Format the costs as Markdown: of bare tasks, and the extra cost of each feature within each round."""
     bare = {feature.is_live: runs for feature, runs in found.items() if feature.is_bare}
     return [
         "| a run with | a second | worker, us | sender, us | Redis, us | scripts | commands |",
@@ -127,10 +128,10 @@ def _one_then_other(ground: Ground, run: Run, feature: Feature, count: int) -> F
     sending = before.since(count)
     with run.working() as worker:
         began = run.until(round(count * _WARM), worker)
-        first, cpu, state = run.done(), worker.cpu(), _Reading(ground)
+        first, cpu, state = run.count_finished(), worker.cpu(), _Reading(ground)
         ended = run.until(count, worker)
         if not (done := count - first):
-            raise RunFailed(f"{feature.what}: all {count} had run before the measurement began, say a higher --count")
+            raise RunFailed(f"{feature.what}: all {count} had run before the measurement began: use a higher --count")
         running = state.since(done)
         return {
             "runs_per_second": done / (ended - began),
@@ -159,14 +160,14 @@ def _live(ground: Ground, run: Run, feature: Feature, count: int) -> Figures:
 
 
 class _Reading:
-    """What Redis had done at one time."""
+    """Processor time and command counts of Redis at one instant."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._seconds, self._calls = ground.cpu("redis"), ground.redis_calls()
 
     def since(self, count: int) -> Figures:
-        """What it has done for each of `count` runs."""
+        """Return the use of Redis since then, divided by `count` runs."""
         calls = self._ground.redis_calls()
         scripts, before = (each.get("evalsha", 0) for each in (calls, self._calls))
         return {
@@ -178,10 +179,10 @@ class _Reading:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.features", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is run, in turns")
-    parser.add_argument("--count", type=int, default=10_000, help="runs of a task; a multiple of 1,000")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each feature, in turns")
+    parser.add_argument("--count", type=int, default=10_000, help="task runs; a multiple of 1,000")
     parser.add_argument("--only", nargs="+", choices=list(dict.fromkeys(each.mode for each in FEATURES)), default=[])
-    parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
+    parser.add_argument("--rabbitmq", help="RabbitMQ version, such as 4.3; default: the installed one")
     return parser.parse_args()
 
 

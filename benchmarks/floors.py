@@ -1,4 +1,4 @@
-"""What a C program on librabbitmq reaches: no task queue can be quicker, and no Python client either."""
+"""Throughput of a C program on librabbitmq: an upper bound for any task queue or Python client."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ _PREFETCH = 250
 
 
 def floor_publish(ground: Ground, *, kind: str, count: int, unconfirmed: int) -> dict[str, float]:
-    """Publish with at most so many unconfirmed messages."""
+    """Measure publishing with at most `unconfirmed` unconfirmed messages."""
     ground.clear(kind)
     before = ground.cpu(kind)
     figures = run_floor("publish", ground, _QUEUE, kind, count, unconfirmed)
@@ -26,7 +26,7 @@ def floor_publish(ground: Ground, *, kind: str, count: int, unconfirmed: int) ->
 
 
 def floor_consume(ground: Ground, *, kind: str, count: int) -> dict[str, float]:
-    """Consume and acknowledge each message; nothing is decoded or run."""
+    """Measure consuming and acknowledging each message without decoding or running anything."""
     ground.clear(kind)
     run_floor("publish", ground, _QUEUE, kind, count, 1000)
     before = ground.cpu(kind)
@@ -39,17 +39,17 @@ def floor_consume(ground: Ground, *, kind: str, count: int) -> dict[str, float]:
 
 
 def run_floor(what: str, ground: Ground, queue: str, kind: str, count: int, window: int) -> dict[str, float]:
-    """One run of the program.
+    """Run the program once and return its figures.
 
     Raises:
-        RunFailed: it is not there, has failed, or has not ended within five minutes.
+        RunFailed: the program is missing, failed, or did not end within five minutes.
     """
     port = ground.url.rpartition(":")[2].rstrip("/")
     command = [str(floor()), what, "127.0.0.1", port, queue, kind, str(count), str(window)]
     try:
         done = subprocess.run(command, check=True, capture_output=True, timeout=300)
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-500:]
-        raise RunFailed(f"the floor in C, {what}: {error} {said}") from error
+        stderr = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-500:]
+        raise RunFailed(f"the floor in C, {what}: {error} {stderr}") from error
     figures: dict[str, float] = json.loads(done.stdout)
     return figures

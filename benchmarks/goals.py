@@ -1,7 +1,7 @@
-"""What was aimed at, and what was measured: the goals of the project for speed, in the words of the tables.
+"""Performance goals of the project, labelled as in the tables.
 
-A ratio is taken round by round, of two runs that lie close together, and its median decides. Where a peer did not
-run, its goal is `not measured`: nobody else's figure stands in for it.
+A ratio compares two runs of the same round, which are close in time; the median ratio decides. If a peer did not run,
+its goal is `not measured`: no other peer's figure replaces it.
 """
 
 import statistics
@@ -13,11 +13,11 @@ from benchmarks.cell import OURS, Cell, number_text, spread_text
 
 __all__ = ["GOALS", "Goal", "Verdict", "judge"]
 
-# Who counts as a peer: what a task queue on RabbitMQ, or a framework on it, offers. Not the floors, nor Redis.
+# Task queues and frameworks on RabbitMQ; neither the floors nor libraries on Redis.
 PEERS: Final = ("celery", "dramatiq", "taskiq", "faststream")
 _KINDS: Final = ("quorum", "classic")
 
-# The values of one goal, round by round; empty when it was not measured.
+# The values of one goal, round by round; empty if it was not measured.
 Measure = Callable[[Sequence[Cell]], list[float]]
 
 
@@ -26,11 +26,11 @@ class Goal:
     """One goal.
 
     Attributes:
-        work: what it is about.
+        work: the work and figure it applies to.
         wanted: the goal in words.
-        bound: the number that the median is held against.
-        at_least: whether the median has to reach the bound, or to stay at or below it.
-        measure: finds the values.
+        bound: the number to compare the median with.
+        at_least: whether the bound is a minimum rather than a maximum.
+        measure: returns the values.
     """
 
     work: str
@@ -42,7 +42,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a goal."""
+    """Outcome of a goal."""
 
     goal: Goal
     values: tuple[float, ...]
@@ -61,7 +61,7 @@ class Verdict:
 
 
 def judge(cells: Sequence[Cell], goals: "Sequence[Goal] | None" = None) -> list[Verdict]:
-    """Each goal against the cells."""
+    """Judge each goal by the cells."""
     return [Verdict(goal, tuple(goal.measure(cells))) for goal in (GOALS if goals is None else goals)]
 
 
@@ -78,7 +78,7 @@ def _quotients(pairs: Sequence[tuple[float | None, float | None]]) -> list[float
 
 
 def ratio(work: str, kind: str, other: str, *, figure: str = "tasks_per_second") -> Measure:
-    """Ours by theirs."""
+    """Build a measure: taskmq's figure divided by the other contender's."""
 
     def measure(cells: Sequence[Cell]) -> list[float]:
         ours, theirs = _find(cells, work, kind, OURS), _find(cells, work, kind, other)
@@ -91,7 +91,7 @@ def ratio(work: str, kind: str, other: str, *, figure: str = "tasks_per_second")
 
 
 def best_ratio(work: str, kind: str, *, figure: str, less_is_better: bool) -> Measure:
-    """Ours by that of the best peer of each round."""
+    """Build a measure: taskmq's figure divided by the best peer's in each round."""
 
     def measure(cells: Sequence[Cell]) -> list[float]:
         ours = _find(cells, work, kind, OURS)
@@ -109,7 +109,7 @@ def best_ratio(work: str, kind: str, *, figure: str, less_is_better: bool) -> Me
 
 
 def value(work: str, kind: str, figure: str) -> Measure:
-    """Ours by itself."""
+    """Build a measure: taskmq's own figure."""
 
     def measure(cells: Sequence[Cell]) -> list[float]:
         ours = _find(cells, work, kind, OURS)
@@ -119,7 +119,7 @@ def value(work: str, kind: str, figure: str) -> Measure:
 
 
 def late_beyond_drain(kind: str) -> Measure:
-    """How many milliseconds p99 of the delayed tasks lies beyond the time in which as many are drained."""
+    """Build a measure: p99 lateness of delayed tasks minus the time to drain as many, in ms."""
 
     def measure(cells: Sequence[Cell]) -> list[float]:
         late, drain = _find(cells, "delayed 5 s", kind, OURS), _find(cells, "drain, 1", kind, OURS)

@@ -1,4 +1,4 @@
-"""The servers that all share, and what one run has to itself."""
+"""Shared servers, and the files and processes of one run."""
 
 import contextlib
 import json
@@ -29,11 +29,11 @@ __all__ = ["Ground", "Run", "Worker"]
 
 _STALL = 30.0
 _SENDS_WITHIN = 300.0
-_LOOK = 0.002
+_POLL = 0.002
 
 
 class Ground:
-    """One RabbitMQ node for the whole session, and one Redis once somebody needs it."""
+    """One RabbitMQ node for the whole session, and one Redis started on first use."""
 
     def __init__(self, version: str | None, *, advanced_config: str = "") -> None:
         self._node = RabbitMQ(version, advanced_config=advanced_config)
@@ -43,16 +43,16 @@ class Ground:
         pid = re.search(r"\d+", self._node.ctl("eval", "os:getpid()."))
         assert pid is not None
         self._pid = int(pid[0])
-        # Options of its own keep it a server of its own, whatever the environment offers. Nothing is written to the
-        # disk: that is Redis at its quickest.
+        # Custom options force a separate server, whatever the environment offers. Without persistence Redis is at its
+        # fastest.
         self._redis = Redis(appendonly=False, options=("--maxmemory-policy", "noeviction"))
         self._has_redis = False
 
     def redis(self) -> str:
-        """The URL of a Redis of its own.
+        """Start Redis if needed and return its URL.
 
         Raises:
-            RunFailed: there is none on this machine.
+            RunFailed: Redis is not installed.
         """
         if not self._has_redis:
             try:
@@ -63,32 +63,32 @@ class Ground:
         return self._redis.url
 
     def redis_bytes(self) -> int:
-        """Memory that the data of Redis takes.
+        """Return the memory that Redis uses for its data.
 
         Raises:
-            RunFailed: Redis does not say.
+            RunFailed: Redis does not report it.
         """
-        told = re.search(r"used_memory:(\d+)", str(self._redis.command("INFO", "memory")))
-        if told is None:
-            raise RunFailed("Redis does not say how much memory its data takes")
-        return int(told[1])
+        found = re.search(r"used_memory:(\d+)", str(self._redis.command("INFO", "memory")))
+        if found is None:
+            raise RunFailed("Redis does not report how much memory its data uses")
+        return int(found[1])
 
     def redis_calls(self) -> dict[str, int]:
-        """How often each command was called so far, but for this one."""
-        told = str(self._redis.command("INFO", "commandstats"))
-        rows = re.findall(r"cmdstat_([^:]+):calls=(\d+)", told)
+        """Return the number of calls of each command so far, except this one."""
+        text = str(self._redis.command("INFO", "commandstats"))
+        rows = re.findall(r"cmdstat_([^:]+):calls=(\d+)", text)
         return {name: int(calls) for name, calls in rows if name not in ("info", "select")}
 
     def cpu(self, kind: str) -> float:
-        """Processor seconds that the broker of such queues has used so far."""
+        """Return the processor seconds that the broker of this kind of queue has used."""
         return cpu_seconds(self._pids(kind))
 
     def resident_mb(self, kind: str) -> float:
-        """Memory that the broker of such queues holds."""
+        """Return the resident memory of the broker of this kind of queue."""
         return resident_mb(self._pids(kind))
 
     def clear(self, kind: str) -> None:
-        """Delete every queue but those of the delay ladder, which are nobody's work."""
+        """Delete every queue except taskmq's delay queues, which hold no tasks of a contender."""
         if self._has_redis:
             self._redis.flush()
         if kind == "redis":
@@ -98,15 +98,15 @@ class Ground:
                 self._node.http("DELETE", f"/api/queues/%2F/{quote(queue['name'], safe='')}")
 
     def waiting(self) -> dict[str, int]:
-        """The queues that have messages, and how many; asked until there is one."""
-        # What is in quorum queues is counted every five seconds.
+        """Wait for a queued message and return the message counts of the queues that are not empty."""
+        # RabbitMQ counts the messages of quorum queues every five seconds.
         with contextlib.suppress(TimeoutError):
             return eventually(self._counts, "a message", within=timedelta(seconds=15))
         return {}
 
     def _counts(self) -> dict[str, int]:
-        said = self._node.ctl("--quiet", "list_queues", "--no-table-headers", "name", "messages")
-        rows = [line.rsplit(maxsplit=1) for line in said.splitlines() if line.strip()]
+        output = self._node.ctl("--quiet", "list_queues", "--no-table-headers", "name", "messages")
+        rows = [line.rsplit(maxsplit=1) for line in output.splitlines() if line.strip()]
         return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and int(row[1])}
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class Run:
         self.log = self._folder / "log"
         self._env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
-            # Else this checkout would be compiled at each start, and the peers would not.
+            # Otherwise this checkout would be compiled at each start, and the peers would not.
             "PYTHONDONTWRITEBYTECODE": "",
             "BENCH_URL": ground.url,
             "BENCH_KIND": kind,
@@ -154,23 +154,23 @@ class Run:
         }
 
     def close(self) -> None:
-        """Remove its files."""
+        """Remove the run's files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def produce(self, *words: str, env: Mapping[str, str] | None = None) -> dict[str, float]:
-        """What the contender's producer prints.
+        """Run the contender's producer and return the figures that it prints.
 
         Raises:
-            RunFailed: it ended with an error, or not within five minutes.
+            RunFailed: the producer failed or did not end within five minutes.
         """
         with self.producing(*words, env=env) as process:
             return self.answer_of(process)
 
     def answer_of(self, process: subprocess.Popen[bytes]) -> dict[str, float]:
-        """What a producer prints at its end.
+        """Wait for a producer and return the figures that it prints.
 
         Raises:
-            RunFailed: it ended with an error, or not within five minutes.
+            RunFailed: the producer failed or did not end within five minutes.
         """
         try:
             out, _ = process.communicate(timeout=_SENDS_WITHIN)
@@ -178,12 +178,12 @@ class Run:
             raise RunFailed(f"{self._contender.name}: still sending after {_SENDS_WITHIN:.0f} s") from error
         lines = out.splitlines()
         if process.returncode or not lines:
-            raise RunFailed(f"{self._contender.name} ended with {process.returncode}: {self._said()}")
+            raise RunFailed(f"{self._contender.name} ended with {process.returncode}: {self._log_tail()}")
         return cast("dict[str, float]", json.loads(lines[-1]))
 
     @contextlib.contextmanager
     def producing(self, *words: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        """The contender's producer while it runs."""
+        """Start the contender's producer, and stop it at the end of the block."""
         command = [str(self._bin / "python"), str(PEERS / self._contender.script), *words]
         with self.log.open("ab") as log:
             process = subprocess.Popen(
@@ -196,7 +196,7 @@ class Run:
 
     @contextlib.contextmanager
     def working(self) -> Iterator["Worker"]:
-        """The contender's worker processes while they run."""
+        """Start the contender's worker processes, and stop them at the end of the block."""
         processes: list[subprocess.Popen[bytes]] = []
         try:
             with self.log.open("ab") as log:
@@ -210,42 +210,42 @@ class Run:
                 end(process)
 
     def importing(self) -> float:
-        """Seconds that a process needs to import the contender's app, which has it import what it uses."""
+        """Return the seconds that a process needs to import the contender's app and its dependencies."""
         module = self._contender.script.removesuffix(".py")
         code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
         command = [str(self._bin / "python"), "-c", code]
-        # The first one writes the bytecode.
-        took = [self._measured(command) for _ in range(6)]
+        # The first run writes the bytecode.
+        took = [self._measure(command) for _ in range(6)]
         return statistics.median(took[1:])
 
-    def _measured(self, command: list[str]) -> float:
+    def _measure(self, command: list[str]) -> float:
         done = subprocess.run(command, check=False, capture_output=True, env=self._env)
         if done.returncode:
             raise RunFailed(f"{self._contender.name}: {done.stderr.decode(errors='replace')[-2000:]}")
         return float(done.stdout)
 
-    def done(self) -> int:
-        """How many tasks have run."""
+    def count_finished(self) -> int:
+        """Return the number of finished tasks."""
         return self._counted.total()
 
     def until(self, count: int, worker: "Worker") -> float:
-        """The instant at which `count` tasks have run.
+        """Wait until `count` tasks have run and return that instant.
 
         Raises:
-            RunFailed: nothing has moved for half a minute, or the worker has ended.
+            RunFailed: no task ended for half a minute, or the worker exited.
         """
         seen, moved = -1, time.perf_counter()
-        while (now_done := self.done()) < count:
+        while (now_done := self.count_finished()) < count:
             now = time.perf_counter()
             if now_done > seen:
                 seen, moved = now_done, now
             elif now - moved > _STALL or not worker.is_alive():
-                state = "stands" if worker.is_alive() else "has ended"
-                raise RunFailed(f"{self._contender.name} {state} at {now_done} of {count}: {self._said()}")
-            time.sleep(_LOOK)
+                state = "is stuck" if worker.is_alive() else "exited"
+                raise RunFailed(f"{self._contender.name} {state} at {now_done} of {count}: {self._log_tail()}")
+            time.sleep(_POLL)
         return time.perf_counter()
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
 
 

@@ -1,12 +1,11 @@
-"""`python -m benchmarks.lanes`: lanes beside one queue, on RabbitMQ.
+"""`python -m benchmarks.lanes`: comparison of lanes with a single queue, on RabbitMQ.
 
-- throughput: no-op jobs of 1,000 tenants that wait, drained by one worker, from one queue and from 16 lanes, in pairs
-  of alternating order; what counts is the median of their ratios;
-- wait: from `send` to the start of the run, of a tenant that sends 50 jobs a second, alone and while another one
-  floods the queue, with one queue and with 16 lanes. Jobs take up to 40 ms, evenly spread, the worker
-  has 32 slots.
+- throughput: one worker drains queued no-op jobs of 1,000 tenants from one queue and from 16 lanes, in pairs of
+  alternating order; the median of the ratios counts.
+- wait: time from `send` to the start of the run for a tenant that sends 50 jobs a second, alone and while another
+  tenant floods the queue, with one queue and with 16 lanes. Jobs take up to 40 ms (uniform); the worker has 32 slots.
 
-Sender and worker are two processes beside the broker's node.
+Sender, worker and broker are separate processes.
 """
 
 import argparse
@@ -37,9 +36,9 @@ _PROCESSES: Final = multiprocessing.get_context("spawn")
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lanes")
     parser.add_argument("--flood", type=int, default=100_000)
-    parser.add_argument("--jobs", type=int, default=300_000, help="that are drained")
+    parser.add_argument("--jobs", type=int, default=300_000, help="jobs to drain")
     parser.add_argument("--quiet", type=int, default=1_000, help="jobs of the quiet tenant")
-    parser.add_argument("--rounds", type=int, default=3, help="of the throughput")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the throughput part")
     options = parser.parse_args(arguments)
     with RabbitMQ() as server:
         print(f"RabbitMQ {server.version}")
@@ -81,7 +80,7 @@ async def _drain(url: str, lanes: int | None, jobs: int) -> float:
         if not left:
             over.set()
 
-    # Of each tenant a few at a time, as they come when many send: nobody of them is noisy.
+    # Interleave the tenants' jobs, as when many tenants send and none is noisy.
     calls = [noop.options(tenant=f"tenant {number}") for number in range(_TENANTS)]
     async with app:
         left = jobs
@@ -99,9 +98,9 @@ async def _drain(url: str, lanes: int | None, jobs: int) -> float:
 
 
 async def _wait(url: str, lanes: int | None, quiet: int, flood: int) -> tuple[list[float], int]:
-    """The waits of the quiet tenant in ms, sorted, and how much of the flood was left at its end."""
+    """Return the quiet tenant's waits in ms, sorted, and the rest of the flood at its end."""
     app = _app(url, lanes)
-    # Runs of one length begin and end together, and who comes between waits for all of them.
+    # Runs of equal length would start and end together, and a job in between would wait for all of them.
     rng = random.Random(20261125)
     waits: list[float] = []
     over = asyncio.Event()

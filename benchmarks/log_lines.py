@@ -1,8 +1,8 @@
-"""`python -m benchmarks.log_lines`: what one line that a run logs costs its worker, kept with the job or not.
+"""`python -m benchmarks.log_lines`: a worker's cost of one log line, with and without storing it with the job.
 
-One process, the parts of the worker on `memory://`. The processor time of each way is of the call, and where lines
-are kept of what follows from it: redaction, the batches of 500 that a worker sends, their encoding. The ways run in
-turns, and each is held against plain logging of the same round: a handler that writes to the null device.
+One process uses the parts of the worker on `memory://`. The processor time covers the logging call and, if lines are
+stored, redaction, encoding and sending in batches of 500. The ways run in turns and are compared with plain logging
+of the same round: a handler that writes to the null device.
 """
 
 import argparse
@@ -36,7 +36,7 @@ __all__ = ["PLAIN", "WAYS", "Way", "main", "table"]
 PLAIN: Final = "a handler alone: `--capture-logs off`"
 _RESULTS: Final = Path(__file__).with_name("results") / "log_lines.json"
 _QUEUE: Final = "reports"
-# Of one flush of a busy worker; also the most that one message takes of short lines.
+# The size of a busy worker's flush, and the most short lines that fit in one message.
 _BATCH: Final = 500
 _WARM: Final = 1_000
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -48,12 +48,12 @@ class Way:
     """A row.
 
     Attributes:
-        has_handler: the line is written to the null device.
-        level: lines are kept from this one on; None: nothing is installed.
-        most: lines that are kept of a run.
-        redact: as `--redact`.
-        text: of the line, with a number in it.
-        is_logged: the logger lets it pass.
+        has_handler: whether a handler writes the line to the null device.
+        level: the lowest level that is stored; None: capturing is off.
+        most: the limit of stored lines per run.
+        redact: the pattern of `--redact`.
+        text: the format of the line, with a number.
+        is_logged: whether the logger's level lets the line pass.
     """
 
     what: str
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def table(found: Mapping[Way, Sequence[float]]) -> list[str]:
-    """In Markdown: microseconds of a line, and how many times those of plain logging, within each round."""
+    """Format the microseconds per line, and their ratio to plain logging within each round, as Markdown."""
     plain = next(times for way, times in found.items() if way.what == PLAIN)
     return [
         "| a line | us | plain logging x |",
@@ -120,7 +120,7 @@ def _record(found: Mapping[Way, Sequence[float]], count: int) -> dict[str, objec
 
 
 async def _measure(way: Way, count: int) -> float:
-    """Microseconds of processor time for one line."""
+    """Return the processor time of one line in microseconds."""
     broker = open_broker(f"memory://{uuid.uuid4().hex}", BrokerOptions())
     await broker.connect(timeout=5)
     await broker.declare_reports([ReportQueue(_QUEUE)])
@@ -165,8 +165,8 @@ def _context() -> Context:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.log_lines", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="how often each is run, in turns")
-    parser.add_argument("--count", type=int, default=20_000, help="lines; a multiple of 500")
+    parser.add_argument("--rounds", type=int, default=7, help="number of runs of each way, in turns")
+    parser.add_argument("--count", type=int, default=20_000, help="lines per run; a multiple of 500")
     return parser.parse_args()
 
 

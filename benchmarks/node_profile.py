@@ -1,7 +1,7 @@
-"""What a RabbitMQ node is busy with: its scheduler threads by state, and its processes by their share of the work.
+"""Profile of a RabbitMQ node: time of its scheduler threads by state, and work of its processes by kind.
 
-The node measures itself (Erlang's microstate accounting and reductions), from an instant on: `rabbitmqctl` has been
-started long before it, for that takes a second of processor time.
+The node measures itself (Erlang's microstate accounting and reductions) from a given instant. `rabbitmqctl` starts
+well before that instant, because starting it takes a second of processor time.
 """
 
 from typing import Final
@@ -58,6 +58,6 @@ io:put_chars(
 
 
 def node_profile(broker: RabbitMQ, *, start_ms: int, window_ms: int, top: int = 12) -> str:
-    """What the node did in `window_ms` from `start_ms` (since the epoch) on, as lines; returns at their end."""
+    """Profile the node for `window_ms` from `start_ms` (since the epoch), and return the profile as text."""
     printed = broker.ctl("eval", _PROGRAM.format(start=start_ms, window=window_ms, top=top))
     return printed.strip().removesuffix("ok").rstrip()

@@ -1,11 +1,11 @@
-"""`python -m benchmarks.patroni`: the host of PostgreSQL's leader is lost, and Patroni promotes the other one.
+"""`python -m benchmarks.patroni`: duration of a failover by Patroni after the PostgreSQL leader's host is lost.
 
-    etcd, and two members of Patroni, each with a PostgreSQL
-    Patroni and PostgreSQL of the leader are killed (-9): how long until a URL with both hosts takes writes again
-    at last PostgreSQL alone is killed, and its Patroni lives
+    setup    etcd and two Patroni members, each with a PostgreSQL server
+    rounds   kill (-9) the leader's Patroni and PostgreSQL; time until a URL with both hosts accepts writes again
+    last     kill only PostgreSQL, while its Patroni keeps running
 
-Needs Patroni with its etcd client and psycopg, and etcd (`apt-get install patroni etcd-server`); `--patroni` and
-`--etcd` name the programs. Started by root, the benchmark runs them as the user postgres, who needs read access.
+Requires Patroni with its etcd client and psycopg, and etcd (`apt-get install patroni etcd-server`); `--patroni` and
+`--etcd` name the programs. If started by root, the benchmark runs them as the user postgres, who needs read access.
 """
 
 import argparse
@@ -67,7 +67,7 @@ postgresql:
 
 @dataclass
 class _Member:
-    """One of Patroni's, and its server."""
+    """One Patroni member and its PostgreSQL server."""
 
     name: str
     port: int
@@ -78,12 +78,12 @@ class _Member:
     process: "subprocess.Popen[bytes] | None" = None
 
     def begin(self) -> None:
-        """Start it, where it does not run."""
+        """Start the member unless it runs."""
         if self.process is None or self.process.poll() is not None:
             self.process = self.start()
 
-    def says(self) -> dict[str, Any]:
-        """What it says of itself; nothing while it does not answer."""
+    def status(self) -> dict[str, Any]:
+        """Return the status that the member reports; empty while it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.api}/patroni", timeout=2) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -94,21 +94,21 @@ class _Member:
         return found
 
     def leads(self) -> bool:
-        """Whether it takes writes."""
-        return self.says().get("role") in _LEADS
+        """Whether the member accepts writes."""
+        return self.status().get("role") in _LEADS
 
     def follows(self) -> bool:
-        """Whether it may be promoted."""
-        said = self.says()
-        is_synchronous = not self.must_be_synchronous or bool(said.get("sync_standby"))
-        return said.get("role") not in (None, *_LEADS) and said.get("state") in _FOLLOWS and is_synchronous
+        """Whether the member may be promoted."""
+        status = self.status()
+        is_synchronous = not self.must_be_synchronous or bool(status.get("sync_standby"))
+        return status.get("role") not in (None, *_LEADS) and status.get("state") in _FOLLOWS and is_synchronous
 
     def end(self) -> None:
-        """Let nothing of it be left: a Patroni that was killed has left its PostgreSQL."""
+        """Stop Patroni, and PostgreSQL too if a killed Patroni left it running."""
         if self.process is not None:
             _end(self.process)
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The file may be older than the process that has its number now.
+            # The pid may have been reused since the file was written.
             if str(self._data).encode() in Path(f"/proc/{self._postmaster()}/cmdline").read_bytes():
                 self.kill(with_patroni=False)
 
@@ -120,7 +120,7 @@ class _Member:
         return int((self._data / "postmaster.pid").read_text(encoding="ascii").split()[0])
 
     def kill(self, *, with_patroni: bool) -> None:
-        """Let its host be lost, or its PostgreSQL alone."""
+        """Kill PostgreSQL, and Patroni too to simulate the loss of the host."""
         pid = self._postmaster()
         children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False).stdout
         if with_patroni and self.process is not None:
@@ -133,11 +133,18 @@ class _Member:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.patroni")
-    parser.add_argument("--ttl", type=int, default=30, help="seconds of the leader's key; others follow from it")
-    parser.add_argument("--synchronous", action="store_true", help="no confirmed write is lost")
+    parser.add_argument(
+        "--ttl",
+        type=int,
+        default=30,
+        help="time to live of the leader's key in seconds; other timeouts derive from it",
+    )
+    parser.add_argument(
+        "--synchronous", action="store_true", help="replicate synchronously: no confirmed write is lost"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--patroni", default="patroni", help="how it is called")
-    parser.add_argument("--etcd", default="etcd", help="how it is called")
+    parser.add_argument("--patroni", default="patroni", help="command of Patroni")
+    parser.add_argument("--etcd", default="etcd", help="command of etcd")
     options = parser.parse_args(arguments)
     with _members(options) as members:
         asyncio.run(_measure(members, options))
@@ -156,7 +163,7 @@ async def _measure(members: Sequence[_Member], options: argparse.Namespace) -> N
         leader, other = (first, second) if first.leads() else (second, first)
         await _until(other.follows)
         await _write(url)
-        # The leader has renewed its key by then, and so on average.
+        # Kill the leader at an average distance from its last renewal.
         await asyncio.sleep(options.ttl / 4)
         is_host = number < options.rounds
         leader.kill(with_patroni=is_host)
@@ -181,7 +188,7 @@ async def _try(call: Callable[[], Awaitable[None]]) -> bool:
     try:
         await call()
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
-        # The last one where the server goes in the middle of its greeting.
+        # InternalClientError if the server dies during the handshake.
         return False
     return True
 
@@ -220,13 +227,13 @@ def _members(options: argparse.Namespace) -> Iterator[list[_Member]]:
             return process
 
         client, other = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
-        places = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", other]
-        own = ["--initial-advertise-peer-urls", other, "--initial-cluster", f"default={other}"]
-        start("etcd", [*shlex.split(options.etcd), "--data-dir", str(folder / "etcd"), *places, *own])
+        client_urls = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", other]
+        peer_urls = ["--initial-advertise-peer-urls", other, "--initial-cluster", f"default={other}"]
+        start("etcd", [*shlex.split(options.etcd), "--data-dir", str(folder / "etcd"), *client_urls, *peer_urls])
         found: list[_Member] = []
         for name, port, api in (("db1", ports[0], ports[1]), ("db2", ports[2], ports[3])):
             config = folder / f"{name}.yml"
-            # What Patroni asks for: loop_wait + 2 x retry_timeout is at most the ttl.
+            # Patroni requires loop_wait + 2 x retry_timeout <= ttl.
             waits = {"loop_wait": options.ttl // 3, "retry_timeout": options.ttl // 3}
             text = _CONFIG.format(
                 name=name,
@@ -248,7 +255,7 @@ def _members(options: argparse.Namespace) -> Iterator[list[_Member]]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End it in order: Patroni ends its PostgreSQL."""
+    """Stop the process; Patroni then stops its PostgreSQL."""
     process.terminate()
     try:
         process.wait(30)

@@ -1,4 +1,4 @@
-"""Which cells there are, and what runs each of them once."""
+"""List of cells, each with a function that runs it once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from benchmarks.ground import Ground
 __all__ = ["KINDS", "Job", "plan"]
 
 KINDS: Final = ("quorum", "classic", "redis")
-# Tasks per run of a peer, so that a run takes a few seconds; `Contender.share` makes more or less of it.
+# Tasks per run of a peer, so that a run takes a few seconds; `Contender.share` scales it.
 _TASKS: Final = 12_000
-# Fewer would have run before the clock is started.
+# Fewer tasks would finish before the clock starts.
 _FEWEST: Final = 600
 _FLOOR_SHARE: Final = 16
 _AWAITED: Final = 0.15
@@ -26,18 +26,18 @@ _DELAYED: Final = 10_000
 _FAN: Final = 10_000
 _QUEUED: Final = 1_000_000
 _EMBEDDED: Final = 40_000
-# What takes long and hardly differs from run to run is not run in every round.
+# Slow work whose figures hardly vary does not run in every round.
 _ROUNDS: Final = {"memory": 1, "scaling": 2}
-# These are compared on one kind of queue: the first that a contender has, and for ours all that somebody else uses.
+# Work compared on one kind of queue: each contender's first kind; taskmq runs on every kind that a peer uses.
 _ONE_KIND: Final = frozenset({"start", "scaling", "memory", "delayed", "backlog", "embedded"})
 
 
 @dataclass(slots=True)
 class Job:
-    """A cell and how to run it once.
+    """A cell and the function that runs it once.
 
     Attributes:
-        rounds: in how many of the rounds it is run.
+        rounds: the number of rounds to run it in; None: all.
     """
 
     cell: Cell
@@ -49,7 +49,7 @@ class Job:
 def plan(
     ground: Ground, contenders: Sequence[Contender], works: Sequence[str], kinds: Sequence[str], *, scale: float
 ) -> list[Job]:
-    """The jobs of one round, contender beside contender."""
+    """Return the jobs of one round, with contenders of the same work next to each other."""
     jobs: list[Job] = []
     for work in works:
         for kind in kinds:
@@ -73,7 +73,7 @@ def _jobs(ground: Ground, contenders: Sequence[Contender], work: str, kind: str,
 def _is_compared(contender: Contender, contenders: Sequence[Contender], work: str, kind: str) -> bool:
     if work not in _ONE_KIND or contender.kinds[0] == kind:
         return True
-    # Ours stands beside each of them.
+    # taskmq is compared with each of them.
     others = [each for each in contenders if each is not contender and work in each.work]
     return not contender.requires and any(each.kinds[0] == kind for each in others)
 
@@ -108,7 +108,7 @@ def _latency(ground: Ground, contender: Contender, kind: str, scale: float) -> _
 
 
 def _backlog(ground: Ground, contender: Contender, kind: str, scale: float) -> _Runs:
-    # As many as it drains in more than the two seconds that the others are sent in.
+    # Draining must take longer than the two seconds of sending.
     setup, count = contender.setups["1"], _count(contender, scale, 2.0)
     run = partial(cells.backlog, ground, contender, setup, kind=kind, rate=100, seconds=2 * scale, count=count)
     yield "latency at 100 per second while a backlog drains", "", run
@@ -121,7 +121,7 @@ def _delayed(ground: Ground, contender: Contender, kind: str, scale: float) -> _
 
 
 def _scaling(ground: Ground, contender: Contender, kind: str, scale: float) -> _Runs:
-    # Short ones are over soon: enough of them that the quickest needs a second.
+    # Short tasks need larger numbers, so that the fastest contender takes a second.
     more = min(contender.share, 3.0)
     for milliseconds, tasks in ((1, 8_000 * more), (10, 8_000 * more), (100, 4_000)):
         for processes, setup in contender.sleeping.items():

@@ -1,4 +1,4 @@
-"""Processor time and memory of process trees, as Linux tells them."""
+"""Processor time and memory of process trees, from Linux's /proc."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pids: Iterable[int]) -> set[int]:
-    """The processes and all that descend from them."""
+    """Return the processes and all their descendants."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _stat(int(entry.name))):
@@ -30,12 +30,12 @@ def tree(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time that the processes have used so far; with that of children that have ended."""
+    """Return the user and system time of the processes, including children that have ended."""
     return sum(sum(map(int, fields[11:15])) for pid in pids if (fields := _stat(pid))) / _TICKS
 
 
 def resident_mb(pids: Iterable[int]) -> float:
-    """Memory that the processes hold; pages that they share count for each."""
+    """Return the resident memory; pages shared by several processes count for each."""
     pages = 0
     for pid in pids:
         try:
@@ -46,22 +46,22 @@ def resident_mb(pids: Iterable[int]) -> float:
 
 
 def largest_mb(pids: Iterable[int]) -> float:
-    """Memory that the largest of the processes holds."""
+    """Return the resident memory of the largest process."""
     return max((resident_mb([pid]) for pid in pids), default=0.0)
 
 
 def proportional_mb(pids: Iterable[int]) -> float:
-    """Memory that the processes hold; a page that several share is split among them."""
+    """Return the proportional memory; shared pages are divided among the processes that share them."""
     return _kilobytes(pids, "smaps_rollup", "Pss:") * 1024 / 1e6
 
 
 def peak_mb(pids: Iterable[int]) -> float:
-    """The most memory that the processes have held, each at its own time."""
+    """Return the sum of each process's peak memory; the peaks may be at different times."""
     return _kilobytes(pids, "status", "VmHWM:") * 1024 / 1e6
 
 
 def end(process: subprocess.Popen[bytes], *, patience: float = 15.0) -> None:
-    """Ask the process to stop; kill its tree when it does not."""
+    """Stop the process, and kill its tree if it does not stop in time."""
     if process.poll() is not None:
         return
     family = tree([process.pid])
@@ -78,7 +78,7 @@ def end(process: subprocess.Popen[bytes], *, patience: float = 15.0) -> None:
 
 
 def _kilobytes(pids: Iterable[int], file: str, name: str) -> int:
-    """The sum of one line of a file of each process; nothing for those that are gone."""
+    """Sum up one line of a /proc file over the processes, skipping those that have ended."""
     kilobytes = 0
     for pid in pids:
         try:
@@ -90,7 +90,7 @@ def _kilobytes(pids: Iterable[int], file: str, name: str) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

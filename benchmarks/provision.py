@@ -1,4 +1,4 @@
-"""What the contenders need: a virtual environment each, and the floor's program."""
+"""Installation of the contenders' virtual environments and of the floor's C program."""
 
 import os
 import re
@@ -14,18 +14,18 @@ from benchmarks.failures import RunFailed
 __all__ = ["environment", "environment_of", "floor", "folder_name"]
 
 _INSTALLS_WITHIN: Final = 600.0
-# What could not be installed is told once, and not tried again for each cell.
+# Failed installations by name, so that they are not retried for each cell.
 _failed: dict[str, str] = {}
 
 
 def cache() -> Path:
-    """Where the environments are kept between runs."""
+    """Return the folder that keeps the environments between runs."""
     given = os.environ.get("TASKMQ_BENCH_CACHE")
     return Path(given) if given else Path.home() / ".cache" / "taskmq-bench"
 
 
 def folder_name(contender: Contender) -> str:
-    """One folder for one set of requirements: other versions or extras are another environment."""
+    """Return the folder name for a contender's requirements; other versions or extras get another folder."""
     return _folder_name(contender.requires)
 
 
@@ -34,10 +34,10 @@ def _folder_name(requires: Sequence[str]) -> str:
 
 
 def environment(contender: Contender) -> Path:
-    """The folder of programs of the contender's environment, made if it is not there.
+    """Create the contender's environment if needed, and return its folder of programs.
 
     Raises:
-        RunFailed: it cannot be installed; with what the installer said.
+        RunFailed: the installation failed; the message includes the installer's output.
     """
     if not contender.requires:
         return Path(sys.executable).parent
@@ -45,13 +45,13 @@ def environment(contender: Contender) -> Path:
 
 
 def environment_of(name: str, requires: Sequence[str], python: str = "") -> Path:
-    """The folder of programs of an environment with these requirements, made if it is not there.
+    """Create an environment with these requirements if needed, and return its folder of programs.
 
     Args:
-        python: which makes it; default: the one that runs this.
+        python: the interpreter that creates it; default: the current one.
 
     Raises:
-        RunFailed: it cannot be installed; with what the installer said.
+        RunFailed: the installation failed; the message includes the installer's output.
     """
     if name in _failed:
         raise RunFailed(_failed[name])
@@ -62,8 +62,8 @@ def environment_of(name: str, requires: Sequence[str], python: str = "") -> Path
         try:
             _install(folder, requires, python or sys.executable)
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or b""
-            _failed[name] = f"{name} cannot be installed: {error}\n{said.decode(errors='replace')[-2000:]}"
+            stderr = getattr(error, "stderr", None) or b""
+            _failed[name] = f"{name} cannot be installed: {error}\n{stderr.decode(errors='replace')[-2000:]}"
             raise RunFailed(_failed[name]) from error
         ready.touch()
     return folder / "bin"
@@ -76,10 +76,10 @@ def _install(folder: Path, requires: Sequence[str], python: str) -> None:
 
 
 def floor() -> Path:
-    """The C program, compiled.
+    """Compile the C program if needed, and return its path.
 
     Raises:
-        RunFailed: there is no compiler, or no librabbitmq to compile it with.
+        RunFailed: the compiler or librabbitmq is missing.
     """
     source, program = PEERS / "floor.c", cache() / "floor"
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
@@ -88,8 +88,8 @@ def floor() -> Path:
     try:
         subprocess.run(["cc", "-O2", "-o", str(program), str(source), "-lrabbitmq"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-500:]
+        stderr = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-500:]
         raise RunFailed(
-            f"no floor in C: needs a compiler and librabbitmq (apt-get install gcc librabbitmq-dev) {said}"
+            f"cannot compile the floor in C: run `apt-get install gcc librabbitmq-dev` {stderr}"
         ) from error
     return program

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.redis_slots`: what one slot of a Redis Cluster carries.
+"""`python -m benchmarks.redis_slots`: capacity of one hash slot of a Redis Cluster.
 
-All that waits in the state, all limits and all cancellations each have one hash tag, so each of the three is on one
-node, however many there are. What Redis' one thread takes for an operation says how many a second that node can do:
-its own processor time is measured, not ours.
+Delayed jobs, limits and cancellations each use one hash tag, so each of the three lives on one node of the cluster.
+The processor time of Redis's single thread per operation gives the operations per second that this node can do.
 """
 
 import asyncio
@@ -61,7 +60,7 @@ async def _delays(server: Redis, state: RedisState) -> None:
         taken = await state.delays.take(now=now + 1, limit=_BATCH, lease=60)
         await state.delays.done(taken)
 
-    # In turn: who takes beside others finds less.
+    # One call at a time: concurrent callers would find smaller batches.
     await _row(server, f"a job is taken and done, {_BATCH} at a time", _FEW, relay, batch=_BATCH, at_a_time=1)
 
 

@@ -1,7 +1,7 @@
-"""What was measured, as JSON, as a table and as plots.
+"""Results as JSON, tables and plots.
 
-Every figure is given as median (minimum-maximum) of its runs. A ratio is taken run by run, of the two runs of one
-round, and then given in the same way: the machine's speed drifts, and a ratio within a round drifts less.
+Figures are shown as median (minimum-maximum) of the runs. Ratios compare two runs of the same round and are shown the
+same way: the machine's speed drifts, and a ratio within a round drifts less.
 """
 
 import json
@@ -19,7 +19,7 @@ from benchmarks.goals import Verdict, judge
 
 __all__ = ["goals_table", "plot", "write"]
 
-# What is worth a picture; the tables have the rest.
+# Figures with a plot; the tables show the rest.
 _PLOTTED = (
     *("tasks_per_second", "worker_us", "producer_us", "p50_ms", "p99_ms", "until_gathered_s"),
     *("import_ms", "first_task_s", "resident_mb", "peak_mb"),
@@ -31,7 +31,7 @@ def write(cells: Sequence[Cell], folder: Path, *, about: Mapping[str, Any]) -> N
     """Write results.json and results.md into `folder`.
 
     Args:
-        about: how it was run; what the machine is stands in addition.
+        about: how the session ran; details of the machine are added.
     """
     folder.mkdir(parents=True, exist_ok=True)
     about = {
@@ -57,7 +57,7 @@ def write(cells: Sequence[Cell], folder: Path, *, about: Mapping[str, Any]) -> N
 
 
 def plot(cells: Sequence[Cell], folder: Path) -> None:
-    """Draw a picture per table and figure into `folder`."""
+    """Write an SVG plot per table and figure into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for work, kind in _tables_of(cells):
         rows = [cell for cell in cells if (cell.work, cell.kind) == (work, kind)]
@@ -68,12 +68,12 @@ def plot(cells: Sequence[Cell], folder: Path) -> None:
 
 
 def goals_table(verdicts: Sequence[Verdict]) -> list[str]:
-    """The goals and what became of them, in Markdown."""
+    """Format the goals and their verdicts as a Markdown table."""
     counts = {word: sum(verdict.met == word for verdict in verdicts) for word in ("met", "missed", "not measured")}
     return [
         "## Goals",
         "",
-        ", ".join(f"{count} {word}" for word, count in counts.items()) + ". A ratio is taken within each round.",
+        ", ".join(f"{count} {word}" for word, count in counts.items()) + ". Ratios compare runs of the same round.",
         "",
         "| work | goal | measured | verdict |",
         "|---|---|---|---|",
@@ -85,7 +85,7 @@ def goals_table(verdicts: Sequence[Verdict]) -> list[str]:
 def _page(cells: Sequence[Cell], verdicts: Sequence[Verdict], about: Mapping[str, Any]) -> str:
     lines = ["# Benchmark results", "", ", ".join(f"{name} {value}" for name, value in about.items()), ""]
     if about.get("scale", 1.0) != 1.0:
-        lines += [f"**At scale {about['scale']} this shows that it runs; the figures mean nothing.**", ""]
+        lines += [f"**At scale {about['scale']} the figures only show that the benchmark runs.**", ""]
     lines += goals_table(verdicts)
     for work, kind in _tables_of(cells):
         rows = [cell for cell in cells if (cell.work, cell.kind) == (work, kind)]
@@ -95,7 +95,7 @@ def _page(cells: Sequence[Cell], verdicts: Sequence[Verdict], about: Mapping[str
         lines += [
             f"## {work}, {kind}",
             "",
-            f"| who | {' | '.join([*figures, 'taskmq : it'])} |",
+            f"| contender | {' | '.join([*figures, 'taskmq : it'])} |",
             "|---" * (len(figures) + 2) + "|",
         ]
         for row in rows:
@@ -117,7 +117,7 @@ def _one_line(text: str) -> str:
 
 
 def _ours(cells: Sequence[Cell], rows: Sequence[Cell], row: Cell) -> Cell | None:
-    """What the row is compared with; those on Redis with ours on quorum queues, for context."""
+    """Return taskmq's cell to compare the row with; Redis rows are compared with taskmq on quorum queues."""
     if row.kind == "redis":
         rows = [cell for cell in cells if (cell.work, cell.kind) == (row.work, "quorum")]
     ours = [cell for cell in rows if cell.contender == OURS]
@@ -144,7 +144,7 @@ def _figures(rows: Sequence[Cell]) -> list[str]:
 
 
 def _bars(rows: Sequence[Cell], figure: str, title: str) -> str:
-    """Horizontal bars with the median, a line from minimum to maximum."""
+    """Draw horizontal bars of the medians, with a line from minimum to maximum."""
     shown = [(f"{row.contender} {row.setup}", row.values(figure)) for row in rows if row.values(figure)]
     most = max((max(values) for _, values in shown), default=1.0) or 1.0
     height, left, width = 24, 190, 460

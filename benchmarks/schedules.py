@@ -1,10 +1,10 @@
-"""`python -m benchmarks.schedules`: what a beat holds and does for many schedules, few of which are due.
+"""`python -m benchmarks.schedules`: memory and processor time of a beat with many schedules, few of which are due.
 
-    beat alone                memory, processor
-    + COUNT that are not due  the same, and what Redis holds
-    + DUE in each second      how late they are emitted and started, and what one costs
+    beat alone                 memory, processor time
+    + COUNT that are not due   the same, and the memory of Redis
+    + DUE schedules a second   lateness of emission and start, and the cost of one
 
-Memory is what is resident, of the beat's one process. `peers/schedules_peer.py` is the app.
+Memory is the resident memory of the beat's process. `peers/schedules_peer.py` is the app.
 """
 
 import argparse
@@ -26,7 +26,7 @@ __all__ = ["main"]
 
 _KIND: Final = "quorum"
 _PATIENCE: Final = 600.0
-# A beat that takes less than this share of a processor has nothing to load any more.
+# A beat below this share of a processor has finished loading.
 _IDLE: Final = 0.1
 
 
@@ -79,7 +79,7 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
             f"a beat with them: {beat.resident_mb():.1f} MB, {held:.0f} bytes each, loaded in {took:.1f} s, "
             f"{_share(beat, seconds):.2%} of a processor"
         )
-        print(f"Redis then: {(ground.redis_bytes() - before) / count:.0f} bytes each", flush=True)
+        print(f"Redis afterwards: {(ground.redis_bytes() - before) / count:.0f} bytes each", flush=True)
 
     due = {**env, "BENCH_DUE": str(arguments.due)}
     with _running(ground, _WORKER, due), _running(ground, _BEAT, due) as beat:
@@ -91,11 +91,11 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
         share = (beat.cpu() - cpu) / (time.perf_counter() - began)
         each = share * seconds / max(emitted, 1) * 1e6
         print(
-            f"{arguments.due} due in each second beside them: {emitted} in {seconds:.0f} s, {share:.1%} of a "
+            f"{arguments.due} due per second in addition: {emitted} in {seconds:.0f} s, {share:.1%} of a "
             f"processor, {each:.0f} us each"
         )
-        for place, what in enumerate(("emitted", "started")):
-            late = sorted(float(line.split()[place]) for line in _lines(ledger)[first:])
+        for column, what in enumerate(("emitted", "started")):
+            late = sorted(float(line.split()[column]) for line in _lines(ledger)[first:])
             p50, p99 = late[len(late) // 2], late[int(len(late) * 0.99)]
             print(f"{what} late: p50 {p50:.0f} ms, p99 {p99:.0f} ms, max {late[-1]:.0f} ms")
 
@@ -107,14 +107,14 @@ def _running(ground: Ground, setup: Setup, env: dict[str, str]) -> Generator[Wor
 
 
 def _until_idle(beat: Worker) -> float:
-    """Seconds until it does next to nothing, once it has begun."""
+    """Wait until the beat is idle and return the seconds that took."""
     began = time.perf_counter()
     while (now := time.perf_counter()) - began < _PATIENCE:
         if _share(beat, 1.0) < _IDLE and now - began > 3:
             return now - began
         if not beat.is_alive():
-            raise RunFailed("the beat has ended")
-    raise RunFailed(f"the beat is busy after {_PATIENCE:.0f} s")
+            raise RunFailed("the beat exited")
+    raise RunFailed(f"the beat is still busy after {_PATIENCE:.0f} s")
 
 
 def _share(processes: Worker, seconds: float) -> float:
@@ -130,9 +130,9 @@ def _lines(ledger: Path) -> Sequence[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.schedules", description=__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="schedules that are not due")
-    parser.add_argument("--due", type=int, default=100, help="schedules that are due in each second")
-    parser.add_argument("--seconds", type=float, default=30.0, help="for which each part is watched")
-    parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
+    parser.add_argument("--due", type=int, default=100, help="schedules due per second")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds to measure each part")
+    parser.add_argument("--rabbitmq", help="RabbitMQ version, such as 4.3; default: the installed one")
     return parser.parse_args()
 
 

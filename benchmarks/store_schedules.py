@@ -1,13 +1,13 @@
-"""`python -m benchmarks.store_schedules`: schedules of the job store by the million, of which few are due at a time.
+"""`python -m benchmarks.store_schedules`: millions of schedules in the job store, of which few are due at a time.
 
-    COUNT schedules, made by SQL, that are due RATE a second, evenly
-    one `taskmq scheduler` on PostgreSQL fires them: how many, how late, and what it holds
+    COUNT schedules, created by SQL, of which RATE become due per second, evenly spread
+    one `taskmq scheduler` on PostgreSQL fires them: rate, lateness and memory
 
-    beside it, if asked for: so many jobs a second are changed, cancelled, and submitted to be due in two seconds
+    optionally, jobs are changed, cancelled, and submitted with a delay of two seconds at given rates
 
-The broker is in the scheduler's process and nobody runs the jobs, so that all that is measured is what firing takes.
-An occurrence is late from its instant to the commit of its job. A server of others ($TASKMQ_TEST_POSTGRES_URL) keeps
-the schedules for the next run: with `--load-only` first, the measuring is short. The figures become the row
+The broker is in the scheduler's process and no worker runs the jobs, so that only firing is measured. Lateness is the
+time from an occurrence's instant to the commit of its job. A server in $TASKMQ_TEST_POSTGRES_URL keeps the schedules
+for the next run; load them with `--load-only` first to keep measurements short. The figures are saved as the row
 `schedules` of `benchmarks/results/job_store.json`.
 """
 
@@ -58,7 +58,7 @@ _PAGE: Final = 100_000
 _FILLERS: Final = 2
 _LOADED_A_MS: Final = 60
 _PHASE: Final = 123_456_789
-# The shard as `schedule_shard` has it, the rule as `rule_of` has it.
+# Computes the shard like `schedule_shard` and the rule like `rule_of`.
 _ROWS: Final = f"""
 with i as materialized (
   select 1000 + n as id, 's' || n as name, p.phase,
@@ -86,9 +86,9 @@ select pg_total_relation_size('taskmq.schedule') as schedule, pg_total_relation_
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Load, measure, print and keep the figures."""
+    """Load the schedules, measure, and print and save the figures."""
     arguments = _arguments(given)
-    # As in production: with a disk that is waited for.
+    # On disk, so that commits wait for the disk as in production.
     os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
     with PostgreSQL(DURABLE) as server:
         name = f"bench_schedules_{arguments.count}"
@@ -128,7 +128,7 @@ async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -
                     cpu, began = _cpu(process.pid), time.time()
                     _, beside = await asyncio.gather(asyncio.sleep(arguments.seconds), work())
                     cpu, ended = _cpu(process.pid) - cpu, time.time()
-                    # What was due at the end of it is committed by now.
+                    # Wait for the commit of occurrences that were due at the end.
                     await asyncio.sleep(2.0)
                     row = await connection.fetchrow(_LATE, round(began * 1000), round(ended * 1000))
                     left = await connection.fetchval(_TIMERS_LEFT, round(ended * 1000))
@@ -153,7 +153,7 @@ async def _measure(url: str, arguments: argparse.Namespace, *, is_there: bool) -
 
 @contextlib.asynccontextmanager
 async def _others(url: str, arguments: argparse.Namespace) -> AsyncGenerator[Callable[[], Awaitable[Figures]]]:
-    """What is done to other jobs in each second; it says how long the calls took."""
+    """Prepare changes, cancellations and submissions of other jobs; yield a function that runs and times them."""
     app, seconds = TaskMQ("memory://bench", store=url, name="bench"), arguments.seconds
 
     @app.task(name="tick", queue="ticks")
@@ -177,14 +177,14 @@ async def _others(url: str, arguments: argparse.Namespace) -> AsyncGenerator[Cal
         return figures
 
     async with app:
-        # None of them is due before all is over.
+        # None of these jobs becomes due during the benchmark.
         count = round(seconds * (arguments.changes + arguments.cancels))
         waiting = [job.id for job in await app.jobs.asubmit_many(tick.options(delay="20d"), [()] * count)]
         yield work
 
 
 async def _load(connection: Any, url: str, count: int, period: int) -> None:
-    """So many schedules, each due once a period, the first ones when all are there; by the server itself."""
+    """Insert `count` schedules by SQL, each due once a period; the first become due after loading."""
     app = TaskMQ("memory://bench", store=url, name="bench")
 
     @app.task(name="tick", queue="ticks")
@@ -197,7 +197,7 @@ async def _load(connection: Any, url: str, count: int, period: int) -> None:
         template = json.loads(row.definition)
         await app.schedules.aremove("template")
     began = time.perf_counter()
-    # So that loading takes no instant away.
+    # Start late enough that no occurrence is due while loading.
     start = round(time.time() * 1000) + count // _LOADED_A_MS + _LEAD_MS
     template["trigger"]["phase"] = _PHASE
     rule = rule_of(Every(period, _PHASE))
@@ -221,7 +221,7 @@ async def _load(connection: Any, url: str, count: int, period: int) -> None:
 
 
 async def _fill(url: str, first: int, count: int, values: tuple[object, ...]) -> None:
-    """One part of several, a page at a time."""
+    """Insert every `_FILLERS`-th page, starting with page `first`."""
     connection: Any = await asyncpg.connect(url, command_timeout=3_600)
     try:
         await connection.execute("set synchronous_commit = off")
@@ -247,7 +247,7 @@ def _scheduler(folder: str, url: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of a processor that the process has used."""
+    """Return the processor seconds that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -259,16 +259,18 @@ def _resident_mb(pid: int) -> float:
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_schedules", description=__doc__)
-    parser.add_argument("--count", type=int, default=1_000_000, help="schedules, such as 10000000")
-    parser.add_argument("--rate", type=int, default=500, help="how many are due in each second")
+    parser.add_argument("--count", type=int, default=1_000_000, help="number of schedules, such as 10000000")
+    parser.add_argument("--rate", type=int, default=500, help="schedules due per second")
     for what in ("changes", "cancels", "timers"):
-        parser.add_argument(f"--{what}", type=float, default=0.0, help=f"{what} of jobs in each second beside it")
-    parser.add_argument("--results", type=Path, default=_RESULTS, help="a JSON file; others of its rows stay")
-    parser.add_argument("--load-only", action="store_true", help="make the schedules, and measure nothing")
+        parser.add_argument(f"--{what}", type=float, default=0.0, help=f"{what} of other jobs per second")
     parser.add_argument(
-        "--settle", type=float, default=10.0, help="seconds before that: for what was missed meanwhile"
+        "--results", type=Path, default=_RESULTS, help="JSON file of the results; its other rows stay"
     )
-    parser.add_argument("--seconds", type=float, default=30.0, help="for which they are watched")
+    parser.add_argument("--load-only", action="store_true", help="create the schedules without measuring")
+    parser.add_argument(
+        "--settle", type=float, default=10.0, help="seconds to wait first, for occurrences missed meanwhile"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds to measure")
     return parser.parse_args(given)
 
 

@@ -1,6 +1,7 @@
 """`python -m benchmarks.fairness`: simulate every claim, print the figures, and draw the plots of the pages.
 
-Virtual time: but for what decisions cost, the figures are the same on every machine. Exit 1 where a claim is not met.
+Time is virtual: except for the cost of decisions, the figures are the same on every machine. Exits with 1 if a claim
+is not met.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from benchmarks.fairness.simulation import Outcome
 from benchmarks.fairness.traces import ORDERS, simulate_trace
 
 _IMAGES = Path(__file__).parents[2] / "docs" / "images"
-# Shares beyond it are drawn as that.
+# Larger shares are drawn at this value.
 _TOP = 3.0
 
 
@@ -72,7 +73,7 @@ def _nodes(report: _Report) -> None:
     )
     many = simulate_nodes(10_000, 5_000)
     report.row("10,000 nodes, 5,000 jobs", f"{many.decisions:,.0f} placements a second of processor time")
-    report.claim("nothing is placed beyond what a node has", holds=not few.over and not many.over)
+    report.claim("no node is overcommitted", holds=not few.over and not many.over)
     report.claim("4 nodes are used to 85 % while jobs wait", holds=few.utilisation >= 0.85)
 
 
@@ -143,7 +144,7 @@ def _pools(report: _Report) -> None:
     report.row("capped at 5 of 40", f"at most {most:.0f}; used {outcome.utilisation:.1%}")
     report.claim("the cap is never exceeded", holds=most <= 5)
     soon = max(value for at, value in counts["owner"] if 100 <= at <= 105)
-    report.claim(f"5 s after it comes, the owner of 20 has {soon:.0f}", holds=soon >= 20)
+    report.claim(f"5 s after its jobs arrive, the owner of 20 has {soon:.0f}", holds=soon >= 20)
     report.draw(
         "fairness-pools",
         lines(
@@ -163,8 +164,8 @@ def _killed(report: _Report) -> None:
         for minutes, shares in found.items()
     }
     for minutes, shares in found.items():
-        report.row(f"killed each {minutes} min", f"{_percent(shares)}, off by {worst[minutes]:.1%} at most")
-    report.claim("weights hold within 10 % while the scheduler is killed each 2 minutes", holds=worst[2] <= 0.1)
+        report.row(f"killed every {minutes} min", f"{_percent(shares)}, off by {worst[minutes]:.1%} at most")
+    report.claim("weights hold within 10 % while the scheduler is killed every 2 minutes", holds=worst[2] <= 0.1)
 
 
 def _resources(report: _Report) -> None:
@@ -173,7 +174,7 @@ def _resources(report: _Report) -> None:
         report.row(name, _percent(shares) + " dominant shares")
     ours = found["taskmq fair"]
     index = scenarios.jain(ours.values())
-    report.claim(f"dominant shares are alike: Jain {index:.3f}", holds=index >= 0.95)
+    report.claim(f"dominant shares are equal: Jain {index:.3f}", holds=index >= 0.95)
 
 
 def _policies(report: _Report) -> None:
@@ -202,7 +203,7 @@ def _trace(report: _Report) -> None:
     size = {"nodes": report.nodes, "jobs": 100 * report.nodes, "tenants": report.nodes}
     report.row("size", ", ".join(f"{count:,} {name}" for name, count in size.items()))
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    # Each in a process of its own, whose memory is its own.
+    # A process for each, to measure its memory separately.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
         for name, found in zip(ORDERS, processes.map(partial(simulate_trace, **size), ORDERS), strict=True):
             report.row(
@@ -219,11 +220,11 @@ def _trace(report: _Report) -> None:
             ordered = sorted(found.shares)
             curves[name] = {
                 "tenants, from the least share to the largest": [
-                    (100 * place / max(len(ordered) - 1, 1), min(share, _TOP)) for place, share in enumerate(ordered)
+                    (100 * index / max(len(ordered) - 1, 1), min(share, _TOP)) for index, share in enumerate(ordered)
                 ]
             }
             if name == "taskmq fair":
-                report.claim("tenants that wait all the time get dominant shares alike", holds=found.jain >= 0.95)
+                report.claim("tenants that always wait get equal dominant shares", holds=found.jain >= 0.95)
                 report.claim("the cluster is used to 95 % while jobs wait", holds=found.utilisation >= 0.95)
     report.draw(
         "fairness-trace",
@@ -261,9 +262,11 @@ def _share_lines(outcome: Outcome) -> dict[str, list[tuple[float, float]]]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fairness", description=__doc__)
-    parser.add_argument("--only", nargs="*", help="some parts, such as: weights quiet decisions")
-    parser.add_argument("--images", type=Path, default=_IMAGES, help="where the plots go (default: docs/images)")
-    parser.add_argument("--nodes", type=int, default=10_000, help="of trace, each with a tenant and 100 jobs")
+    parser.add_argument("--only", nargs="*", help="run only these parts, such as: weights quiet decisions")
+    parser.add_argument("--images", type=Path, default=_IMAGES, help="folder of the plots (default: docs/images)")
+    parser.add_argument(
+        "--nodes", type=int, default=10_000, help="nodes of the part `trace`; each adds a tenant and 100 jobs"
+    )
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""Jobs on nodes in virtual time, decided by the scheduler's own code.
+"""Simulation of jobs on nodes in virtual time, placed by the scheduler's own code.
 
-A cluster gets a flood of mixed jobs; nodes are killed meanwhile, and what ran there comes back. After every plan the
-books are checked: nothing is ever placed beyond what a node has.
+A cluster gets a flood of mixed jobs. Nodes are killed meanwhile, and their jobs wait again. After every plan the
+simulation checks that no node is overcommitted.
 """
 
 import heapq
@@ -31,13 +31,13 @@ _CAPACITY = {"slots": 64.0, "cpu": 16.0, "memory": 64.0, "gpu": 2.0}
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """What a simulation came to.
+    """Figures of a simulation of nodes.
 
     Attributes:
-        over: how often more was placed on a node than it has.
-        utilisation: of the processors, while jobs wait.
-        lost: jobs that were placed a second time because their node was killed.
-        decisions: placements a second of the processor's time.
+        over: number of placements that overcommitted a node.
+        utilisation: utilisation of the processors while jobs wait.
+        lost: number of jobs placed again because their node was killed.
+        decisions: placements per second of processor time.
     """
 
     placed: int
@@ -48,7 +48,7 @@ class NodeFigures:
 
 
 def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> NodeFigures:
-    """Run so many jobs on so many nodes, of which some are killed, one after the other."""
+    """Run `jobs` jobs on `count` nodes, killing `kills` nodes one after the other."""
     dice = random.Random(seed)
     weights, shapes = [weight for weight, _ in _SHAPES], [shape for _, shape in _SHAPES]
     waiting = {
@@ -90,7 +90,7 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
             victim = dice.choice(list(nodes))
             back = [job for job, (run, _) in runs.items() if run.node == victim]
             lost += len(back)
-            # It comes back at once, empty, under another epoch.
+            # The node restarts at once, empty, with a new epoch.
             nodes[victim] = replace(nodes[victim], used={}, epoch=nodes[victim].epoch + 1)
             waiting = {job: runs.pop(job)[1] for job in back} | waiting
             continue
@@ -101,7 +101,7 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
             cpu = sum(node.used.get("cpu", 0.0) for node in nodes.values())
             busy += cpu * (then - now)
             whole += count * _CAPACITY["cpu"] * (then - now)
-        # What ends within a quarter of a second is seen together, as reports are.
+        # Process runs that end within a quarter of a second together, as reports arrive in batches.
         now = then + 0.25
         while ends and ends[0][0] <= now:
             end, job = heapq.heappop(ends)
@@ -120,11 +120,11 @@ def simulate_nodes(count: int, jobs: int, *, kills: int = 0, seed: int = 1) -> N
 
 @dataclass(frozen=True)
 class Locality:
-    """What came of jobs that prefer a region.
+    """Figures of jobs that prefer a region.
 
     Attributes:
-        preferred: which part ran there.
-        wait: from submission to placement, in seconds, on average.
+        preferred: the fraction that ran in its preferred region.
+        wait: mean time from submission to placement, in seconds.
     """
 
     preferred: float
@@ -134,11 +134,11 @@ class Locality:
 def simulate_locality(
     *, patience: float | None, regions: int = 4, slots: int = 16, jobs: int = 20_000, load: float = 0.8, seed: int = 1
 ) -> Locality:
-    """Jobs of 5 s on average that come by chance to nodes, one a region, of which each prefers one.
+    """Run jobs of 5 s on average, arriving at random, on one node per region; each prefers a region.
 
     Args:
-        patience: how long a job waits for its region; None: it prefers none.
-        load: which part of all slots they need.
+        patience: how long a job waits for its region; None: no preference.
+        load: the fraction of all slots that the jobs need.
     """
     dice = random.Random(seed)
     names = [f"region-{number}" for number in range(regions)]
@@ -162,7 +162,7 @@ def simulate_locality(
             node = nodes[heapq.heappop(runs)[1]]
             nodes[node.name] = replace(node, used=add_amounts(node.used, {"slots": 1.0}, sign=-1.0))
         candidates = [
-            Candidate(job, "t", "t", _preferring(region, patience), waited=now - since, seconds=seconds)
+            Candidate(job, "t", "t", _needs(region, patience), waited=now - since, seconds=seconds)
             for job, (since, region, seconds) in waiting.items()
         ]
         for each in plan_placements(candidates, nodes.values(), now=now).placements:
@@ -175,5 +175,5 @@ def simulate_locality(
     return Locality(there / jobs, sum(waits) / jobs)
 
 
-def _preferring(region: str, patience: float | None) -> JobNeeds:
+def _needs(region: str, patience: float | None) -> JobNeeds:
     return JobNeeds() if patience is None else JobNeeds(prefers={"region": region}, patience=patience)

@@ -1,11 +1,10 @@
-"""Who decides: taskmq's own code, and what others do, as their papers and manuals define it.
+"""Orders of jobs: taskmq's own code, and other schedulers as their papers and manuals define them.
 
 - `Ours`: `taskmq.scheduler.fairness`, with a policy and pools.
-- `Fifo`: what came first.
-- `Counted`: one job of each tenant after the other, by weight, whatever they take (weighted round robin of counts, as
-  services with fairness keys do).
+- `Fifo`: the earliest job.
+- `Counted`: weighted round robin by number of jobs, regardless of run times, as in services with fairness keys.
 - `InstantFair`: the tenant with the least running work by its weight, below its minimum first: YARN's FairScheduler.
-- `Drf`: the tenant with the least dominant share of what runs (Ghodsi et al., NSDI 2011).
+- `Drf`: the tenant with the smallest dominant share of running work (Ghodsi et al., NSDI 2011).
 """
 
 from collections import deque
@@ -20,7 +19,7 @@ from taskmq.scheduler.fairness.order import Order
 __all__ = ["Counted", "Drf", "Fifo", "InstantFair", "Ours"]
 
 _QUEUE = "work"
-_TOLD_AFTER = 0.25
+_REPORTED_AFTER = 0.25
 
 
 class Ours:
@@ -44,26 +43,26 @@ class Ours:
         self._has_changed: set[Lane] = set()
 
     def configure(self, policy: QueuePolicy, pools: Iterable[TenantPool]) -> None:
-        """From now on it is so."""
+        """Replace the policy and the pools."""
         self.shares.configure({_QUEUE: policy}, {pool.name: pool for pool in pools})
 
     def succeed(self, other: "Ours", *, now: float) -> "Ours":
-        """Go on where another one has died, with nothing of it: what waits and runs is all that is known.
+        """Take over from a killed scheduler, knowing only the waiting and running jobs, and return self.
 
-        That a job runs, and since when, is in the store once it has run for a quarter of a second.
+        The store knows that a job runs, and since when, once it has run for a quarter of a second.
         """
         self.waiting = other.waiting
         for lane, jobs in self.waiting.items():
             self.shares.add(lane, (jobs[0].submitted, jobs[0].expires))
         self.running = other.running
         self._count = sum(map(len, self.waiting.values()))
-        self._taken(self.running)
+        self._account_for(self.running)
         for name, job in self.running.items():
-            if job.started >= 0 and now - job.started > _TOLD_AFTER:
+            if job.started >= 0 and now - job.started > _REPORTED_AFTER:
                 self.shares.start(name, now=now, ran=now - job.started)
         return self
 
-    def arrived(self, job: VirtualJob) -> None:
+    def on_arrival(self, job: VirtualJob) -> None:
         lane = _lane(job)
         waiting = self.waiting.get(lane)
         if waiting is None:
@@ -73,7 +72,7 @@ class Ours:
         self._count += 1
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
-        # By age one at a time is exact.
+        # Picking by age is exact only one job at a time.
         room = 1 if self.shares.goes_by_heads(_QUEUE) else min(room, self._count)
         found: list[VirtualJob] = []
         for pick in self.shares.picks(lambda _: room, limit=room, now=now):
@@ -87,14 +86,14 @@ class Ours:
         self._count -= len(found)
         for job in found:
             self.running[str(job.number)] = job
-        self._taken({str(job.number): job for job in found})
+        self._account_for({str(job.number): job for job in found})
         return found
 
-    def _taken(self, jobs: Mapping[str, VirtualJob]) -> None:
+    def _account_for(self, jobs: Mapping[str, VirtualJob]) -> None:
         needs = {name: self._needs[job.tenant] for name, job in jobs.items()} if self._needs else {}
         self.shares.resolve([(name, job.tenant, _lane(job)) for name, job in jobs.items()], needs)
 
-    def returned(self, job: VirtualJob) -> None:
+    def on_return(self, job: VirtualJob) -> None:
         del self.running[str(job.number)]
         self.shares.end(str(job.number), 0.0)
         lane = _lane(job)
@@ -102,10 +101,10 @@ class Ours:
         self.waiting.setdefault(lane, deque()).appendleft(job)
         self.shares.add(lane, (job.submitted, job.expires))
 
-    def began(self, job: VirtualJob, now: float) -> None:
+    def on_start(self, job: VirtualJob, now: float) -> None:
         self.shares.start(str(job.number), now=now)
 
-    def ended(self, job: VirtualJob) -> None:
+    def on_end(self, job: VirtualJob) -> None:
         del self.running[str(job.number)]
         self.shares.end(str(job.number), job.seconds)
 
@@ -115,40 +114,40 @@ def _lane(job: VirtualJob) -> Lane:
 
 
 class Fifo:
-    """What came first."""
+    """First in, first out."""
 
     def __init__(self) -> None:
         self._waiting: deque[VirtualJob] = deque()
 
-    def arrived(self, job: VirtualJob) -> None:
+    def on_arrival(self, job: VirtualJob) -> None:
         self._waiting.append(job)
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
         return [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
 
-    def returned(self, job: VirtualJob) -> None:
+    def on_return(self, job: VirtualJob) -> None:
         self._waiting.appendleft(job)
 
-    def began(self, job: VirtualJob, now: float) -> None:
+    def on_start(self, job: VirtualJob, now: float) -> None:
         pass
 
-    def ended(self, job: VirtualJob) -> None:
+    def on_end(self, job: VirtualJob) -> None:
         pass
 
 
 class _ByTenant:
-    """The tenant with the least key goes first; a subclass says which that is."""
+    """Base of orders that pick the tenant with the smallest key."""
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         self._weights = weights or {}
         self._waiting: dict[str, deque[VirtualJob]] = {}
         self._order: Order[str] = Order()
 
-    def arrived(self, job: VirtualJob) -> None:
+    def on_arrival(self, job: VirtualJob) -> None:
         waiting = self._waiting.setdefault(job.tenant, deque())
         waiting.append(job)
         if job.tenant not in self._order:
-            self._returns(job.tenant)
+            self._rejoin(job.tenant)
             self._order.put(job.tenant, (self._key(job.tenant), 0.0))
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
@@ -157,36 +156,36 @@ class _ByTenant:
             waiting = self._waiting[tenant]
             job = waiting.popleft()
             found.append(job)
-            self._takes(job)
+            self._charge(job)
             if waiting:
                 self._order.put(tenant, (self._key(tenant), 0.0))
             else:
                 self._order.discard(tenant)
         return found
 
-    def returned(self, job: VirtualJob) -> None:
-        self._gives(job)
+    def on_return(self, job: VirtualJob) -> None:
+        self._refund(job)
         self._waiting[job.tenant].appendleft(job)
         self._order.put(job.tenant, (self._key(job.tenant), 0.0))
 
-    def began(self, job: VirtualJob, now: float) -> None:
+    def on_start(self, job: VirtualJob, now: float) -> None:
         pass
 
-    def ended(self, job: VirtualJob) -> None:
-        self._gives(job)
+    def on_end(self, job: VirtualJob) -> None:
+        self._refund(job)
         if job.tenant in self._order:
             self._order.put(job.tenant, (self._key(job.tenant), 0.0))
 
     def _weight(self, tenant: str) -> float:
         return self._weights.get(tenant, 1.0)
 
-    def _returns(self, tenant: str) -> None:
+    def _rejoin(self, tenant: str) -> None:
         pass
 
-    def _takes(self, job: VirtualJob) -> None:
+    def _charge(self, job: VirtualJob) -> None:
         raise NotImplementedError
 
-    def _gives(self, job: VirtualJob) -> None:
+    def _refund(self, job: VirtualJob) -> None:
         raise NotImplementedError
 
     def _key(self, tenant: str) -> float:
@@ -194,21 +193,21 @@ class _ByTenant:
 
 
 class Counted(_ByTenant):
-    """By how many jobs each has started, whatever they take."""
+    """Order by the number of started jobs of each tenant."""
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         super().__init__(weights)
         self._virtual: dict[str, float] = {}
         self._clock = 0.0
 
-    def _returns(self, tenant: str) -> None:
+    def _rejoin(self, tenant: str) -> None:
         self._virtual[tenant] = max(self._virtual.get(tenant, 0.0), self._clock)
 
-    def _takes(self, job: VirtualJob) -> None:
+    def _charge(self, job: VirtualJob) -> None:
         self._clock = max(self._clock, self._virtual[job.tenant])
         self._virtual[job.tenant] += 1 / self._weight(job.tenant)
 
-    def _gives(self, job: VirtualJob) -> None:
+    def _refund(self, job: VirtualJob) -> None:
         pass
 
     def _key(self, tenant: str) -> float:
@@ -216,7 +215,7 @@ class Counted(_ByTenant):
 
 
 class InstantFair(_ByTenant):
-    """By what runs now: of those below their minimum the one that has the least part of it, else by weight."""
+    """Order by running jobs: tenants below their minimum first, by the fraction they have of it; then by weight."""
 
     def __init__(
         self, weights: Mapping[str, float] | None = None, minimums: Mapping[str, float] | None = None
@@ -225,10 +224,10 @@ class InstantFair(_ByTenant):
         self._minimums = minimums or {}
         self._running: dict[str, int] = {}
 
-    def _takes(self, job: VirtualJob) -> None:
+    def _charge(self, job: VirtualJob) -> None:
         self._running[job.tenant] = self._running.get(job.tenant, 0) + 1
 
-    def _gives(self, job: VirtualJob) -> None:
+    def _refund(self, job: VirtualJob) -> None:
         self._running[job.tenant] -= 1
 
     def _key(self, tenant: str) -> float:
@@ -238,17 +237,17 @@ class InstantFair(_ByTenant):
 
 
 class Drf(_ByTenant):
-    """By the dominant share of what runs now."""
+    """Order by the dominant share of the running jobs."""
 
     def __init__(self, capacities: Amounts, weights: Mapping[str, float] | None = None) -> None:
         super().__init__(weights)
         self._capacities = capacities
         self._used: dict[str, dict[str, float]] = {}
 
-    def _takes(self, job: VirtualJob) -> None:
+    def _charge(self, job: VirtualJob) -> None:
         self._add(job, 1)
 
-    def _gives(self, job: VirtualJob) -> None:
+    def _refund(self, job: VirtualJob) -> None:
         self._add(job, -1)
 
     def _add(self, job: VirtualJob, sign: int) -> None:

@@ -1,4 +1,4 @@
-"""Plots as SVG, without a library: lines over time, and bars."""
+"""SVG plots without a library: lines over time, and bars."""
 
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
@@ -12,11 +12,11 @@ Line = Sequence[tuple[float, float]]
 
 
 def lines(title: str, panels: Mapping[str, Mapping[str, Line]], *, unit: str, top: float, along: str = "s") -> str:
-    """A panel for each way of deciding, beside each other; in each a line for each name.
+    """Draw the panels side by side, each with a line for each name, and return the SVG text.
 
     Args:
         top: the largest value of the vertical axis.
-        along: the unit of the horizontal one.
+        along: the unit of the horizontal axis.
     """
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     parts = _begin(title, len(panels) * (_WIDTH + _GAP) + _LEFT, _TOP + _HEIGHT + 62)
@@ -43,7 +43,7 @@ def lines(title: str, panels: Mapping[str, Mapping[str, Line]], *, unit: str, to
 
 
 def bars(title: str, rows: Mapping[str, float], *, unit: str) -> str:
-    """A bar for each name."""
+    """Draw a bar for each name and return the SVG text."""
     left, step = 190, 24
     most = max(rows.values(), default=1.0) or 1.0
     parts = _begin(title, left + 460, 44 + step * len(rows))

@@ -1,6 +1,6 @@
-"""What is simulated: the claims about fairness that need no servers, each beside how others decide.
+"""Scenarios that check claims about fairness without servers, and compare taskmq with other orders.
 
-Every function takes its size, so that tests run the same at a fraction of it.
+Every function takes its size as arguments, so that tests can run it at a fraction.
 """
 
 import random
@@ -37,13 +37,13 @@ _WEIGHTED = QueuePolicy(policy="weighted")
 
 
 def percentile(values: Iterable[float], part: float) -> float:
-    """The value below which this part of them lies; 0 where there are none."""
+    """Return the value below which this fraction of the values lies; 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)] if ordered else 0.0
 
 
 def jain(values: Iterable[float]) -> float:
-    """Jain's index: 1 where all have the same, 1/n where one has everything."""
+    """Return Jain's index: 1 if all values are equal, 1/n if one has everything."""
     found = list(values)
     return sum(found) ** 2 / (len(found) * sum(value * value for value in found))
 
@@ -65,9 +65,9 @@ def _orders(weights: Mapping[str, float]) -> dict[str, Turns]:
 
 
 def flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> dict[str, Outcome]:
-    """Three tenants with weights 5:3:2 and run times of 0.1, 1 and 10 s; the last one floods.
+    """Simulate three tenants with weights 5:3:2 and run times of 0.1, 1 and 10 s; the last one floods.
 
-    Twice as many jobs are dispatched as there are slots, as a scheduler does.
+    Like a scheduler, the simulation dispatches twice as many jobs as there are slots.
     """
     found: dict[str, Outcome] = {}
     for name, turns in _orders(WEIGHTS).items():
@@ -78,7 +78,7 @@ def flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> di
 
 
 def _flood(jobs: int, *, slots: int, seconds: float) -> Iterator[VirtualJob]:
-    """The flood is there first; the others have enough for the whole time."""
+    """Yield the flood first, then enough jobs of the others for the whole time."""
     numbers = count()
     for _ in range(jobs):
         yield VirtualJob(next(numbers), "bronze", _SECONDS["bronze"])
@@ -88,10 +88,10 @@ def _flood(jobs: int, *, slots: int, seconds: float) -> Iterator[VirtualJob]:
 
 
 def quiet(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> dict[str, list[float]]:
-    """A tenant that submits a job of 1 s now and then, alone and beside a flood: its response times.
+    """Return the response times of a tenant with occasional jobs of 1 s, alone and during a flood.
 
-    The flood's runs differ a hundredfold (0.1 to 10 s). A quarter more is dispatched than there are slots, as a
-    scheduler does.
+    The flood's run times range from 0.1 to 10 s. Like a scheduler, the simulation dispatches a quarter more jobs than
+    there are slots.
     """
     dice = random.Random(1)
     own = [VirtualJob(10**9 + number, "quiet", 1.0, 5.0 + number * 1.7) for number in range(int(seconds / 2))]
@@ -104,7 +104,7 @@ def quiet(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> di
         submitted = [VirtualJob(number, "flood", run) for number, run in enumerate(runs)]
         outcome = Simulation(turns, slots=slots, ahead=slots // 4).run([*submitted, *_copies(own)], until=seconds)
         late = len(own) - len(outcome.responses["quiet"])
-        # One that has not ended by then has waited for that long at least.
+        # A job that has not ended counts with the whole time.
         found[name] = outcome.responses["quiet"] + [seconds] * late
     return found
 
@@ -114,7 +114,7 @@ def _copies(jobs: Iterable[VirtualJob]) -> list[VirtualJob]:
 
 
 def strict_flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0) -> dict[str, dict[str, float]]:
-    """A flood of priority 9 beside jobs of 4 and 0: what each class gets, by its shares and strictly."""
+    """Return the share of each priority class during a flood of priority 9, with class shares and strict priority."""
     found: dict[str, dict[str, float]] = {}
     for name, policy in {"60/30/10": QueuePolicy(), "strict": QueuePolicy(strict=True)}.items():
         submitted = [
@@ -131,11 +131,11 @@ def strict_flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0
 
 @dataclass
 class Decisions:
-    """What decisions cost.
+    """Cost of decisions.
 
     Attributes:
-        microseconds: of processor time, for a pick, its job's start and its end.
-        bytes_per_tenant: that its lane takes.
+        microseconds: processor time of a pick, the job's start and its end.
+        bytes_per_tenant: memory of a tenant's lane.
     """
 
     microseconds: float
@@ -144,9 +144,9 @@ class Decisions:
 
 
 def decisions(tenants: int, *, count_of: int = 50_000, batch: int = 500) -> Decisions:
-    """Decide about jobs of so many tenants, in batches as a scheduler does; the backlog is theirs in equal parts.
+    """Measure decisions on a backlog of equal parts for each tenant, in batches like a scheduler's.
 
-    How many jobs wait behind the first of a lane makes no difference to a decision: they stay in the store.
+    The number of jobs behind the first of a lane does not affect a decision: they stay in the store.
     """
     import tracemalloc
 
@@ -168,12 +168,12 @@ def decisions(tenants: int, *, count_of: int = 50_000, batch: int = 500) -> Deci
             shares.end(name, 0.1)
         spent.append((time.process_time() - began) / len(jobs) * 1e6)
         served.update(lane.tenant for _, _, lane in jobs)
-    # The machine does other things too: what it takes undisturbed is what counts.
+    # The median ignores batches that other processes disturbed.
     return Decisions(statistics.median(spent), size / tenants, len(served))
 
 
 def lent(*, slots: int = 40, seconds: float = 300.0) -> Outcome:
-    """A pool with a minimum of half the slots comes and goes; another one has a cap."""
+    """Simulate a pool with a minimum of half the slots, active for a while, and another pool with a cap."""
     pools = [
         TenantPool(name="owner", min={"slots": slots / 2}),
         TenantPool(name="capped", max={"slots": slots / 8}),
@@ -185,7 +185,7 @@ def lent(*, slots: int = 40, seconds: float = 300.0) -> Outcome:
 
 
 def killed(*, slots: int = 64, seconds: float = 600.0, jobs: int = 100_000, every: float = 120.0) -> Outcome:
-    """The flood with weights again; the scheduler is killed again and again, and its successor knows what runs."""
+    """Simulate the weighted flood while the scheduler is killed repeatedly; its successors know the running jobs."""
     now = first = Ours(_WEIGHTED, _pools(WEIGHTS))
     changes: dict[float, Turns] = {}
     for number in range(1, int(seconds / every)):
@@ -196,7 +196,7 @@ def killed(*, slots: int = 64, seconds: float = 600.0, jobs: int = 100_000, ever
 
 
 class _Successor(Ours):
-    """Takes over with its first decision."""
+    """A scheduler that takes over from the previous one on its first call."""
 
     def __init__(self, before: Ours, at: float) -> None:
         super().__init__(_WEIGHTED, _pools(WEIGHTS))
@@ -207,13 +207,13 @@ class _Successor(Ours):
         self._take_over()
         return super().next(room, now)
 
-    def arrived(self, job: VirtualJob) -> None:
+    def on_arrival(self, job: VirtualJob) -> None:
         self._take_over()
-        super().arrived(job)
+        super().on_arrival(job)
 
-    def ended(self, job: VirtualJob) -> None:
+    def on_end(self, job: VirtualJob) -> None:
         self._take_over()
-        super().ended(job)
+        super().on_end(job)
 
     def _take_over(self) -> None:
         if (before := self._before) is not None:
@@ -229,7 +229,7 @@ _ASKED: Mapping[str, Amounts] = {
 
 
 def paper(*, seconds: float = 2000.0) -> dict[str, dict[str, float]]:
-    """The example of the DRF paper over time: the dominant share of each, for jobs of 1 and of 5 s."""
+    """Return each tenant's dominant share in the DRF paper's example, for jobs of 1 and of 5 s."""
     found: dict[str, dict[str, float]] = {}
     orders: dict[str, Turns] = {
         "taskmq fair": Ours(capacities=_PAPER, needs=_ASKED),
@@ -239,9 +239,9 @@ def paper(*, seconds: float = 2000.0) -> dict[str, dict[str, float]]:
     runs = {"memory-bound": 1.0, "cpu-bound": 5.0}
     for name, turns in orders.items():
         submitted = [
-            VirtualJob(2 * number + place, tenant, run, needs=_ASKED[tenant])
+            VirtualJob(2 * number + index, tenant, run, needs=_ASKED[tenant])
             for number in range(int(seconds * 8))
-            for place, (tenant, run) in enumerate(runs.items())
+            for index, (tenant, run) in enumerate(runs.items())
         ]
         outcome = Simulation(turns, slots=1000, capacities=_PAPER).run(submitted, until=seconds)
         used = outcome.readings[-1][1]
@@ -255,9 +255,10 @@ def paper(*, seconds: float = 2000.0) -> dict[str, dict[str, float]]:
 
 
 def policies(*, slots: int = 16, seconds: float = 240.0) -> dict[Policy, Outcome]:
-    """One backlog in each policy: batch (10 s, 600 at once), web (0.5 s, 24 each second), urgent (1 s, priority 9).
+    """Simulate one backlog with each policy.
 
-    Jobs of `web` expire after 20 s where that counts. One that has not started in the end has waited until then.
+    Jobs: batch (10 s, 600 at once), web (0.5 s, 24 per second, expiring after 20 s for the policy `deadline`), urgent
+    (1 s, priority 9). A job that has not started counts as waiting until the end.
     """
     numbers = count()
     backlog = [VirtualJob(next(numbers), "batch", 10.0) for _ in range(600)]

@@ -1,8 +1,8 @@
-"""A cluster in virtual time: jobs arrive, somebody decides which is next, slots run them.
+"""Simulation of a cluster in virtual time: jobs arrive, an order picks the next ones, slots run them.
 
     arrivals -> waiting -> decided -> (ahead: at the broker, in their order) -> a slot -> ended
 
-Nothing here depends on the machine: the same arrivals and the same order of turns give the same figures.
+The figures do not depend on the machine: the same arrivals and the same order give the same figures.
 """
 
 import heapq
@@ -21,7 +21,7 @@ _NEVER = float("inf")
 
 @dataclass(slots=True)
 class VirtualJob:
-    """A job that arrives at an instant and runs for so many seconds."""
+    """A job with its arrival and run time in seconds."""
 
     number: int
     tenant: str
@@ -34,38 +34,38 @@ class VirtualJob:
 
 
 class Turns(Protocol):
-    """Who decides which job is next."""
+    """An order that picks the next jobs."""
 
-    def arrived(self, job: VirtualJob) -> None:
-        """A job waits."""
+    def on_arrival(self, job: VirtualJob) -> None:
+        """Add a waiting job."""
         ...
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
-        """The jobs that are next, at most so many; they do not wait any more."""
+        """Remove and return the next waiting jobs, at most `room`."""
         ...
 
-    def returned(self, job: VirtualJob) -> None:
-        """It does not fit for now, and waits again."""
+    def on_return(self, job: VirtualJob) -> None:
+        """Put a picked job back because it does not fit now."""
         ...
 
-    def began(self, job: VirtualJob, now: float) -> None:
-        """A slot has it."""
+    def on_start(self, job: VirtualJob, now: float) -> None:
+        """Record that the job started in a slot."""
         ...
 
-    def ended(self, job: VirtualJob) -> None:
-        """It has run."""
+    def on_end(self, job: VirtualJob) -> None:
+        """Record that the job ended."""
         ...
 
 
 @dataclass
 class Outcome:
-    """What came of it.
+    """Figures of a simulation.
 
     Attributes:
-        readings: at each instant of reading, what each tenant's runs have taken until then.
-        running: at the same instants, how many each had.
-        waits: from submission to start, by tenant; `responses`: to the end.
-        by_priority: worker-seconds at the end.
+        readings: pairs of an instant and each tenant's worker-seconds until then.
+        running: pairs of an instant and each tenant's running jobs.
+        waits: times from submission to start, by tenant; `responses`: times to the end.
+        by_priority: worker-seconds by priority at the end.
     """
 
     until: float
@@ -80,11 +80,11 @@ class Outcome:
 
     @property
     def utilisation(self) -> float:
-        """Part of the slots that was used."""
+        """Fraction of the slots that was used."""
         return sum(self.readings[-1][1].values()) / (self.until * self.slots)
 
     def shares(self, since: float = 0.0) -> dict[str, float]:
-        """What each tenant had of all worker-seconds, from the first reading after an instant to the end."""
+        """Return each tenant's share of all worker-seconds, from the first reading after `since` to the end."""
         nothing: dict[str, float] = {}
         before = next((found for at, found in self.readings if at > since), nothing) if since else nothing
         used = {name: seconds - before.get(name, 0.0) for name, seconds in self.readings[-1][1].items()}
@@ -93,15 +93,14 @@ class Outcome:
 
 
 class Simulation:
-    """Slots, and what they run.
+    """Slots and the jobs that they run.
 
     Args:
-        ahead: how many jobs are decided before there is a slot for them; they start in this order.
+        ahead: number of jobs picked before a slot is free; they start in this order.
         every: seconds between two readings.
-        capacities: of resources beside slots; a job that does not fit waits again, and it is decided anew when
-            something has ended.
-        together: so many are decided together at most where there are capacities, and those that do not fit hold up
-            the others; 0: see `capacities`.
+        capacities: amounts of resources besides slots; a job that does not fit waits again until another job ends.
+        together: with `capacities`, the most jobs picked together; one that does not fit then blocks those behind it;
+            0: jobs that do not fit wait again.
     """
 
     def __init__(
@@ -131,10 +130,10 @@ class Simulation:
         until: float = _NEVER,
         changes: Mapping[float, Turns] | None = None,
     ) -> Outcome:
-        """Let the jobs, by the order of their arrival, run until then, or until nothing is left.
+        """Run the jobs, sorted by arrival, until `until` or until none is left, and return the figures.
 
         Args:
-            changes: from these instants on these decide, who know what waits and runs then.
+            changes: orders that replace the current one from an instant on; they know the waiting and running jobs.
         """
         found = Outcome(until, self._slots)
         coming: Iterator[VirtualJob] = iter(arrivals)
@@ -144,7 +143,7 @@ class Simulation:
         while True:
             self._end(found, now)
             while following is not None and following.submitted <= now:
-                self.turns.arrived(following)
+                self.turns.on_arrival(following)
                 following = next(coming, None)
             if switches and switches[0][0] <= now:
                 self.turns = switches.pop(0)[1]
@@ -170,7 +169,7 @@ class Simulation:
             found.responses[job.tenant].append(now - job.submitted)
             for name in self._free:
                 self._free[name] += job.needs.get(name, 0.0)
-            self.turns.ended(job)
+            self.turns.on_end(job)
 
     def _decide(self, found: Outcome, now: float) -> None:
         while True:
@@ -180,7 +179,7 @@ class Simulation:
             if self._free:
                 if self._at_broker:
                     if not self._together:
-                        self.turns.returned(self._at_broker.popleft())
+                        self.turns.on_return(self._at_broker.popleft())
                     return
                 room = min(room, self._together or 1)
             if room <= 0 or not (decided := self.turns.next(room, now)):
@@ -194,7 +193,7 @@ class Simulation:
             self._free[name] -= job.needs.get(name, 0.0)
         heapq.heappush(self._running, (now + job.seconds, job.number, job))
         found.waits[job.tenant].append(now - job.submitted)
-        self.turns.began(job, now)
+        self.turns.on_start(job, now)
 
     def _fits(self, job: VirtualJob) -> bool:
         return all(job.needs.get(name, 0.0) <= amount + 1e-9 for name, amount in self._free.items())

@@ -1,4 +1,4 @@
-"""A large cluster with jobs as the public traces of clusters are described, decided by taskmq and as papers do.
+"""Simulation of a large cluster with jobs like those of public cluster traces, scheduled by taskmq and other orders.
 
 The simulation reads no trace: it draws run times and tenants from published descriptions of four traces. The figures
 are in the papers' abstracts; only the exponent and the variation of Google 2019 come from notes on that paper.
@@ -18,9 +18,9 @@ are in the papers' abstracts; only the exponent and the variation of Google 2019
 - Google 2011 (Reiss et al., "Heterogeneity and Dynamicity of Clouds at Scale", SoCC 2012): processors and memory
   are asked for in different proportions. The three shapes of jobs are an assumption.
 
-All are submitted in half the time in which the cluster could run them. Slots, processors and memory of the nodes are
-one pool, as they are to the workers of a queue; jobs are decided fifty at a time, and one that does not fit holds up
-those behind it, whoever decides.
+All jobs are submitted in half the time that the cluster needs to run them. The nodes' slots, processors and memory
+form one pool, as for the workers of a queue. Every order picks fifty jobs at a time, and a job that does not fit
+blocks those behind it.
 """
 
 import gc
@@ -58,19 +58,19 @@ _SHAPES: Final[tuple[tuple[int, Amounts], ...]] = (
 
 @dataclass(frozen=True)
 class TraceFigures:
-    """What came of it.
+    """Figures of one order.
 
     Attributes:
-        decisions: a second of processor time in the deciding code, with arrivals, starts and ends of the jobs.
-        simulated: decisions a second of the whole simulation.
-        utilisation: of the resource that is used most, while jobs are submitted.
-        backlogged: how many tenants had jobs waiting all that time.
-        jain: of the dominant shares that these got; 1: all the same.
-        error: how far their dominant shares are from the mean one, on average.
-        starved: the longest time in which a tenant had jobs waiting and none that ran, in seconds.
-        slowdowns: the median and the 95th percentile of tenants, of their mean response time over run time.
-        megabytes: peak memory of the process, with the simulated jobs.
-        shares: of the backlogged tenants by size, their dominant share beside the mean.
+        decisions: decisions per second of processor time in the order's code, including arrivals, starts and ends.
+        simulated: decisions per second of processor time of the whole simulation.
+        utilisation: utilisation of the most used resource while jobs are submitted.
+        backlogged: number of tenants that had waiting jobs all that time.
+        jain: Jain's index of their dominant shares; 1: all equal.
+        error: mean deviation of their dominant shares from the mean share.
+        starved: the longest time in seconds in which a tenant had waiting jobs and no running one.
+        slowdowns: median and 95th percentile over tenants of mean response time divided by run time.
+        megabytes: peak memory of the process, including the simulated jobs.
+        shares: dominant shares of the backlogged tenants, divided by the mean share.
     """
 
     decided: int
@@ -99,7 +99,7 @@ ORDERS: Final = tuple(_orders({}, {}))
 
 
 def simulate_trace(order: str, *, nodes: int = 10_000, jobs: int = 1_000_000, tenants: int = 10_000) -> TraceFigures:
-    """Submit so many jobs within an hour, and see who runs while more waits than can run."""
+    """Submit the jobs to an overloaded cluster that one order schedules, and return the figures."""
     dice = random.Random(7)
     capacities = {name: amount * nodes for name, amount in _NODE.items()}
     shapes = dice.choices([shape for _, shape in _SHAPES], [weight for weight, _ in _SHAPES], k=tenants)
@@ -111,7 +111,7 @@ def simulate_trace(order: str, *, nodes: int = 10_000, jobs: int = 1_000_000, te
     simulation = Simulation(
         timed, slots=int(capacities["slots"]), every=window.until, capacities=capacities, together=_AHEAD
     )
-    # A scheduler has no million jobs in its memory for the collector to look at.
+    # Keep the garbage collector off the simulated jobs: a scheduler does not hold a million jobs in memory.
     gc.collect()
     gc.freeze()
     began = time.process_time()
@@ -173,7 +173,7 @@ def _seconds(dice: random.Random, tenant: int) -> float:
 
 @dataclass(frozen=True)
 class _Window:
-    """From when the cluster is full to the end of submissions; the simulation goes on for half as long again."""
+    """Time from when the cluster is full to the last submission; the simulation runs half as long again."""
 
     end: float
 
@@ -190,13 +190,13 @@ class _Window:
         return self.end * 1.5
 
     def ran(self, job: VirtualJob) -> float:
-        """How long it has run in the window."""
+        """Return how long the job ran within the window."""
         if job.started < 0:
             return 0.0
         return max(min(job.started + job.seconds, self.end) - max(job.started, self.begin), 0.0)
 
     def waits_always(self, jobs: Iterable[VirtualJob]) -> bool:
-        """Whether one of a tenant's jobs, in their order, waits at each instant of the window."""
+        """Whether some job of a tenant, given in order of submission, waits at each instant of the window."""
         covered = self.begin
         for job in jobs:
             if job.submitted > covered or covered >= self.end:
@@ -205,7 +205,7 @@ class _Window:
         return covered >= self.end
 
     def starved(self, jobs: Iterable[VirtualJob]) -> float:
-        """The longest time in which one of a tenant's jobs, in their order, waited while none ran."""
+        """Return the longest time in which a job of a tenant, given in order of submission, waited while none ran."""
         longest = busy = 0.0
         for job in jobs:
             started = self._started(job)
@@ -214,7 +214,7 @@ class _Window:
         return longest
 
     def response(self, job: VirtualJob) -> float:
-        """From its submission to its end."""
+        """Return the time from submission to end."""
         return self._started(job) - job.submitted + job.seconds
 
     def _started(self, job: VirtualJob) -> float:
@@ -222,15 +222,15 @@ class _Window:
 
 
 class _Timed:
-    """Who decides, and how much processor time that has taken."""
+    """An order whose processor time is measured."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self.spent = 0.0
 
-    def arrived(self, job: VirtualJob) -> None:
+    def on_arrival(self, job: VirtualJob) -> None:
         began = time.process_time()
-        self._turns.arrived(job)
+        self._turns.on_arrival(job)
         self.spent += time.process_time() - began
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
@@ -239,17 +239,17 @@ class _Timed:
         self.spent += time.process_time() - began
         return found
 
-    def returned(self, job: VirtualJob) -> None:
+    def on_return(self, job: VirtualJob) -> None:
         began = time.process_time()
-        self._turns.returned(job)
+        self._turns.on_return(job)
         self.spent += time.process_time() - began
 
-    def began(self, job: VirtualJob, now: float) -> None:
+    def on_start(self, job: VirtualJob, now: float) -> None:
         began = time.process_time()
-        self._turns.began(job, now)
+        self._turns.on_start(job, now)
         self.spent += time.process_time() - began
 
-    def ended(self, job: VirtualJob) -> None:
+    def on_end(self, job: VirtualJob) -> None:
         began = time.process_time()
-        self._turns.ended(job)
+        self._turns.on_end(job)
         self.spent += time.process_time() - began

@@ -1,16 +1,16 @@
-"""`python -m benchmarks.job_store`: jobs of the store, from their submission to their place in the history.
+"""`python -m benchmarks.job_store`: cost and speed of jobs in the store, from submission to history.
 
-A PostgreSQL that writes to its disk as in production, a RabbitMQ node, schedulers and one worker process, all on this
-machine; the sender is this process. Processor time is that of each process, for one job.
+PostgreSQL (durable, as in production), a RabbitMQ node, schedulers and one worker process all run on this machine;
+this process submits the jobs. Processor time is per job and process.
 
-    bulk              submitted a thousand at a time; jobs a second from the first submission to the last end
-    submits           `asubmit` by one caller, and by 64 at a time: how long until the job is kept
-    starts            200 submissions a second: from `asubmit` to the first line of the task
-    lateness          500 jobs a second become due among millions that wait; others are changed and cancelled
-    lists             the newest 50 of every filter that has an index, among millions of ended jobs; `get`
-    day dropped       what that takes, and how long lists take meanwhile
-    tenants           what the dispatch of a job costs with 10,000 tenants in the queue, beside 10
-    scheduler killed  with SIGKILL: jobs lost and run twice, and how long after its lease another one works
+    bulk              jobs submitted a thousand at a time; jobs/s from the first submission to the last end
+    submits           `asubmit` by one caller and by 64 callers: time until the job is committed
+    starts            200 submissions/s: time from `asubmit` to the first line of the task
+    lateness          500 jobs/s become due among millions of scheduled ones; others are changed and cancelled
+    lists             the newest 50 jobs of every indexed filter, among millions of ended jobs; `get`
+    day dropped       time to drop a day of the history, and duration of lists meanwhile
+    tenants           cost of dispatching a job with 10,000 tenants in the queue, compared with 10
+    scheduler killed  with SIGKILL: lost jobs, jobs run twice, and the delay of the takeover after the lease expires
     SQLite            a file, one process
     peers             PgQueuer, Procrastinate and Oban on the same PostgreSQL
 """

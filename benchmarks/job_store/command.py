@@ -1,4 +1,4 @@
-"""The command: which rows, how large, and where the figures go."""
+"""Command line of the benchmark: rows, sizes, and the file of results."""
 
 import argparse
 import asyncio
@@ -35,7 +35,7 @@ Found = dict[str, list[Figures]]
 
 
 class _Run:
-    """One call of the command."""
+    """One run of the command."""
 
     def __init__(self, servers: Servers, options: argparse.Namespace) -> None:
         self._servers = servers
@@ -43,7 +43,7 @@ class _Run:
         self.found: Found = {}
 
     def throughput(self) -> None:
-        """`bulk`, `submits` and `starts`."""
+        """Measure `bulk`, `submits` and `starts`."""
         jobs = self._options.jobs
         with Stage.opened(self._servers) as stage:
             stage.start_both()
@@ -73,7 +73,7 @@ class _Run:
             asyncio.run(measure())
 
     def lists(self) -> None:
-        """`lists` and `day dropped`."""
+        """Measure `lists` and `day dropped`."""
         chance = random.Random(18)
         with self._large("history", loading.fill_history) as stage:
             if self._options.load_only:
@@ -88,7 +88,7 @@ class _Run:
             asyncio.run(measure())
 
     def tenants(self) -> None:
-        """Two stores after each other, each with its own scheduler."""
+        """Measure `tenants` on two stores, one after the other, each with its own scheduler."""
         costs: dict[int, Figures] = {}
         for count in (_FEW_TENANTS, _MANY_TENANTS):
             with Stage.opened(self._servers) as stage:
@@ -180,9 +180,9 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and keep the figures."""
+    """Measure, and print and save the figures."""
     options = _options(arguments)
-    # Not in memory, where files of tests are: what waits for the disk is to wait here, too.
+    # On disk, unlike the files of tests, so that commits wait for the disk as in production.
     os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
     settings = DURABLE if options.durable else {}
     with Servers.opened(settings) as servers:
@@ -199,17 +199,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.job_store")
     parser.add_argument("--only", nargs="+", choices=[*ROWS], default=["throughput"], help="default: throughput")
-    parser.add_argument("--jobs", type=int, default=20_000, help="of the rows that count jobs; others follow from it")
+    parser.add_argument(
+        "--jobs", type=int, default=20_000, help="jobs of the row bulk; other rows derive their numbers from it"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="that wait, or have ended")
-    parser.add_argument("--queued", type=int, default=1_000_000, help="jobs of all tenants")
-    parser.add_argument("--gated", type=int, default=10_000, help="jobs of a task that has one run at a time")
-    parser.add_argument("--seconds", type=int, default=60, help="of lateness")
-    parser.add_argument("--lists", type=int, default=200, help="of each filter")
-    parser.add_argument("--pace", type=float, default=1000.0, help="jobs a second while a scheduler is killed")
-    parser.add_argument("--load-only", action="store_true", help="make the large databases, and measure nothing")
-    parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="a JSON file; others of its rows stay")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="scheduled or ended jobs in the large databases")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="queued jobs of all tenants in the row tenants")
+    parser.add_argument("--gated", type=int, default=10_000, help="jobs of a task with `concurrency=1`")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds of the row lateness")
+    parser.add_argument("--lists", type=int, default=200, help="lists to read for each filter")
+    parser.add_argument("--pace", type=float, default=1000.0, help="jobs per second while a scheduler is killed")
+    parser.add_argument("--load-only", action="store_true", help="create the large databases without measuring")
+    parser.add_argument(
+        "--durable", action=argparse.BooleanOptionalAction, default=True, help="run PostgreSQL with fsync"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help="JSON file of the results; its other rows stay")
     return parser.parse_args(arguments)
 
 

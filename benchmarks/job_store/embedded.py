@@ -1,4 +1,4 @@
-"""One process with a SQLite file: the store by itself, and with a scheduler and a worker beside the sender."""
+"""One process with a SQLite file: the store alone, and the sender with a scheduler and a worker."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _LANE: Final = Lane("work", 4, "")
 
 
 async def sqlite(jobs: int) -> Figures:
-    """Submitted, dispatched and reported through the contract, 500 at a time; then the whole of it on `memory://`."""
+    """Measure submitting, dispatching and reporting in the store, 500 at a time; then a whole app on `memory://`."""
     with tempfile.TemporaryDirectory(prefix="taskmq-bench-") as folder:
         alone = await _store_alone(Path(folder) / "alone.db", jobs)
         whole = await _whole(Path(folder) / "whole.db", jobs)
@@ -98,7 +98,7 @@ async def _running(app: TaskMQ) -> AsyncGenerator[None]:
         await worker.is_ready.wait()
         yield
     finally:
-        # After each other: either closes the app's connections at its end.
+        # Stop one after the other, because either closes the app's connections.
         scheduler.stop()
         await dispatching
         worker.drain()

@@ -1,4 +1,4 @@
-"""What a row has measured, what was aimed at, and where both are kept."""
+"""Figures of the rows, their goals, and the file that keeps both."""
 
 import json
 import os
@@ -20,11 +20,11 @@ Rows = Mapping[str, Sequence[Figures]]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is aimed at, on two processors.
+    """A goal on two processors.
 
     Attributes:
-        at_least: whether the bound is to be reached, or not to be passed.
-        why: what it is missed by, as far as that is known; said where it is missed.
+        at_least: whether the bound is a minimum rather than a maximum.
+        why: the known reason for missing the goal; shown if it is missed.
     """
 
     row: str
@@ -34,7 +34,7 @@ class Goal:
     why: str = ""
 
     def verdict(self, rows: Rows) -> str:
-        """`met`, `missed` or `not measured`, by the median of the rounds."""
+        """Return `met`, `missed` or `not measured`, by the median of the rounds."""
         values = [figures[self.figure] for figures in rows.get(self.row, ()) if self.figure in figures]
         if not values:
             return "not measured"
@@ -102,18 +102,18 @@ GOALS: Final = (
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so many of all do not pass."""
+    """Return the smallest value that the given fraction of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def spread(values: Sequence[float]) -> Figures:
-    """Of times in seconds."""
+    """Return the median and the 99th percentile, in ms, of times in seconds."""
     return {"p50 ms": percentile(values, 0.5) * 1e3, "p99 ms": percentile(values, 0.99) * 1e3}
 
 
 def text_of(rows: Rows) -> str:
-    """All figures and goals, for people."""
+    """Format all figures and goals as text."""
     lines: list[str] = []
     for name, rounds in rows.items():
         lines.append(name)
@@ -126,10 +126,10 @@ def text_of(rows: Rows) -> str:
 
 
 def keep(path: Path, rows: Rows, command: str) -> None:
-    """Write the rows down beside those that were measured before, and hold all of them against the goals.
+    """Save the rows next to those measured before, with the verdicts of all goals.
 
     Args:
-        command: what has measured them: fewer jobs, or a smaller database, are other figures.
+        command: the command that measured them, because the figures depend on its sizes.
     """
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found: dict[str, Any] = kept.get("rows", {})
@@ -149,7 +149,7 @@ def keep(path: Path, rows: Rows, command: str) -> None:
 
 
 def goals_table(path: Path) -> str:
-    """Each goal beside what is kept there, as a table of Markdown."""
+    """Format the goals and the saved figures as a Markdown table."""
     rows: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["rows"]
     lines = ["| row: figure | wanted | measured | | on | because |", "|---|---|---|---|---|---|"]
     for goal in GOALS:

@@ -1,4 +1,4 @@
-"""Jobs of a task with one run at a time: what it costs to put all others aside, and that they cost nothing then."""
+"""Cost of jobs that wait for a task with one run at a time: of moving them aside, and at rest."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ async def alone(number: int) -> None: ...
 """
 _AT_REST: Final = 10.0
 _PATIENCE: Final = 120.0
-# The scheduler may still be dispatching the first job while it puts the others aside.
+# The scheduler may still be dispatching the first job while it moves the others aside.
 _PLACED: Final = f"""
 select (select count(*) from taskmq.gated)
      + (select count(*) from taskmq.job where state = {CODES[JobState.DISPATCHED]})"""
@@ -26,11 +26,11 @@ _STATEMENTS: Final = "select xact_commit from pg_stat_database where datname = c
 
 
 async def gated(stage: Stage, jobs: int) -> Figures:
-    """So many jobs are there when a scheduler starts, and no worker runs the first one: the others wait for it."""
+    """Start a scheduler with this many jobs in the store but no worker, so that all others wait for the first."""
     for first in range(0, jobs, 1000):
         calls = [(number,) for number in range(first, min(first + 1000, jobs))]
         await stage.app.jobs.asubmit_many("alone", calls)
-    # Not for the other rows: a worker with limits needs a state.
+    # Defined only for this row: a worker with limits needs a state.
     with (stage.folder / "bench.py").open("a", encoding="utf-8") as module:
         module.write(_TASK)
     stage.start("scheduler")

@@ -1,4 +1,4 @@
-"""Lists over millions of ended jobs, single jobs, and a day that is dropped meanwhile."""
+"""Lists and single jobs among millions of ended jobs, also while a day is dropped."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ join taskmq.tenant t on t.id = k.tenant"""
 
 
 async def lists(stage: Stage, *, each: int, chance: random.Random) -> Figures:
-    """The 50 newest of every filter that has an index, of tenants of all sizes; and jobs by their ids and keys."""
+    """Measure the newest 50 jobs of every indexed filter, for tenants of all sizes, and jobs by id and by key."""
     jobs, figures, worst = stage.app.jobs, Figures(), 0.0
     for name, which in _filters(chance).items():
         taken: list[float] = []
@@ -55,7 +55,7 @@ async def lists(stage: Stage, *, each: int, chance: random.Random) -> Figures:
 
 
 async def day_dropped(stage: Stage, *, keep: int, chance: random.Random) -> Figures:
-    """The earliest day goes, while lists are read one after the other."""
+    """Measure dropping the earliest day while lists are read one after the other."""
     store = stage.app.sessions.store()
     assert isinstance(store, Prunable)
     async with connected(stage.store) as (connection,):
@@ -122,7 +122,7 @@ def _task(chance: random.Random) -> str:
 
 
 async def _some(stage: Stage, count: int, chance: random.Random) -> tuple[list[str], list[tuple[str, str]]]:
-    """Ids of all days, and pairs of tenant and key."""
+    """Return ids of all days, and pairs of tenant and key."""
     async with connected(stage.store) as (connection,):
         now = int(await connection.fetchval("select taskmq.now_ms()"))
         instants = [now - int(chance.random() * (DAYS - 2) * _DAY) - _DAY for _ in range(count)]

@@ -1,6 +1,6 @@
-"""Databases with millions of rows, made by the server itself: a row a few microseconds, indexes last.
+"""Databases with millions of rows, filled by SQL in a few microseconds a row; indexes are built last.
 
-A server of others ($TASKMQ_TEST_POSTGRES_URL) keeps such a database for the next run.
+A server in $TASKMQ_TEST_POSTGRES_URL keeps such a database for the next run.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ TENANTS: Final = 1_000
 TASKS: Final = 20
 _DAY: Final = 86_400_000
 Fill = Callable[[Stage, int], Awaitable[float]]
-"""Makes so many rows; the seconds that it took."""
+"""Inserts this many rows and returns the seconds that took."""
 _HALVES: Final = 2
 _MARK: Final = 123_456_789
 _ENDED_COLUMNS: Final = (
@@ -52,7 +52,7 @@ create or replace function public.bench_shard(id uuid) returns smallint language
 
 @contextlib.asynccontextmanager
 async def connected(url: str, count: int = 1) -> AsyncGenerator[list[Any]]:
-    """So many connections that need not wait for the disk."""
+    """Open connections that do not wait for the disk."""
     connections = [await asyncpg.connect(url, command_timeout=1200) for _ in range(count)]
     try:
         for connection in connections:
@@ -65,7 +65,7 @@ async def connected(url: str, count: int = 1) -> AsyncGenerator[list[Any]]:
 
 @contextlib.contextmanager
 def large_stage(servers: Servers, name: str, *, rows: int, fill: Fill) -> Generator[Stage]:
-    """A stage before a database of so many rows: filled now, unless the server has it from an earlier run."""
+    """Open a stage on a database of this many rows, filling it unless the server keeps it from an earlier run."""
     name = f"bench_{name}_{rows}"
     there = servers.postgres.sql(f"select count(*) from pg_database where datname = '{name}'") == "1"
     if not there:
@@ -79,13 +79,13 @@ def large_stage(servers: Servers, name: str, *, rows: int, fill: Fill) -> Genera
                     return await fill(stage, rows)
 
             print(f"{rows:,} rows of {name}: {asyncio.run(work()):.0f} s", file=sys.stderr)
-            # Else the system writes the pages half a minute later, and a commit waits for them.
+            # Otherwise the system would write the pages half a minute later, and commits would wait for them.
             servers.postgres.sql("checkpoint")
         yield stage
 
 
 async def days_there(stage: Stage) -> int:
-    """How many days ago the earliest day is."""
+    """Return how many days ago the earliest day of the history is."""
     async with connected(stage.store) as (connection,):
         name = await connection.fetchval(
             "select min(inhrelid::regclass::text) from pg_inherits where inhparent = 'taskmq.job_history'::regclass"
@@ -95,7 +95,7 @@ async def days_there(stage: Stage) -> int:
 
 
 async def fill_timers(stage: Stage, rows: int) -> float:
-    """So many scheduled jobs, due from tomorrow on for 30 days; the seconds that it took."""
+    """Insert scheduled jobs due within 30 days from tomorrow, and return the seconds that took."""
     began = time.perf_counter()
     body, (tenant, queue, task) = await _template(stage)
     async with connected(stage.store, _HALVES) as connections:
@@ -196,7 +196,7 @@ from generate_series(0, {a_day} - 1) n,
 
 
 async def fill_tenants(stage: Stage, rows: int, *, tenants: int) -> None:
-    """So many queued jobs of so many tenants, by turns."""
+    """Insert queued jobs of the tenants in turn, and return the seconds that took."""
     body, (_, queue, task) = await _template(stage)
     async with connected(stage.store, _HALVES) as connections:
         first, *_ = connections
@@ -237,7 +237,7 @@ async def _in_parts(connections: Sequence[Any], rows: int, work: Any, *, size: i
 
 
 async def _template(stage: Stage) -> tuple[str, tuple[int, int, int]]:
-    """The body of a job of `stamp`, its id replaced by a mark, and the numbers of its tenant, queue and task."""
+    """Return the body of a `stamp` job with a mark for its id, and the ids of its tenant, queue and task."""
     job = await stage.app.jobs.asubmit("stamp", _MARK, held=True)
     async with connected(stage.store) as (connection,):
         row = await connection.fetchrow(
@@ -248,7 +248,7 @@ async def _template(stage: Stage) -> tuple[str, tuple[int, int, int]]:
 
 
 def _body(template: str, new: str, sent: str) -> str:
-    """As SQL: a body like the template, with an id and an argument of its own."""
+    """Build the SQL expression of the template body with another id and argument."""
     return f"convert_to(replace(replace({template}, '@@', ({new})::text), '{_MARK}', ({sent})::text), 'UTF8')"
 
 

@@ -1,4 +1,4 @@
-"""What a line of a job's log costs each part, beside the same jobs on a worker that keeps none."""
+"""Cost of a line of a job's log for each part, compared with a worker that stores no lines."""
 
 import subprocess
 from typing import Final
@@ -8,9 +8,9 @@ from benchmarks.job_store.stage import Stage, us_a_job
 
 __all__ = ["by_line", "talk"]
 
-# So many that what grows with the time of a run, such as polling, is small beside them.
+# Enough lines to make costs that grow with run time, such as polling, negligible.
 _LINES: Final = 200
-# Both workers call the logger and write to their console: neither is in a figure.
+# Both workers call the logger and write to their console, so neither cost is in the difference.
 _TASK: Final = f"""
 import logging
 
@@ -29,7 +29,7 @@ _COUNT: Final = "select count(*) from taskmq.job_log"
 
 
 async def talk(stage: Stage, jobs: int, *options: str) -> Figures:
-    """Jobs that log, on a worker with these options: processor time of each part for a job, and what is kept."""
+    """Run jobs that log on a worker with these options; return each part's processor time, and what is stored."""
     with (stage.folder / "bench.py").open("a", encoding="utf-8") as module:
         module.write(_TASK)
     stage.start("scheduler")
@@ -51,7 +51,7 @@ async def talk(stage: Stage, jobs: int, *options: str) -> Figures:
 
 
 def by_line(without: Figures, kept: Figures, jobs: int) -> Figures:
-    """The difference of two such runs, for one line."""
+    """Return the difference of two such runs per line."""
     names = [f"us a job: {part}" for part in _PARTS]
     parts = {name.replace("a job", "a line"): (kept[name] - without[name]) / _LINES for name in names}
     return {

@@ -1,7 +1,7 @@
-"""Other queues on the same PostgreSQL, in the same minutes: PgQueuer, Procrastinate, Oban for Python.
+"""Comparison with PgQueuer, Procrastinate and Oban for Python on the same PostgreSQL at the same time.
 
-Their workers take jobs from the database; ours have a scheduler and RabbitMQ between. All jobs do the same: they
-write two numbers into a file.
+Their workers fetch jobs from the database; taskmq's jobs pass a scheduler and RabbitMQ. All jobs do the same: they
+write two numbers to a file.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class _Library:
     """A peer.
 
     Attributes:
-        python: the earliest that it runs on.
-        share: of our number of jobs: the slow ones get fewer.
+        python: the oldest supported Python.
+        share: fraction of taskmq's number of jobs, smaller for slow libraries.
     """
 
     name: str
@@ -54,7 +54,7 @@ CONTENDERS: Final = (
 
 
 async def compared(stage: Stage, servers: Servers, jobs: int) -> Figures:
-    """Each after the other; ours first. A peer that cannot be had, or fails, is left out and says so."""
+    """Measure taskmq, then each peer. A peer that cannot be installed or fails is reported and skipped."""
     figures = {f"{name}: taskmq": value for name, value in (await _ours(stage, jobs)).items()}
     for library in CONTENDERS:
         try:
@@ -73,7 +73,7 @@ async def _ours(stage: Stage, jobs: int) -> Figures:
     submit, loop = stage.app.jobs.asubmit, asyncio.get_running_loop()
     scheduler = stage.pids["scheduler"]
     few = max(jobs // 20, 100)
-    # What waits is to wait: nothing is dispatched while the submitters are measured.
+    # Start the scheduler later: nothing may be dispatched while submissions are measured.
     os.kill(scheduler, signal.SIGSTOP)
     began = time.perf_counter()
     for _ in range(few):
@@ -110,7 +110,7 @@ def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
     def argv(*words: str) -> list[str]:
         return [python, str(PEERS / library.script), *words]
 
-    def told(*words: str) -> dict[str, float]:
+    def run_script(*words: str) -> dict[str, float]:
         done = subprocess.run(
             argv(*words), env=settings, capture_output=True, text=True, timeout=_PATIENCE, check=False
         )
@@ -120,14 +120,14 @@ def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
         return figures
 
     try:
-        told("setup")
-        one = few / told("one", "--count", str(few))["seconds"]
-        bulk = jobs / told("bulk", "--count", str(jobs))["seconds"]
+        run_script("setup")
+        one = few / run_script("one", "--count", str(few))["seconds"]
+        bulk = jobs / run_script("bulk", "--count", str(jobs))["seconds"]
         with _worker(argv("work"), settings):
             _until(starts, few + jobs, library.name)
             found = _starts(starts)
             drain = len(found) / ((found[-1].at - found[0].at) / 1e9)
-            told("paced", "--count", str(few))
+            run_script("paced", "--count", str(few))
             _until(starts, few * 2 + jobs, library.name)
             found = _starts(starts)[few + jobs :]
     finally:

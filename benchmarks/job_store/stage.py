@@ -1,4 +1,4 @@
-"""What the rows run on: PostgreSQL, RabbitMQ, schedulers and workers, each in processes of its own."""
+"""Test bed of the rows: PostgreSQL, RabbitMQ, schedulers and workers, each in separate processes."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ DURABLE: Final = {
     "checkpoint_timeout": "15min",
     "wal_compression": "on",
 }
-"""As in production: what is committed survives the machine."""
+"""As in production: committed data survives a crash of the machine."""
 _APP: Final = """\
 import os
 import time
@@ -56,10 +56,11 @@ async def stamp(sent: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """That a job has started.
+    """A job's start.
 
     Attributes:
-        sent, at: ns since the epoch: what the job was submitted with, and when it started.
+        sent: the reference time that the job was submitted with, in ns since the epoch.
+        at: the time of its start, in ns since the epoch.
     """
 
     sent: int
@@ -67,13 +68,13 @@ class Start:
 
     @property
     def late(self) -> float:
-        """Seconds."""
+        """Lateness in seconds."""
         return (self.at - self.sent) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The two servers, which all rows share."""
+    """The two servers that all rows share."""
 
     postgres: PostgreSQL
     rabbitmq: RabbitMQ
@@ -85,7 +86,7 @@ class Servers:
             yield cls(postgres, rabbitmq)
 
     def pids(self) -> dict[str, int]:
-        """Of each, the process whose tree it is."""
+        """The root process of each server."""
         folder = self.postgres.sql("show data_directory")
         postmaster = (Path(folder) / "postmaster.pid").read_text(encoding="ascii").split()[0]
         node = re.findall(r"\d+", self.rabbitmq.evaluate("os:getpid()."))[0]
@@ -94,12 +95,12 @@ class Servers:
 
 @dataclass
 class Stage:
-    """What runs on the servers for some rows, and the sender's app.
+    """A database and a virtual host with their taskmq processes, and the sender's app.
 
     Attributes:
         store: the database's URL.
-        folder: where the tasks write.
-        pids: of each part, the process whose tree it is.
+        folder: the folder that the tasks write to.
+        pids: the root process of each part.
     """
 
     servers: Servers
@@ -113,10 +114,10 @@ class Stage:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, servers: Servers, *, store: str | None = None) -> "Generator[Stage]":
-        """Tables, a virtual host and an app; without a scheduler and a worker so far.
+        """Create tables, a virtual host and an app, without starting a scheduler or worker.
 
         Args:
-            store: a database that is kept; default: one of its own, dropped at the end.
+            store: a database to use and keep; default: a new one, dropped at the end.
         """
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="taskmq-bench-")))
@@ -136,14 +137,14 @@ class Stage:
             yield stage
 
     def command(self, *words: str) -> None:
-        """Run a command of taskmq to its end."""
+        """Run a taskmq command and wait for its end."""
         subprocess.run(self._argv(words), cwd=self.folder, env=self._environment, check=True, capture_output=True)
 
     def start(self, role: str, *options: str, name: str = "", errors: int | None = None) -> subprocess.Popen[bytes]:
-        """Start a process of taskmq, which ends with the stage.
+        """Start a taskmq process that ends with the stage.
 
         Args:
-            errors: where its standard error goes; default: to the benchmark's own.
+            errors: file for its standard error; default: the benchmark's standard error.
         """
         argv = self._argv((role, *options))
         process = subprocess.Popen(argv, cwd=self.folder, env=self._environment, stderr=errors)
@@ -152,54 +153,54 @@ class Stage:
         return process
 
     def start_both(self) -> None:
-        """One scheduler and one worker process."""
+        """Start one scheduler and one worker process."""
         self.start("scheduler")
         self.start("worker", "--processes", "1", "--concurrency", "100")
 
     def cpu(self) -> Figures:
-        """Seconds that each part has used so far."""
+        """Return the processor seconds that each part has used so far."""
         used = {name: cpu_seconds(tree([pid])) for name, pid in self.pids.items()}
         return {**used, "sender": time.process_time()}
 
     def wal(self) -> int:
-        """Bytes that PostgreSQL has written into its log so far."""
+        """Return the bytes that PostgreSQL has written to its write-ahead log so far."""
         return int(self.sql("select pg_current_wal_lsn() - '0/0'"))
 
     def starts(self, *, skip: int = 0) -> list[Start]:
-        """The starts of `stamp` so far, from this byte of their file on."""
+        """Return the starts of `stamp` jobs recorded from this byte of their file on."""
         text = (self.folder / "starts").read_bytes()[skip:]
         pairs = (line.split() for line in text.splitlines())
         return [Start(int(sent), int(at)) for sent, at in pairs]
 
     def written(self) -> int:
-        """How many bytes the starts are."""
+        """Return the size of the file of starts in bytes."""
         return (self.folder / "starts").stat().st_size
 
     async def warm(self) -> None:
-        """Return once a job has gone all the way."""
+        """Run one job from submission to history."""
         await self.until_ended([(await self.app.jobs.asubmit("nothing", 0)).id])
 
     async def until_ended(self, job_ids: Sequence[str]) -> None:
-        """Return once all of these are in the history."""
+        """Wait until all these jobs are in the history."""
         async with asyncio.timeout(_PATIENCE):
             for job_id in reversed(job_ids):
                 while not (await self.app.jobs.aget(job_id)).state.is_final:
                     await asyncio.sleep(0.01)
 
     async def until_empty(self) -> None:
-        """Return once no job lives."""
+        """Wait until no unfinished job is left."""
         async with asyncio.timeout(_PATIENCE):
             while self.sql("select exists (select from taskmq.job)") == "t":
                 await asyncio.sleep(0.02)
 
     async def until_shared(self) -> None:
-        """Return once two schedulers hold four partitions each."""
+        """Wait until two schedulers hold four partitions each."""
         async with asyncio.timeout(_PATIENCE):
             while self.sql(_SHARES).split() != ["4", "4"]:
                 await asyncio.sleep(0.1)
 
     def sql(self, statement: str) -> str:
-        """What `psql` says in the store's database."""
+        """Run a statement with `psql` in the store's database and return its output."""
         return self.servers.postgres.sql(statement, url=self.store)
 
     def _argv(self, words: Sequence[str]) -> list[str]:
@@ -207,17 +208,17 @@ class Stage:
 
 
 def us_a_job(before: Figures, after: Figures, jobs: int) -> Figures:
-    """Processor time of each part for one job."""
+    """Return each part's processor time per job."""
     parts = {f"us a job: {name}": (after[name] - before[name]) / jobs * 1e6 for name in after}
     return {"us a job": sum(parts.values()), **parts}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        # One that is stopped cannot end.
+        # A stopped process cannot handle SIGTERM.
         process.send_signal(signal.SIGCONT)
     end(process)
 
 
 def _elsewhere(number: int) -> None:
-    raise AssertionError(f"{number}: only the worker runs it")
+    raise AssertionError(f"{number}: only the worker runs this task")

@@ -1,4 +1,4 @@
-"""A scheduler that is killed while jobs come at a steady pace: what is lost, what runs twice, how long it takes."""
+"""Kill of a scheduler while jobs arrive at a steady rate: lost jobs, jobs run twice, and the takeover's delay."""
 
 import asyncio
 import os
@@ -20,9 +20,9 @@ _PATIENCE: Final = 120.0
 
 
 async def scheduler_killed(stage: Stage, *, pace: float) -> Figures:
-    """Two schedulers; the one that has the queue's partition is killed (-9), and the other one takes it over.
+    """Kill (-9) the one of two schedulers that holds the queue's partition, and measure the takeover.
 
-    Taken over is counted from the end of the dead one's lease to the first start of a job after it.
+    The takeover's delay is the time from the end of the dead scheduler's lease to the next start of a job.
     """
     store = stage.app.sessions.store()
     key = partition_key(store.dispatching.partition_of(QUEUE))

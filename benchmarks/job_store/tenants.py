@@ -1,4 +1,4 @@
-"""What a job costs to dispatch where ten thousand tenants wait for their turns, beside ten."""
+"""Cost of dispatching a job with ten thousand waiting tenants, compared with ten."""
 
 import asyncio
 import time
@@ -16,21 +16,21 @@ _PATIENCE: Final = 300.0
 
 
 async def drained(stage: Stage, jobs: int) -> Figures:
-    """Start a scheduler and a worker before a full store, and see what so many jobs cost.
+    """Start a scheduler and a worker on a full store, and return the cost of a job.
 
     Raises:
-        RuntimeError: all jobs ended before the first look.
+        RuntimeError: all jobs ended before the first poll.
     """
     stage.start("worker", "--processes", "1", "--concurrency", "100")
     stage.start("scheduler")
     async with connected(stage.store) as (connection,):
         began_with = await _left(connection)
-        # What starts, and the first batches, are not counted.
+        # Exclude startup and the first batches.
         await _until(connection, began_with - jobs // 10)
         before, began, first = stage.cpu(), time.perf_counter(), await _left(connection)
         if not first:
-            raise RuntimeError(f"all {began_with} jobs ended before the first look: queue more with --queued")
-        # From there: under load many end between two looks.
+            raise RuntimeError(f"all {began_with} jobs ended before the first poll: queue more with --queued")
+        # Count from the actual number, because many jobs end between two polls under load.
         await _until(connection, max(first - jobs, 0))
         after, took, last = stage.cpu(), time.perf_counter() - began, await _left(connection)
     done = first - last

@@ -1,4 +1,4 @@
-"""Jobs through the whole of it: in bulk, from many callers, one by one at a steady pace."""
+"""Jobs through the whole system: in bulk, from many callers, and one by one at a steady rate."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ _PATIENCE: Final = 120.0
 
 
 async def bulk(stage: Stage, jobs: int) -> Figures:
-    """A thousand at a time; from the first submission to the last end."""
+    """Submit a thousand jobs at a time and measure from the first submission to the last end."""
     written, before, began = stage.wal(), stage.cpu(), time.perf_counter()
     lasts: list[str] = []
     for first in range(0, jobs, _CHUNK):
@@ -30,7 +30,7 @@ async def bulk(stage: Stage, jobs: int) -> Figures:
 
 
 async def submits(stage: Stage, jobs: int, *, callers: int) -> Figures:
-    """`asubmit` by so many callers at a time: how long until each job is kept."""
+    """Measure `asubmit` by concurrent callers: the time until each job is committed."""
     taken: list[float] = []
     lasts: list[str] = []
 
@@ -52,7 +52,7 @@ async def submits(stage: Stage, jobs: int, *, callers: int) -> Figures:
 
 
 async def starts(stage: Stage, jobs: int) -> Figures:
-    """200 submissions a second into an idle system: from `asubmit` to the first line of the task."""
+    """Measure the time from `asubmit` to the start of the task, at 200 submissions a second into an idle system."""
     skip, loop = stage.written(), asyncio.get_running_loop()
     before, began = stage.cpu(), loop.time()
     for number in range(jobs):

@@ -1,4 +1,4 @@
-"""How late jobs start that wait for their time, among millions that wait longer."""
+"""Lateness of scheduled jobs among millions that are due later."""
 
 import asyncio
 import random
@@ -26,10 +26,10 @@ _PATIENCE: Final = 120.0
 
 
 async def lateness(stage: Stage, *, seconds: int, fires: int = _FIRES) -> Figures:
-    """500 jobs a second become due, and 100 others are changed and 100 cancelled in each second.
+    """Measure lateness while 500 jobs become due, 100 others are changed and 100 are cancelled per second.
 
-    Late is from the instant at which a job is due to the first line of its task, so with the dispatch and the way to
-    the worker. The rows `dispatch` end earlier: at the statement that dispatches the job, by the store's clock.
+    Lateness is the time from the due instant to the first line of the task, including dispatch and delivery to the
+    worker. The figures `dispatch` end at the statement that dispatches the job, by the store's clock.
     """
     others = await _waiting(stage, round(seconds * (_CHANGES + _CANCELS)))
     skip = stage.written()
@@ -62,7 +62,7 @@ async def lateness(stage: Stage, *, seconds: int, fires: int = _FIRES) -> Figure
 
 
 async def _dispatched(stage: Stage, first: int, count: int) -> list[float]:
-    """How long after it was due each job was dispatched, once all of them have ended."""
+    """Wait until all jobs have ended, and return the lateness of each dispatch in seconds."""
     async with connected(stage.store) as (connection,):
         while len(rows := await connection.fetch(_DISPATCHED, first)) < count:
             await asyncio.sleep(0.5)
@@ -70,7 +70,7 @@ async def _dispatched(stage: Stage, first: int, count: int) -> list[float]:
 
 
 async def paced(rate: float, job_ids: Sequence[str], work: Callable[[str], Awaitable[object]]) -> list[float]:
-    """Do something to so many of them in each second, one after the other; the seconds that each took."""
+    """Do `work` on the jobs in turn at a steady rate, and return the seconds that each call took."""
     loop = asyncio.get_running_loop()
     taken: list[float] = []
     began = loop.time()
@@ -83,7 +83,7 @@ async def paced(rate: float, job_ids: Sequence[str], work: Callable[[str], Await
 
 
 async def _waiting(stage: Stage, count: int) -> list[str]:
-    """Some of the jobs that wait for another day."""
+    """Return ids of jobs that are due on another day."""
     async with connected(stage.store) as (connection,):
         rows = await connection.fetch(_LAST, list(range(64)), count // 16)
     found = [str(row["id"]) for row in rows]

@@ -1,4 +1,4 @@
-"""aio-pika by itself: what a client library costs before there is a task queue on it. JSON, acknowledges each."""
+"""aio-pika alone: the cost of a client library without a task queue. JSON bodies, one acknowledgement per message."""
 
 import asyncio
 import json

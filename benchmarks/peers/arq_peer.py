@@ -1,4 +1,4 @@
-"""arq as a contender, on Redis: no results; what its poll of the queue costs is its default or, tuned, 50 ms."""
+"""arq as a contender, on Redis: no results; it polls the queue at its default interval or, tuned, every 50 ms."""
 
 import os
 

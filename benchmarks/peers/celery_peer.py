@@ -1,4 +1,4 @@
-"""Celery as a contender: acknowledgement after execution, JSON, no results but those that a chord needs."""
+"""Celery as a contender: acknowledgement after execution, JSON, no results except for chords."""
 
 import os
 import time

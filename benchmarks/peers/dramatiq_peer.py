@@ -1,4 +1,4 @@
-"""Dramatiq as a contender: its default middleware without the Prometheus server; classic queues are all it has."""
+"""Dramatiq as a contender: default middleware without the Prometheus server; it supports only classic queues."""
 
 import os
 import time
@@ -66,7 +66,7 @@ class Dramatiq(Producer):
         pause.send(milliseconds)
 
     def fan(self, number, sent_ns):
-        """Its callback gets no values: it keeps no results here."""
+        """Send a group whose callback gets no values, because results are not stored."""
         parts = dramatiq.group(part.message(each) for each in range(number))
         parts.add_completion_callback(gathered.message(sent_ns))
         parts.run()

@@ -1,4 +1,4 @@
-"""FastStream as a contender: a handler per queue, which is its model; the arguments are one JSON object."""
+"""FastStream as a contender: one handler per queue, as its model requires; the arguments are one JSON object."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""taskmq with a feature that needs the state, `BENCH_FEATURE`; each run of a task counts once.
+"""taskmq with one feature that needs Redis (`BENCH_FEATURE`); each run of a task counts once.
 
-The modes of the producer are the features' names; `count` is the number of runs.
+The producer's modes are the names of the features; `count` is the number of runs.
 """
 
 import os

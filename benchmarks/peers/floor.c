@@ -1,10 +1,10 @@
-/* The floor: what a C program on librabbitmq reaches.
+/* The floor: throughput of a C program on librabbitmq.
  *
- *     floor publish HOST PORT QUEUE KIND COUNT WINDOW     persistent messages, WINDOW unconfirmed at most
- *     floor consume HOST PORT QUEUE KIND COUNT PREFETCH   acknowledges each
- *     floor copy    HOST PORT QUEUE KIND COUNT WINDOW     takes the one message of QUEUE and puts in COUNT like it
+ *     floor publish HOST PORT QUEUE KIND COUNT WINDOW     persistent messages, at most WINDOW unconfirmed
+ *     floor consume HOST PORT QUEUE KIND COUNT PREFETCH   acknowledges each message
+ *     floor copy    HOST PORT QUEUE KIND COUNT WINDOW     replaces QUEUE's single message by COUNT copies
  *
- * Prints one JSON line: how many, how long, how much processor time.
+ * Prints one JSON line: number of messages, seconds, processor time.
  */
 #include <amqp.h>
 #include <amqp_tcp_socket.h>

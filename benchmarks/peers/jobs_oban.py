@@ -1,4 +1,4 @@
-"""Oban for Python: a queue of 100."""
+"""Oban for Python, with a queue of 100 concurrent jobs."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""PgQueuer: batches of 100, the settings that suit jobs that do nothing."""
+"""PgQueuer with batches of 100, which suit no-op jobs."""
 
 from collections.abc import Callable
 from typing import Any

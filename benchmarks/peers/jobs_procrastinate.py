@@ -1,4 +1,4 @@
-"""Procrastinate: 100 jobs at a time in one worker."""
+"""Procrastinate with 100 concurrent jobs in one worker."""
 
 from collections.abc import Callable
 from typing import Any

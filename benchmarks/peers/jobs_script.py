@@ -1,10 +1,10 @@
-"""What every peer of the job store answers to. Standard library only.
+"""Command line of the job store's peers. Uses only the standard library.
 
     python PEER.py setup|work
     python PEER.py one|bulk|paced --count N
 
-`one`, `bulk` and `paced` submit, and print one JSON line; `work` runs jobs until it is stopped. `$BENCH_DATABASE` is
-the database. Every task writes the instant that it was called with, and that of its start, into `$BENCH_STARTS`.
+`one`, `bulk` and `paced` submit jobs and print one JSON line; `work` runs jobs until it is stopped. `$BENCH_DATABASE`
+names the database. Every task appends its submission time and its start time to `$BENCH_STARTS`.
 """
 
 import argparse
@@ -24,20 +24,20 @@ _starts: list[int] = []
 
 
 def started(sent: int) -> None:
-    """A task that was submitted at `sent` (ns since the epoch) starts now."""
+    """Record that a task submitted at `sent` (ns since the epoch) starts now."""
     if not _starts:
         _starts.append(os.open(os.environ["BENCH_STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     os.write(_starts[0], b"%d %d\n" % (sent, time.time_ns()))
 
 
 class Peer:
-    """A library, connected by `around`."""
+    """A library; `around` connects it."""
 
     async def setup(self) -> None:
-        """Make its tables."""
+        """Create the library's tables."""
 
     async def around(self, work: Callable[[], Any]) -> None:
-        """Do the work with a connection."""
+        """Run the work with an open connection."""
         await work()
 
     async def one(self, sent: int) -> None:
@@ -51,7 +51,7 @@ class Peer:
 
 
 def answer(peer: Peer) -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["setup", "work", "one", "bulk", "paced"])
     parser.add_argument("--count", type=int, default=0)

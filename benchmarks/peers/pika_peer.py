@@ -1,4 +1,4 @@
-"""pika by itself: what a client library costs before there is a task queue on it. JSON, acknowledges each."""
+"""pika alone: the cost of a client library without a task queue. JSON bodies, one acknowledgement per message."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class Pika(Producer):
             self.channel.basic_publish("", _QUEUE, _body(each), _PERSISTENT, mandatory=True)
 
     def bulk(self, number):
-        """Its blocking channel waits for each confirm; its other one, with callbacks, does not."""
+        """Send on pika's channel with callbacks, because its blocking channel waits for each confirm."""
         _Stream(number).run()
 
 

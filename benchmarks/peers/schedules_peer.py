@@ -1,8 +1,8 @@
-"""taskmq with `BENCH_DUE` schedules of one second; by itself it adds `COUNT` more, which are not due for weeks.
+"""taskmq with `BENCH_DUE` schedules of one second. Run as a script it adds `COUNT` more that are not due for weeks.
 
     python schedules_peer.py COUNT
 
-Each run of a due one appends to the file `BENCH_LEDGER`: how late it was emitted, and how late it started, in ms.
+Each run of a due schedule appends its lateness of emission and of start, in ms, to the file `BENCH_LEDGER`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LEDGER = os.open(os.environ["BENCH_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_C
 @app.task(name="schedules.tick", result=False)
 async def tick(context: Context) -> None:
     due = context.scheduled_for.timestamp() * 1000
-    emitted = context._envelope.enqueued  # noqa: SLF001 - not for tasks, but this one is about the beat
+    emitted = context._envelope.enqueued  # noqa: SLF001 - private, but this task measures the beat
     os.write(_LEDGER, f"{emitted - due:.0f} {time.time() * 1000 - due:.0f}\n".encode())
 
 
@@ -39,7 +39,7 @@ async def _add(count: int) -> None:
         began, cpu = time.perf_counter(), time.process_time()
         for first in range(0, count, 500):
             last = min(first + 500, count)
-            # Spread over a year's minutes, none of them soon.
+            # Spread over the minutes of a year, none of them soon.
             month = (time.gmtime().tm_mon + 5) % 12 + 1
             await asyncio.gather(
                 *(

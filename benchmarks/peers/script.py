@@ -1,11 +1,11 @@
-"""What every contender's producer script answers to. Standard library only.
+"""Command line of every contender's producer. Uses only the standard library.
 
     python PEER.py enqueue --mode one|concurrent|bulk --count N [--queue Q]
     python PEER.py stamps --rate R --count N [--delay SECONDS] [--after N]
     python PEER.py pauses --milliseconds M --count N
     python PEER.py fan --count N
 
-Each prints one JSON line: how many, how long, how much processor time of this process.
+Each command prints one JSON line: the number of tasks, the seconds, and this process's processor time.
 """
 
 import argparse
@@ -21,10 +21,10 @@ __all__ = ["Producer", "answer", "in_groups", "paced"]
 
 
 class Producer:
-    """A contender's sending side; each method sends that many and returns once all are with the broker.
+    """A contender's producer; each method sends the tasks and returns once the broker has all of them.
 
     Attributes:
-        modes: which of `one`, `concurrent`, `bulk` it has, with or without confirms, by name.
+        modes: the supported ones of `one`, `concurrent` and `bulk`, by name.
     """
 
     modes: dict[str, Callable[[int], Any]]
@@ -39,7 +39,7 @@ class Producer:
         """Disconnect; not measured."""
 
     async def around(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work; for those whose connection is a block."""
+        """Run the work; for libraries whose connection is a context manager."""
         await work()
 
     def stamp(self, number: int, due_ns: int, delay: float) -> Any:
@@ -49,7 +49,7 @@ class Producer:
         """Send `pause(milliseconds)`."""
 
     def fan(self, count: int, sent_ns: int) -> Any:
-        """Send `count` tasks, and one that waits for them all and calls `record_lateness(0, sent_ns)`."""
+        """Send `count` tasks, and one that depends on all and calls `record_lateness(0, sent_ns)`."""
 
 
 async def _await(value: Any) -> Any:
@@ -57,13 +57,13 @@ async def _await(value: Any) -> Any:
 
 
 async def in_groups(count: int, send: Callable[[int], Coroutine[Any, Any, Any]], *, size: int) -> None:
-    """Send `count`, `size` at a time."""
+    """Send `count` tasks, `size` at a time."""
     for first in range(0, count, size):
         await asyncio.gather(*(send(number) for number in range(first, min(first + size, count))))
 
 
 async def paced(rate: float, count: int, send: Callable[[int, int], Any]) -> None:
-    """Call `send(number, due_ns)` at a steady rate, by the clock and not by pauses."""
+    """Call `send(number, due_ns)` at a steady rate, by absolute times rather than pauses."""
     began = time.perf_counter()
     waiting: set[asyncio.Task[Any]] = set()
     for number in range(count):
@@ -80,7 +80,7 @@ async def paced(rate: float, count: int, send: Callable[[int, int], Any]) -> Non
 
 
 def answer(producer: Producer) -> None:
-    """Do what the command line says and print the figures."""
+    """Run the command line and print the figures."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     enqueue = commands.add_parser("enqueue")
@@ -90,7 +90,7 @@ def answer(producer: Producer) -> None:
     stamps.add_argument("--rate", type=float, default=0.0)
     stamps.add_argument("--count", type=int, required=True)
     stamps.add_argument("--delay", type=float, default=0.0)
-    stamps.add_argument("--after", type=int, default=0, help="wait until so many tasks have run")
+    stamps.add_argument("--after", type=int, default=0, help="start after this many tasks have run")
     pauses = commands.add_parser("pauses")
     pauses.add_argument("--milliseconds", type=int, required=True)
     pauses.add_argument("--count", type=int, required=True)

@@ -21,7 +21,7 @@ async def stamp(number: int, sent_ns: int) -> None:
     record_lateness(number, sent_ns)
 
 
-# Its result says that it has run, to those that come to wait for it later.
+# Tasks that wait for it later need its result to see that it has run.
 @worker.task(silent=True)
 async def part(number: int) -> int:
     count()
@@ -58,7 +58,7 @@ class Streaq(Producer):
             await worker.enqueue_many([noop.enqueue(each, *ARGUMENTS) for each in many])
 
     async def fan(self, number, sent_ns):
-        """Who waits for others gets no values of theirs."""
+        """Send tasks and one that depends on them; streaQ passes it no values."""
         parts = [part.enqueue(each) for each in range(number)]
         for first in range(0, number, 1000):
             await worker.enqueue_many(parts[first : first + 1000])

@@ -1,6 +1,6 @@
-"""What a task writes down, in files mapped into every process: counts, and how late each one started.
+"""Records of the tasks in files mapped into every process: counts and lateness.
 
-Read by every contender's own interpreter: nothing but the standard library. The work of the tasks themselves:
+Every contender's interpreter imports this module, so it uses only the standard library. The tasks do this work:
 
     noop(number, text, data)     counts
     pause(milliseconds)          sleeps, then counts
@@ -17,7 +17,7 @@ from typing import Final
 
 __all__ = ["ARGUMENTS", "SLOTS", "count", "counted", "open_cells", "record_lateness", "total"]
 
-# A cell per thread, so that nobody needs a lock: native thread ids of one run do not lie this far apart.
+# A cell per thread needs no lock: the native thread ids of a run are never this far apart.
 SLOTS: Final = 65_536
 _MASK: Final = SLOTS - 1
 
@@ -25,7 +25,7 @@ ARGUMENTS: Final = ("hello", {"a": 1, "b": "x"})
 
 
 def open_cells(path: str, cells: int) -> memoryview:
-    """`cells` signed 64-bit numbers, shared by all who open the file; made when it is not there."""
+    """Open a file of `cells` signed 64-bit numbers shared by all processes, creating it if needed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(descriptor).st_size < cells * 8:
@@ -36,7 +36,7 @@ def open_cells(path: str, cells: int) -> memoryview:
 
 
 def total(cells: memoryview) -> int:
-    """How many tasks have been counted."""
+    """Return the sum of the counts."""
     return sum(cells)
 
 
@@ -45,19 +45,19 @@ _lateness = open_cells(os.environ["BENCH_LATENESS"], 1) if "BENCH_LATENESS" in o
 
 
 def counted() -> int:
-    """How many tasks have run, in all processes."""
+    """Return the number of tasks that have run in all processes."""
     return total(_counts)
 
 
 def count() -> None:
-    """One more task has run."""
+    """Count one task of this thread."""
     _counts[get_native_id() & _MASK] += 1
 
 
 def record_lateness(number: int, sent_ns: int) -> None:
-    """The task `number` starts now; it should have at `sent_ns`."""
+    """Record that task `number`, due at `sent_ns`, starts now."""
     late = time.time_ns() - sent_ns
     if _lateness is not None and number < len(_lateness):
-        # 0 is "has not run".
+        # 0 means that the task has not run.
         _lateness[number] = late or 1
     count()

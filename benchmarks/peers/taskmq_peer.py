@@ -1,4 +1,4 @@
-"""taskmq as a contender: everything at its default, which is confirmed, mandatory, typed, acknowledged last."""
+"""taskmq as a contender: all settings at their defaults: confirmed, mandatory, typed, acknowledged after the run."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ def noop_sync(number: int, text: str, data: dict[str, int | str]) -> None:
     count()
 
 
-# A worker has a pool if any of its tasks wants one.
+# A worker starts a pool only if one of its tasks needs it.
 @app.task(name="bench.noop_process", executor="process" if os.environ.get("BENCH_POOL") else "auto")
 def noop_process(number: int, text: str, data: dict[str, int | str]) -> None:
     count()

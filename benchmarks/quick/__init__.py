@@ -1,7 +1,7 @@
-"""A quick guard: does one message cost more than it did at the last commit?
+"""A quick check that a message does not cost more than at the last commit.
 
-quick   runs the ways in turns, with the working tree and with the last commit, and compares
-ways    what is measured, in a process of its own for each tree
-player  a broker that plays, so that what is measured is taskmq alone
-counter instructions where the machine counts them, else processor time
+quick   runs the ways in turns with the working tree and the last commit, and compares them
+ways    the measured ways, each run in a separate process
+player  a fake broker, so that only taskmq is measured
+counter instructions if the machine counts them, else processor time
 """

@@ -1,11 +1,11 @@
 """`python -m benchmarks.quick`: the working tree against the last commit, in three minutes at most.
 
-Each way is run with both trees in turns. Where the processor counts instructions they are compared, the median of
-the rounds: they hardly depend on what else the machine does. A way that costs more than `--limit` percent more, and
-more than its rounds differ among themselves, is named, and the exit code is 1.
+Each way runs with both trees in turns. If the processor counts instructions, their medians are compared: they hardly
+depend on the load of the machine. A way is reported, with exit code 1, if its cost rises by more than `--limit`
+percent and by more than the spread of its rounds.
 
-Where the processor does not count them, as in most virtual machines, `--valgrind` does, in a quarter of an hour and
-one round: of each way a short and a longer run, whose difference is what the tasks cost.
+Most virtual machines do not count instructions. There, `--valgrind` counts them in one round of fifteen minutes: the
+cost is the difference between a short and a longer run.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _WAYS = Path(__file__).with_name("ways.py")
 # Tasks of one run, so that it takes about two seconds.
 NUMBERS = {
     "coroutine": 40_000,
-    "told": 20_000,
+    "events": 20_000,
     "waiting": 15_000,
     "thread": 15_000,
     "one_by_one": 5_000,
@@ -34,7 +34,7 @@ NUMBERS = {
     "embedded": 10_000,
 }
 
-# Under valgrind, which takes fifty times as long.
+# Fewer tasks under valgrind, which is fifty times slower.
 _SHORT: Final = 1_000
 _LONG: Final = 4_000
 
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _compare(way: str, before: Path, arguments: argparse.Namespace) -> bool:
-    """Whether the working tree is as good as the other."""
+    """Measure a way with both trees, and return whether the working tree is as good."""
     number = round(NUMBERS[way] * arguments.scale)
     old: list[Figures] = []
     new: list[Figures] = []
@@ -87,7 +87,7 @@ def _microseconds(runs: list[Figures]) -> str:
 
 
 def _counted(tree: Path, way: str) -> Figures | None:
-    """What one task more costs, in instructions."""
+    """Return the instructions per task, or None if valgrind fails."""
     counts: list[int] = []
     for number in (_SHORT, _LONG):
         command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
@@ -97,7 +97,7 @@ def _counted(tree: Path, way: str) -> Figures | None:
             capture_output=True,
             text=True,
             timeout=600,
-            # The order of sets of names is the same in all runs.
+            # Keep the order of sets of strings the same in all runs.
             env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
@@ -129,7 +129,7 @@ def _export(commit: str, folder: Path) -> None:
 
 
 def _compile(tree: Path) -> None:
-    """Write the bytecode of a tree: the first of its runs would count the compiler, and the second would not."""
+    """Compile a tree's bytecode, so that its first run does not count the compiler."""
     for package in ("taskmq", "brokers", "contrib"):
         compileall.compile_dir(tree / package, quiet=1)
 
@@ -145,10 +145,10 @@ def _spread(values: list[float]) -> float:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick", description=__doc__)
     parser.add_argument("--against", default="HEAD", help="the commit to compare with")
-    parser.add_argument("--rounds", type=int, default=0, help="0: three, and one under valgrind")
+    parser.add_argument("--rounds", type=int, default=0, help="0: three, or one under valgrind")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of tasks")
-    parser.add_argument("--limit", type=float, default=3.0, help="percent that count as worse")
-    parser.add_argument("--valgrind", action="store_true", help="count instructions where the processor does not")
+    parser.add_argument("--limit", type=float, default=3.0, help="increase in percent that counts as worse")
+    parser.add_argument("--valgrind", action="store_true", help="count instructions if the processor does not")
     parser.add_argument("--ways", nargs="+", choices=list(NUMBERS), default=list(NUMBERS))
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""What this process costs: instructions where the machine counts them, and processor time in any case.
+"""Counter of this process's instructions, if the machine counts them, and of its processor time.
 
-Instructions are counted by the processor (`perf_event_open`, Linux on x86-64 and ARM, where it is allowed): they
-hardly depend on what else the machine does, so that a change of one in a hundred can be seen on a noisy one.
+The processor counts instructions (`perf_event_open`, on Linux on x86-64 and ARM, if permitted). They hardly depend on
+the load of the machine, so that a change of one percent is visible on a noisy one.
 """
 
 import ctypes
@@ -16,15 +16,15 @@ __all__ = ["Counter"]
 _CALL = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTES = 128
 _INSTRUCTIONS = 1
-# Off until it is asked for, threads that begin later included, without the kernel and the hypervisor; and without
-# children, for the broker that plays is one (known since Linux 5.13; before, they count as well).
+# Disabled until started; including later threads; excluding kernel and hypervisor. Child processes, such as the fake
+# broker, are excluded since Linux 5.13; older kernels count them.
 _FLAGS = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6
 _THREADS_ALONE = 1 << 35
 _ENABLE, _DISABLE, _RESET = 0x2400, 0x2401, 0x2403
 
 
 class Counter:
-    """Counts between `start` and `stop`. Made before the threads that it is to see."""
+    """Counts between `start` and `stop`. Create it before the threads that it should count."""
 
     def __init__(self) -> None:
         self._file = _open()
@@ -41,7 +41,7 @@ class Counter:
         self._began = time.process_time()
 
     def stop(self) -> tuple[int | None, float]:
-        """Instructions, if they are counted, and seconds of processor time."""
+        """Return the instructions, or None if not counted, and the seconds of processor time."""
         seconds = time.process_time() - self._began
         if self._file is None:
             return None, seconds

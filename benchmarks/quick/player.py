@@ -1,10 +1,10 @@
-"""A broker that plays: as much AMQP 0-9-1 as taskmq needs, and nothing behind it.
+"""A fake broker: as much AMQP 0-9-1 as taskmq needs, without queues.
 
     python -m benchmarks.quick.player NUMBER TASK
 
-Hands out NUMBER messages of TASK to whoever consumes, as many at a time as the prefetch allows, and confirms what is
-published. Tells its port on standard output. With it a worker or a producer is measured without RabbitMQ's share of
-the processor, and without the noise of its timing.
+Delivers NUMBER messages of TASK to each consumer, as many at a time as the prefetch allows, and confirms published
+messages. Prints its port on standard output. With it, a worker or producer is measured without RabbitMQ's use of the
+processor and the noise of its timing.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _FRAME_MAX = 131_072
 
 
 def message(number: int, task: str) -> tuple[str, bytes]:
-    """The id and the body of a job of `task(number, text, data)`, as taskmq sends it."""
+    """Build the id and the body of a job of `task(number, text, data)`, as taskmq sends it."""
     job_id = f"0192c6a1-0000-7000-8000-{number:012x}"
     arguments = f'[{number},"hello",{{"a":1,"b":"x"}}]'
     body = f'{{"v":1,"id":"{job_id}","task":"{task}","args":{arguments},"enqueued":{1_700_000_000_000 + number}}}'
@@ -121,7 +121,7 @@ class _Connection(asyncio.Protocol):
 
     def _consume(self, channel: int, asked: object) -> object:
         tag, queue = asked.consumer_tag, asked.queue  # type: ignore[attr-defined]
-        # Announcements and the like have nothing to hear here.
+        # Queues such as that of announcements get no messages.
         jobs = self._jobs if queue == "bench" else ()
         self._consumers[channel] = _Consumer(channel, tag, jobs, self._task, self._prefetch.get(channel, 1))
         return spec.Basic.ConsumeOk(tag)
@@ -134,7 +134,7 @@ _CAPABILITIES = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack
 
 
 class _Consumer:
-    """Deliveries of one channel, made before the first of them goes out: then they come as fast as they are taken."""
+    """Deliveries of one channel, encoded before the first is sent, so that they never limit the consumer."""
 
     def __init__(self, channel: int, tag: str, jobs: Iterable[tuple[str, bytes]], task: str, prefetch: int) -> None:
         self._ready = deque(

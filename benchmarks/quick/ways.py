@@ -1,7 +1,7 @@
-"""What is measured of one tree, in a process of its own: `python ways.py TREE WAY NUMBER` prints one JSON object.
+"""Measurement of one way with one tree: `python ways.py TREE WAY NUMBER` prints one JSON object.
 
-A way says what one task costs this process: worker or producer, the client's socket included, the broker not. Only
-public names of taskmq are used, so that older commits can be measured, too.
+A way measures the cost of a task in this process, a worker or a producer: it includes the client's socket but not the
+broker. It uses only public names of taskmq, so that older commits can be measured too.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from typing import Any, Self
 _HERE = Path(__file__).resolve().parents[2]
 _ARGUMENTS = ("hello", {"a": 1, "b": "x"})
 _GROUP = 100
-# Options of a worker by their names today, and by those that they had before.
+# Current names of worker options, and their former names.
 _FORMER_OPTIONS = {"max_crashes": "max_starts"}
-# The share of tasks that runs before anything is counted.
+# The share of tasks that runs before counting starts.
 _WARM = 0.2
 
 
 def main() -> None:
     tree, way, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    # The tree first: it is what is measured; the rest of this package comes from beside this file.
+    # The measured tree comes first; the rest of this package is imported from this file's tree.
     sys.path[:0] = [tree, f"{tree}/brokers", f"{tree}/contrib", str(_HERE)]
     import uvloop
 
@@ -40,7 +40,7 @@ async def _run(way: Callable[[int], Awaitable[dict[str, float | None]]], number:
 
 
 class _Gauge:
-    """Counts from the end of the warm part on."""
+    """Counts from the end of the warm-up on."""
 
     def __init__(self, number: int) -> None:
         sys.path.append(str(_HERE / "benchmarks" / "quick"))
@@ -60,7 +60,7 @@ class _Gauge:
             self._done += 1
             done = self._done
         if done == self._warm:
-            # One full collection of all that was imported would cost more than what is compared here.
+            # A full collection of all imported objects would cost more than the measured differences.
             gc.collect()
             gc.freeze()
             self._counter.start()
@@ -75,7 +75,7 @@ class _Gauge:
 
 
 class _Player:
-    """The playing broker, in a process of its own."""
+    """The fake broker in a separate process."""
 
     def __init__(self, number: int, task: str) -> None:
         command = [sys.executable, str(_HERE / "benchmarks" / "quick" / "player.py"), str(number), task]
@@ -99,7 +99,7 @@ def _app(url: str, **options: Any) -> Any:
 
 
 def _worker(app: Any, **options: Any) -> Any:
-    """A worker with these options, as far as the tree that is measured knows them."""
+    """Build a worker with these options, translated to the measured tree's names."""
     from taskmq.worker import Worker, WorkerConfig
 
     known = inspect.signature(WorkerConfig).parameters
@@ -130,17 +130,17 @@ def _noop(app: Any, gauge: _Gauge) -> None:
 
 
 async def coroutine(number: int) -> dict[str, float | None]:
-    """A worker, a no-op coroutine."""
+    """Measure a worker that runs a no-op coroutine."""
     return await _drain(number, _noop, "bench.noop")
 
 
-async def told(number: int) -> dict[str, float | None]:
-    """The same, of a worker that tells its events all the time."""
+async def events(number: int) -> dict[str, float | None]:
+    """Measure a worker that also publishes events."""
     return await _drain(number, _noop, "bench.noop", events="on")
 
 
 async def waiting(number: int) -> dict[str, float | None]:
-    """A worker, a coroutine that waits once."""
+    """Measure a worker that runs a coroutine with one suspension."""
 
     def define(app: Any, gauge: _Gauge) -> None:
         @app.task(name="bench.wait")
@@ -152,7 +152,7 @@ async def waiting(number: int) -> dict[str, float | None]:
 
 
 async def thread(number: int) -> dict[str, float | None]:
-    """A worker, a plain no-op function in threads."""
+    """Measure a worker that runs a plain no-op function in threads."""
 
     def define(app: Any, gauge: _Gauge) -> None:
         @app.task(name="bench.plain")
@@ -179,7 +179,7 @@ async def _produce(number: int, send: Callable[[Any, int], Awaitable[None]]) -> 
 
 
 async def concurrent(number: int) -> dict[str, float | None]:
-    """A producer, 100 sends at a time."""
+    """Measure a producer with 100 concurrent sends."""
 
     async def send(noop: Any, first: int) -> None:
         for at in range(first, first + _GROUP * 10, _GROUP):
@@ -189,7 +189,7 @@ async def concurrent(number: int) -> dict[str, float | None]:
 
 
 async def one_by_one(number: int) -> dict[str, float | None]:
-    """A producer, one send after the other."""
+    """Measure a producer that sends one job after the other."""
 
     async def send(noop: Any, first: int) -> None:
         for each in range(first, first + _GROUP * 10):
@@ -199,7 +199,7 @@ async def one_by_one(number: int) -> dict[str, float | None]:
 
 
 async def bulk(number: int) -> dict[str, float | None]:
-    """A producer, `asend_many`."""
+    """Measure a producer that uses `asend_many`."""
 
     async def send(noop: Any, first: int) -> None:
         await noop.asend_many((each, *_ARGUMENTS) for each in range(first, first + _GROUP * 10))
@@ -208,7 +208,7 @@ async def bulk(number: int) -> dict[str, float | None]:
 
 
 async def embedded(number: int) -> dict[str, float | None]:
-    """A producer and a worker with results, on `memory://`."""
+    """Measure a producer and a worker with results on `memory://`."""
     gauge = _Gauge(number)
     app = _app("memory://bench")
 
@@ -230,7 +230,7 @@ async def embedded(number: int) -> dict[str, float | None]:
 
 WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
     "coroutine": coroutine,
-    "told": told,
+    "events": events,
     "waiting": waiting,
     "thread": thread,
     "one_by_one": one_by_one,

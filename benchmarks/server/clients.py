@@ -1,4 +1,4 @@
-"""Clients of a server: connections that stay, over which requests are written as bytes, so that they cost little."""
+"""Cheap HTTP clients: persistent connections that send prepared bytes."""
 
 import asyncio
 import json
@@ -10,10 +10,10 @@ __all__ = ["WebClient", "WebError", "closed_loop", "get", "post"]
 
 
 class WebError(AssertionError):
-    """The answer is an error.
+    """Raised when the server answers with an error.
 
     Attributes:
-        status: its code.
+        status: the HTTP status code.
     """
 
     def __init__(self, status: int, answer: bytes) -> None:
@@ -33,10 +33,10 @@ class WebClient:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def ask(self, request: bytes) -> Any:
-        """The answer's JSON.
+        """Send a request and return the JSON of the answer.
 
         Raises:
-            WebError: it is an error.
+            WebError: the answer is an error.
         """
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
@@ -51,12 +51,12 @@ class WebClient:
         return json.loads(body)
 
     async def begin(self, request: bytes) -> None:
-        """Send a request whose answer has no end, and read its head."""
+        """Send a request for a stream and read the head of its answer."""
         self._writer.write(request)
         await self._reader.readuntil(b"\r\n\r\n")
 
     async def drop(self) -> None:
-        """Read until the connection ends, and keep nothing."""
+        """Read and discard data until the connection closes."""
         while await self._reader.read(1 << 16):
             pass
 
@@ -66,12 +66,12 @@ class WebClient:
 
 
 def get(path: str, token: str) -> bytes:
-    """A request."""
+    """Build a GET request."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
 
 
 def post(path: str, token: str, body: object) -> bytes:
-    """A request with a body of JSON."""
+    """Build a POST request with a JSON body."""
     text = json.dumps(body)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
     return f"{head}Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
@@ -80,10 +80,10 @@ def post(path: str, token: str, body: object) -> bytes:
 async def closed_loop(
     port: int, clients: int, seconds: float, request: Callable[[int, int], bytes]
 ) -> tuple[float, Sequence[float]]:
-    """So many clients ask one request after the other: requests a second, and how long each took.
+    """Let clients send one request after the other; return requests per second and the duration of each.
 
     Args:
-        request: of a client, its number of that name.
+        request: builds a client's request from the number of the client and of the request.
     """
     opened = [await WebClient.opened(port) for _ in range(clients)]
     taken: list[float] = []

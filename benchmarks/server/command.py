@@ -1,4 +1,4 @@
-"""The rows, one after the other, and the command line."""
+"""Rows of the benchmark, and the command line."""
 
 import argparse
 import asyncio
@@ -64,7 +64,7 @@ uvicorn.run(Litestar([echo]), port=int(sys.argv[1]), http="h11", access_log=Fals
 
 
 class _Bench:
-    """What the rows share.
+    """State shared by the rows.
 
     Attributes:
         found: the figures of each row.
@@ -76,7 +76,7 @@ class _Bench:
         self._options = options
         self._tokens = tokens
         self._names = 0
-        # A database that is kept has the jobs of earlier runs.
+        # A kept database has the jobs of earlier runs.
         self._prefix = secrets.token_hex(4)
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ class _Bench:
             port, echo = lease.ports
             server = self._stage.start("server", "--port", str(port), "--rate", "0")
             await _until_open(port)
-            # Its first requests open its connections to the store.
+            # The first requests open the server's connections to the store.
             await closed_loop(port, 16, 1.0, self._job)
             if "posts" in only or "gets" in only:
                 with _echo(echo):
@@ -151,7 +151,7 @@ class _Bench:
             rates: list[float] = []
             plain: list[float] = []
             taken: list[float] = []
-            # In turns, each beside its echo: on a machine with other work only ratios mean something.
+            # In turns with the echo server: on a busy machine only ratios are meaningful.
             for _ in range(_TURNS):
                 seconds = self._options.seconds / _TURNS * 2
                 plain.append((await closed_loop(echo, clients, seconds, self._job))[0])
@@ -246,7 +246,7 @@ class _Bench:
             async with asyncio.timeout(_PATIENCE):
                 while not (found := self._stage.starts(skip=skip)):
                     await asyncio.sleep(0.002)
-            # It may have started before its submitter was answered.
+            # The job may start before its submitter gets the answer.
             late.append(max(found[0].at - accepted, 0) / 1e9)
         await client.aclose()
         self._keep("accepted to started, idle", spread(late))
@@ -287,7 +287,7 @@ def _echo(port: int) -> Iterator[None]:
 
 
 async def _tokens(app: TaskMQ) -> list[str]:
-    """API tokens of as many users as the streams take; each may do everything."""
+    """Create API tokens of enough administrators for the streams."""
     administration = IdentityAdministration(
         app.sessions.store().identity, hasher=PasswordHasher(time_cost=1, memory_cost=64)
     )
@@ -301,9 +301,9 @@ async def _tokens(app: TaskMQ) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure and print the figures."""
     options = _options(arguments)
-    # What waits for the disk in production is to wait here, too.
+    # On disk, so that commits wait for the disk as in production.
     os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(_FILES, hard)), hard))
@@ -327,12 +327,14 @@ async def _measured(stage: Stage, options: argparse.Namespace) -> Rows:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.server")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each row")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="ended jobs, of which lists show pages")
-    parser.add_argument("--requests", type=int, default=20_000, help="while memory is looked at")
-    parser.add_argument("--memory-clients", type=int, default=1, help="that ask meanwhile")
-    parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS, help="these rows alone")
-    parser.add_argument("--jobs", type=int, default=200, help="that a worker starts, one by one")
-    parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
-    parser.add_argument("--results", type=Path, default=None, help="a JSON file")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds to measure each row")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="ended jobs in the database for lists and pages")
+    parser.add_argument("--requests", type=int, default=20_000, help="requests of the row memory")
+    parser.add_argument("--memory-clients", type=int, default=1, help="clients of the row memory")
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS, help="measure only these rows")
+    parser.add_argument("--jobs", type=int, default=200, help="jobs of the row accepted, one by one")
+    parser.add_argument(
+        "--durable", action=argparse.BooleanOptionalAction, default=True, help="run PostgreSQL with fsync"
+    )
+    parser.add_argument("--results", type=Path, default=None, help="JSON file of the results")
     return parser.parse_args(arguments)

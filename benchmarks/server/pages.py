@@ -1,7 +1,7 @@
-"""What pages of the dashboard ask for, among millions of ended jobs.
+"""Requests of the dashboard's pages among millions of ended jobs.
 
-Beside the jobs there are then figures by the minute and failures, as schedulers would have counted them, and labels
-of one in ten of the newest jobs.
+Besides the jobs, the database gets figures by the minute and failures, as schedulers would have recorded them, and
+labels of one in ten of the newest jobs.
 """
 
 import sys
@@ -45,7 +45,7 @@ _TILES: Final = (
     "status:scheduled,held,waiting", f"{_FAILED} created:>-24h", "status:succeeded created:>-24h",
 )  # fmt: skip
 _QUARTER: Final = "minute / 900000 * 900000"
-# Of all tenants, of quarters of an hour, and of both.
+# Sums over tenants, over quarters of an hour, and over both.
 _SUMS: Final = ((1, "minute", "''"), (2, _QUARTER, "tenant"), (3, _QUARTER, "''"))
 _JOBS: Final = ("succeeded", "failed", "retried")
 _RUNS: Final = ("run_p50", "run_p95", "run_p99")
@@ -53,7 +53,7 @@ _ALL: Final = (*_JOBS, "failure_rate", "wait_p50", "wait_p95", "wait_p99", *_RUN
 
 
 def pages() -> Mapping[str, str]:
-    """The requests, by what they are of."""
+    """Return the requests by their labels."""
     found: dict[str, str] = {
         "overview: counts": _path("/jobs/counts", [("filter", one) for one in _TILES]),
         "overview: failed": _path("/jobs", [("filter", _FAILED), ("limit", 8), ("cursor", "")]),
@@ -74,7 +74,7 @@ def pages() -> Mapping[str, str]:
 
 
 async def add_history(stage: Stage, app: TaskMQ) -> None:
-    """Count what the newest of the jobs in the database have come to, unless an earlier run has."""
+    """Add figures, failures and labels of the newest jobs, unless an earlier run has."""
     began = time.perf_counter()
     async with connected(stage.store) as (connection,):
         if await connection.fetchval("select count(*) from taskmq.rollup"):
@@ -118,7 +118,7 @@ async def add_history(stage: Stage, app: TaskMQ) -> None:
 
 
 async def _template(app: TaskMQ, connection: Any) -> str:
-    """The figures of a minute, as the store has them."""
+    """Return the figures of a minute in the store's encoding."""
     ran, waited = Buckets(), Buckets()
     for seconds in _SECONDS:
         ran.add(seconds)
