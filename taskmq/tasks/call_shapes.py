@@ -1,4 +1,4 @@
-"""Calls by the number of their arguments, for type checkers: what a task has to be for a method to accept it."""
+"""Protocols of calls by their number of arguments, so that type checkers accept only tasks that fit a method."""
 
 from typing import ParamSpec, Protocol, TypeVar
 

@@ -1,4 +1,4 @@
-"""Making a task of a function."""
+"""Definition of tasks from functions."""
 
 import inspect
 import os
@@ -23,10 +23,10 @@ _MAIN: Final = frozenset({"__main__", "__mp_main__"})
 
 
 def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]:
-    """A task of `function`, bound to nothing.
+    """Create a task from `function` that belongs to no app yet.
 
     Raises:
-        InvalidOption: an option or the signature is not possible; names the function.
+        InvalidOption: an option or the signature is invalid; the message names the function.
     """
     if isinstance(function, Task):
         raise InvalidOption(f"task {function.name}: it is a task already")
@@ -34,8 +34,8 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
     label = f"{getattr(function, '__qualname__', function)}"
     if "name" not in options and not hasattr(function, "__qualname__"):
         raise InvalidOption(f"task {label}: it is not a function and has no name; give it a name=")
-    # The functions themselves and what calls of an object come to. A decorator's plain wrapper may well run what is
-    # behind it (`asyncio.run`), so that is left to the run, which fails where it has not.
+    # Checks the function itself, or the `__call__` of an object. A plain wrapper may run the coroutine that it wraps
+    # (`asyncio.run`), so only the run can tell, and fails if it did not.
     if any(
         inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called)
         for called in (function, type(function).__call__)
@@ -52,7 +52,7 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
 def _default_name(function: Callable[..., Any]) -> str:
     module = function.__module__
     if module in _MAIN:
-        # A worker imports the file under its own name: use that name where the file is run as a program, too.
+        # A worker imports the file as a module, so use the module's name even if the file runs as a program.
         module = _program_name(_globals_of(function))
     name = f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
     if module == "__main__":
@@ -61,13 +61,13 @@ def _default_name(function: Callable[..., Any]) -> str:
 
 
 def _globals_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The variables of the program that defines a function: a profiler runs it beside `sys.modules["__main__"]`."""
+    """Return the globals of the function's program, which under a profiler is not `sys.modules["__main__"]`."""
     found: Mapping[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
     return found if found.get("__name__") in _MAIN else vars(sys.modules["__main__"])
 
 
 def _program_name(variables: Mapping[str, Any]) -> str:
-    """The name under which a worker imports a program; `__main__` where there is none."""
+    """Return the module name under which a worker imports the program; `__main__` if there is none."""
     spec = variables.get("__spec__")
     path: str = variables.get("__file__") or ""
     if spec is not None and spec.name not in _MAIN:
@@ -79,7 +79,7 @@ def _program_name(variables: Mapping[str, Any]) -> str:
     folder, file = os.path.split(os.path.abspath(path))  # noqa: PTH100 - as the comment above says
     name = os.path.splitext(file)[0]  # noqa: PTH122 - as above
     if name == "__main__":
-        # A folder or an archive that is run: it has no name to be imported by.
+        # A folder or archive run as a program has no module name.
         return name
     while os.path.isfile(os.path.join(folder, "__init__.py")):  # noqa: PTH113, PTH118 - as above
         folder, package = os.path.split(folder)
@@ -101,7 +101,7 @@ def _warn_of_main(function: Callable[..., Any], name: str) -> None:
 class TaskDecorator(Protocol):
     """Decorator that `task(...)` with options returns.
 
-    For the type checkers a first parameter that accepts a Context is one: annotate other first parameters with
+    Type checkers treat a first parameter that accepts a Context as the context: annotate other first parameters with
     something narrower than `Any` or `object`.
     """
 
@@ -126,10 +126,10 @@ def task(function: Callable[P, R], /) -> SyncTask[P, R]: ...
 @overload
 def task(**options: Unpack[TaskOptions]) -> TaskDecorator: ...
 def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
-    """Make a task of a function, for modules that do not know the app; an app includes it later.
+    """Create a task from a function in a module that does not know the app; an app includes it later.
 
     Raises:
-        InvalidOption: an option or the signature is not possible; names the function.
+        InvalidOption: an option or the signature is invalid; the message names the function.
     """
     if function is not None:
         return define(function, options)

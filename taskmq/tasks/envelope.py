@@ -15,7 +15,7 @@ __all__ = ["envelope_of"]
 def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
     plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int
 ) -> Envelope:
-    """The envelope of a call; where a task runs here, that is its parent.
+    """Build the envelope of a call; a task that runs here becomes its parent.
 
     Args:
         key: the idempotency key.

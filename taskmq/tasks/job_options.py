@@ -1,4 +1,4 @@
-"""The options of a job: typed for the checkers, checked where they are given, planned in one struct."""
+"""Options of a job: typed for type checkers, validated when given, collected in one struct."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -81,7 +81,7 @@ class JobOptions(CallOptions, StoreOptions, total=False):
 
 
 class SubmitOptions(StoreOptions, total=False):
-    """Options of `app.jobs.submit`, beside the arguments of the task; None is as not given."""
+    """Options of `app.jobs.submit` besides the task's arguments; None counts as not given."""
 
     at: datetime | None
     delay: Duration | None
@@ -93,11 +93,11 @@ class SubmitOptions(StoreOptions, total=False):
 
 
 JOB_ONLY: Final = frozenset(StoreOptions.__annotations__)
-"""The options that mean nothing to a broker."""
+"""Options that only the job store supports."""
 
 
 class JobPlan(CallPlan, frozen=True, kw_only=True):
-    """A call's options with those of jobs of the store, checked.
+    """Validated options of a call, including those of stored jobs.
 
     Attributes:
         detail: without `depends_on`.
@@ -115,10 +115,10 @@ def plan_job(base: JobPlan, options: Mapping[str, Any], *, task: str) -> JobPlan
 @overload
 def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan: ...
 def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan:
-    """Put options over a plan: a `JobPlan` once there are options of the store; labels are added to its labels.
+    """Return the plan with these options; a `JobPlan` if any is an option of stored jobs. Labels are added.
 
     Raises:
-        InvalidOption: an option is unknown or has a value that it cannot have; names task and option.
+        InvalidOption: an option is unknown or has an invalid value; the message names task and option.
     """
     if JOB_ONLY.isdisjoint(options):
         return plan_call(base, options, task=task, others=JOB_ONLY)
@@ -138,7 +138,7 @@ def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPl
 
 
 def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None, task: str) -> Submission:
-    """Build what the store gets of a call beside its envelope.
+    """Build the options of a call that the store gets besides its envelope.
 
     Raises:
         InvalidOption: the call has headers of a message, which the store does not keep.
@@ -163,10 +163,10 @@ def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] |
 
 
 def refused_by_broker(task: str) -> InvalidOption:
-    """Build the error of a call to the broker that has options which only the store knows."""
+    """Build the error for a call to the broker with options that only the store supports."""
     return InvalidOption(
-        f"task {task}: {', '.join(sorted(JOB_ONLY))} are options of jobs of the store, and this call goes to the "
-        'broker: call .submit(...) in place of .send(...), or give it lane="store"'
+        f"task {task}: {', '.join(sorted(JOB_ONLY))} are options of stored jobs only, and this call goes to the "
+        'broker: call .submit(...) instead of .send(...), or set lane="store"'
     )
 
 

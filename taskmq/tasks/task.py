@@ -1,6 +1,6 @@
-"""A task: a function that can be called here, or sent to be run by a worker.
+"""Tasks: functions that can be called here, or sent to a worker.
 
-A call, of a task with options, makes the message; the producer of the task's app sends it.
+A `Call`, which is a task with options, builds the message; the producer of the task's app sends it.
 """
 
 import math
@@ -68,7 +68,7 @@ R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
 Arguments = Sequence[Any] | Mapping[str, Any]
-"""The arguments of one call of many: positional ones, or all by name."""
+"""Arguments of one of many calls: positional ones, or all by name."""
 
 
 _NO_APP: Final = Dependencies()
@@ -82,12 +82,12 @@ class Call(CeleryHints, Generic[P, R_co]):
         self._plan = plan
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """Send one call; returns when the broker has confirmed it.
+        """Send one call; return its handle once the broker has confirmed it.
 
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
-            SendError: one of its kinds, within the app's send timeout; `DuplicateJob` where the job is to be unique.
-            StoreUnavailable, JobConflict: of a call that goes to the store, as `app.jobs.submit` says.
+            SendError: one of its kinds, within the app's send timeout; `DuplicateJob` if its unique key is taken.
+            StoreUnavailable, JobConflict: for a call that goes to the store, see `app.jobs.submit`.
         """
         sending = self._sending(args, kwargs)
         self._task.services.producer.send_sync(sending)
@@ -107,14 +107,14 @@ class Call(CeleryHints, Generic[P, R_co]):
         )
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """Keep one call in the job store, as `app.jobs.submit` does; durable when this returns.
+        """Submit one call to the job store, like `app.jobs.submit`; the job is durable when this returns.
 
-        With `connection=` it is durable once that transaction commits. Whether the task's lane is the store or the
-        broker makes no difference here.
+        With `connection=` it is durable once that transaction commits. The job goes to the store whatever the task's
+        lane is.
 
         Raises:
-            InvalidArguments, EncodeError, InvalidOption: nothing was kept.
-            StoreUnavailable, JobConflict, DuplicateJob, QuotaExceeded, TooLarge: as `app.jobs.submit` says.
+            InvalidArguments, EncodeError, InvalidOption: nothing was stored.
+            StoreUnavailable, JobConflict, DuplicateJob, QuotaExceeded, TooLarge: see `app.jobs.submit`.
         """
         call = self.asubmit(*args, **kwargs)
         return self._task.services.producer.sessions.run_sync(call, instead="asubmit")
@@ -126,15 +126,15 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._send_one(sending)
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
-        """Send many calls, pipelined; returns when all are confirmed.
+        """Send many calls, pipelined; return their handles once all are confirmed.
 
         Args:
-            calls: one sequence of positional arguments per call, or one mapping of all arguments by name; taken
-                lazily, in chunks. Memory is needed for a chunk, and for the handles that are returned.
+            calls: one sequence of positional arguments per call, or one mapping of all arguments by name; read
+                lazily, in chunks. Only one chunk and the returned handles are in memory.
 
         Raises:
-            InvalidArguments, EncodeError: a call does not fit; chunks before it were sent.
-            PartlySent: some were not confirmed; it says which, and the ids of the others.
+            InvalidArguments, EncodeError: a call's arguments do not fit; earlier chunks were sent.
+            PartlySent: some were not confirmed; the error names them, and the ids of the others.
         """
         jobs: list[Job[R_co]] = []
         try:
@@ -157,14 +157,14 @@ class Call(CeleryHints, Generic[P, R_co]):
         return jobs
 
     def send_stream(self, calls: Iterable[Arguments]) -> Iterator[Job[R_co]]:
-        """Send calls without end, and give the handle of each once it is confirmed; nothing is kept of it here.
+        """Send an unlimited number of calls, and yield the handle of each once it is confirmed, without storing it.
 
-        A call is on its way when a thousand have come, or a tenth of a second has passed, and the next one comes.
-        One who stops iterating has sent more than was given: up to two chunks.
+        Calls are sent in chunks: after a thousand calls, or with the first call after a tenth of a second. A caller
+        that stops iterating has sent up to two chunks more than it received handles for.
 
         Raises as `send_many` does.
         """
-        # A separate generator: mistakes are raised at the call, not at the first step.
+        # A separate generator, so that mistakes are raised by the call and not by the first `next`.
         return map(self._job, self._stream(calls))
 
     def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
@@ -176,7 +176,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._sending(args, kwargs)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
-        """Build the message of a job of the store: in JSON, recognised by its id alone.
+        """Build the message of a stored job: in JSON, identified by its id alone.
 
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit.
@@ -184,16 +184,16 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._sending(args, kwargs, is_submitted=True)
 
     def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
-        """`submission` of many calls."""
+        """Build the messages of many stored jobs, like `submission`."""
         for call in calls:
             args, kwargs = self._arguments_of(call)
             yield self._sending(args, kwargs, is_submitted=True)
 
     def with_options(self, options: Mapping[str, Any]) -> "Call[P, R_co]":
-        """The same call with these options over its own.
+        """Return the same call with these options, which override its own.
 
         Raises:
-            InvalidOption: an option is unknown or has a value that it cannot have.
+            InvalidOption: an option is unknown or has an invalid value.
         """
         if not options:
             return self
@@ -201,21 +201,21 @@ class Call(CeleryHints, Generic[P, R_co]):
 
     @property
     def task_name(self) -> str:
-        """The name under which messages call the task."""
+        """Name of the task in messages."""
         return self._task.name
 
     @property
     def producer(self) -> Producer:
-        """The producer that every send of the task's app goes through."""
+        """Producer of the task's app."""
         return self._task.services.producer
 
     def open_names(self, count: int) -> frozenset[str]:
-        """The parameters that can be given by name beside so many positional arguments."""
+        """Return the parameters that can be given by name besides this many positional arguments."""
         positional, named, _, _ = self._task.signature.parameters
         return frozenset(each.name for each in (*positional[count:], *named) if each.by_name)
 
     def handle(self, job_id: str) -> Job[R_co]:
-        """The handle of a job of the task."""
+        """Return the handle of a job of the task."""
         return self._job(job_id)
 
     @overload
@@ -223,9 +223,9 @@ class Call(CeleryHints, Generic[P, R_co]):
     @overload
     def s(self: "TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
     def s(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the call a step of a workflow: the step before it gives its first argument.
+        """Create a step of a workflow that gets its first argument from the step before it.
 
-        With all its arguments it can stand at the beginning, too, or be sent on its own.
+        A step with all its arguments can also be the first one, or be sent alone.
         """
         from taskmq.workflow.parts import OpenStep, Step
 
@@ -234,24 +234,24 @@ class Call(CeleryHints, Generic[P, R_co]):
         return Step[Any](call) if is_whole else OpenStep[Any, Any](call)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]":
-        """Make the call a step of a workflow that has all its arguments: it only waits for the step before it."""
+        """Create a step of a workflow that has all its arguments and only waits for the step before it."""
         from taskmq.workflow.parts import Step
 
         return Step(self._step_call(args, kwargs, is_fed=False))
 
     def map(self: "TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
-        """A call for each item, beside each other; as a workflow, its value is the list of theirs."""
+        """Create a group of concurrent calls, one for each item; as a workflow, its value is the list of theirs."""
         return cast("Call[..., R]", self).starmap((item,) for item in items)
 
     def starmap(self: "Call[..., R]", calls: Iterable[Sequence[Any]]) -> "Group[R]":
-        """A call for each sequence of arguments, beside each other."""
+        """Create a group of concurrent calls, one for each sequence of arguments."""
         from taskmq.workflow.parts import Group, Step
 
         members = tuple(Step[R](self._step_call(tuple(call), {}, is_fed=False)) for call in calls)
         return Group(members, task=self._task)
 
     def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
-        """A call for each `size` items, of a task that takes a list of them."""
+        """Create a group of concurrent calls of a task that takes a list, one for every `size` items."""
         if size < 1:
             raise InvalidOption(f"task {self._task.name}: chunks of {size}: must be at least 1")
         rest = iter(items)
@@ -276,11 +276,11 @@ class Call(CeleryHints, Generic[P, R_co]):
 
     @property
     def call_plan(self) -> CallPlan:
-        """The options of its calls, checked."""
+        """Validated options of its calls."""
         return self._plan
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        """Celery's word for `send`."""
+        """Alias of `send`, as in Celery."""
         return self.send(*args, **kwargs)
 
     def apply_async(
@@ -295,7 +295,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         queue: str | None = None,
         task_id: str | None = None,
     ) -> Job[R_co]:
-        """Celery's word for `options(...).send(...)`."""
+        """Alias of `options(...).send(...)`, as in Celery."""
         given = {
             "delay": countdown,
             "eta": eta,
@@ -389,7 +389,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
         if key is None and plan.job_id is not None and submission is None and producer.sessions.state_url is not None:
-            # Sent twice, it is one job.
+            # With this key, sends with the same job_id are one job.
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
         envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
@@ -422,16 +422,16 @@ async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list
 
 
 class Task(Call[P, R_co]):
-    """A registered function: call it to run it here, `send` it to have a worker run it.
+    """A registered function: call it to run it here, or `send` it to run it in a worker.
 
     Attributes:
-        name: under which messages call it.
-        plan: its options, checked.
+        name: its name in messages.
+        plan: its validated options.
         function: the function itself.
-        signature: how its arguments travel.
-        order_key: what makes the keys of its jobs; None when they have no order.
-        limits: those that its runs share with all workers.
-        idempotency_key: what makes the keys under which its work is done once; None when only calls have some.
+        signature: encodes and decodes its arguments.
+        order_key: derives the order keys of its jobs; None if they have no order.
+        limits: limits that its runs share across all workers.
+        idempotency_key: derives the keys under which its work is done once; None if only calls have keys.
     """
 
     def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
@@ -463,26 +463,26 @@ class Task(Call[P, R_co]):
         self.__module__ = function.__module__
         self.__wrapped__ = function
         if self.signature.is_resolved:
-            # Later where a provider's annotation names what is not defined yet.
+            # Resolved later if a provider's annotation names something that is not defined yet.
             with suppress(NameError):
                 self.call = self._with_dependencies()
 
     def __reduce__(self) -> str:
-        """Pickle by reference, as a function does: another process finds the task of its own module."""
+        """Pickle by reference like a function, so that another process finds the task in its own module."""
         return self.function.__qualname__
 
     def __copy__(self) -> "Task[P, R_co]":
-        """Copy the task itself; by `__reduce__` a copy would be the very same object."""
+        """Return a copy, because `__reduce__` would return the same object."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
 
     @cached_property
     def call(self) -> Callable[..., Any]:
-        """The function as it is run: with what it depends on, where it depends on anything.
+        """The function that a worker calls, which provides the function's dependencies if it has any.
 
         Raises:
-            InvalidOption: a provider cannot be called; names the chain that leads to it.
+            InvalidOption: a provider cannot be called; the message names the chain that leads to it.
         """
         try:
             return self._with_dependencies()
@@ -494,10 +494,10 @@ class Task(Call[P, R_co]):
 
     @property
     def services(self) -> AppServices:
-        """The services of the app that the task belongs to.
+        """Services of the task's app.
 
         Raises:
-            InvalidOption: none has yet.
+            InvalidOption: the task belongs to no app yet.
         """
         if self._services is None:
             raise InvalidOption(
@@ -511,14 +511,14 @@ class Task(Call[P, R_co]):
         return self._services is not None
 
     def bind(self, services: AppServices) -> None:
-        """Make it a task of the app whose services these are."""
+        """Make the task belong to the app with these services."""
         self._services = services
 
     def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> UniqueCall | None:
-        """Return what a call is to be the only one of; None where the task's jobs are not unique.
+        """Return the uniqueness rule of a call; None if the task's jobs are not unique.
 
         Raises:
-            InvalidArguments: they make no key.
+            InvalidArguments: the arguments yield no key.
         """
         rule = self.plan.unique
         if rule is None or self._unique_key is None:
@@ -538,14 +538,14 @@ class Task(Call[P, R_co]):
 
     @property
     def queue(self) -> str:
-        """Queue that calls go to by default."""
+        """Default queue of calls."""
         return self._plan.queue
 
     def options(self, **options: Unpack[JobOptions]) -> Call[P, R_co]:
-        """Return the same task with other options for its calls; nothing about the task changes.
+        """Return a call of the task with other options; the task itself does not change.
 
         Raises:
-            InvalidOption: an option is unknown or has a value that it cannot have.
+            InvalidOption: an option is unknown or has an invalid value.
         """
         return self.with_options(options)
 
@@ -575,10 +575,10 @@ class Task(Call[P, R_co]):
 
 
 class SyncTask(Task[P, R_co]):
-    """A task whose function is a plain one."""
+    """A task whose function is a plain function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function here and now."""
+        """Call the function here and return its value."""
         return cast("R_co", self._local(args, kwargs))
 
 
@@ -586,5 +586,5 @@ class AsyncTask(Task[P, R_co]):
     """A task whose function is a coroutine function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
-        """Call the function here; await what it returns."""
+        """Call the function here and return its coroutine."""
         return cast("Coroutine[Any, Any, R_co]", self._local(args, kwargs))

@@ -1,4 +1,4 @@
-"""`app.tasks`: the tasks of an app, by name."""
+"""Tasks of an app by name: `app.tasks`."""
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,14 +18,14 @@ __all__ = ["Tasks"]
 
 
 class Tasks(Mapping[str, Task[..., Any]]):
-    """Tasks by name, with those of included modules, which the first access imports.
+    """Tasks by name, including those of included modules, which the first access imports.
 
     Args:
-        default_queue: of tasks that do not name one.
+        default_queue: the queue of tasks that do not name one.
         include: modules that define tasks.
 
     Attributes:
-        dependencies: what the tasks depend on.
+        dependencies: dependencies of the tasks.
     """
 
     def __init__(
@@ -52,35 +52,35 @@ class Tasks(Mapping[str, Task[..., Any]]):
 
     @property
     def queues(self) -> list[WorkQueue]:
-        """The queues of all tasks, and all that the app describes."""
+        """Queues of all tasks, and those that the app describes."""
         return [self._queues.get(name) for name in sorted({task.queue for task in self.values()} | {*self._queues})]
 
     @property
     def by_name(self) -> dict[str, Task[..., Any]]:
-        """The same as a plain dictionary, for those who look for each message."""
+        """The tasks as a plain dictionary, for a lookup per message."""
         return self._load_included()
 
     def plan_of(self, name: str) -> TaskPlan | None:
-        """The plan of a task; None where there is none of that name."""
+        """Return the plan of a task; None if no task has that name."""
         task = self.get(name)
         return None if task is None else task.plan
 
     def serve(self, services: AppServices) -> None:
-        """Have tasks that are registered from now on use these."""
+        """Bind tasks that are registered from now on to these services."""
         self._services = services
 
     def with_tasks(self, tasks: Mapping[str, Task[..., Any]]) -> "Tasks":
-        """The same registry with other tasks, which stay what they are bound to: for tests."""
+        """Return a copy of this registry with other tasks, which keep their bindings; for tests."""
         twin = copy(self)
         twin._include, twin._tasks = [], dict(tasks)  # noqa: SLF001 - one of us
         return twin
 
     def register(self, task: Task[..., Any]) -> None:
-        """Make the task one of the app's.
+        """Register the task with the app.
 
         Raises:
             DuplicateTask: the name is taken.
-            InvalidOption: the task and its queue do not fit.
+            InvalidOption: the task's options do not fit its queue.
         """
         if (known := self._tasks.get(task.name)) is not None:
             raise DuplicateTask(
@@ -107,7 +107,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
 
     def _load_included(self) -> dict[str, Task[..., Any]]:
         while self._include:
-            # Taken off the list only once it is in: a failed import is tried, and reported, again.
+            # Removed from the list only after success, so that a failed import is retried and reported again.
             self.include(self._include[-1])
             self._include.pop()
         return self._tasks
