@@ -225,7 +225,7 @@ async def test_a_cancelled_job_interrupted_by_an_outage_is_cancelled(app: Staged
         await send(app, "a", task="long")
         await settle_loop()
         await revoke(app, "a")
-        worker.revoked("a")
+        worker.on_revoked("a")
         await settle_loop()
 
         assert worker.stats.counts["long", "work"].outcomes == {"cancelled": 1}
