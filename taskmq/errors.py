@@ -156,7 +156,7 @@ class QuotaExceeded(SendError):
             "bytes": "bytes of jobs per day",
             "rate": "jobs per second",
         }[limit]
-        when = "when some of its jobs have started" if retry_after is None else f"in {retry_after:.3g} s"
+        when = "when some of its jobs have started" if retry_after is None else f"in {max(retry_after, 1):,.0f} s"
         super().__init__(f"task {task}: {whose} has reached its quota of {most:g} {what}; try again {when}")
         self.tenant = tenant
         self.user = user

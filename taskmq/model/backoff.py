@@ -29,8 +29,7 @@ class Backoff:
         longest: upper bound of every pause, seconds.
         growth: factor from one pause to the next; at least 1.
         draw: randomizes a pause, so that clients that failed together do not retry together. None keeps it as
-        computed.
-            "Full jitter" draws from 0 to the pause (M. Brooker, Exponential Backoff And Jitter, 2015).
+            computed. "Full jitter" draws from 0 to the pause (M. Brooker, Exponential Backoff And Jitter, 2015).
 
     Attributes:
         failures: number of pauses since the last success.

@@ -28,9 +28,8 @@ class Permit(Protocol):
                 task keeps no results.
 
         Returns:
-            False: another run has acquired what the permit stood for, so the outcome does not count; the delivery is
-                returned.
-            delivery goes back.
+            False if another run has acquired what the permit stood for: the outcome does not count, and the delivery
+            is returned.
 
         Raises:
             StateUnavailable, SendError: it is called again, until it succeeds or the worker stops; then the delivery

@@ -1,6 +1,6 @@
 """Host nodes in the store: their registration, their allocations, and placed jobs.
 
-    reported -> nodes -> place (waiting jobs: allocated and dispatched together) -> the job ends, and its allocation
+    reported -> nodes -> place (waiting jobs: allocated and dispatched together) -> the job ends, and so does this
                      allocate -> release (manually, for other users of the same nodes)
     silent -> expire: lost, and all of its allocations are void
 

@@ -1,9 +1,8 @@
 """Reactions to the end of a job: published, or recorded, before the job's own delivery is settled.
 
-    release: an end that a reaction waits for --> deliver --> confirmed --> settle ^ broker or state unavailable:
-        again, until the worker stops the worker dies: the message is redelivered, the job ends again, and the
-        reaction has the same id
-    dies on the way: the delivery comes again, the job ends again, and what follows has the same id
+    release: an end that a reaction waits for --> deliver --> confirmed --> settle
+                                                  ^ broker or state unavailable: again, until the worker stops
+    the worker dies: the message is redelivered, the job ends again, and the reaction has the same id
 
 So a reaction follows at least once; workers run it once if there is a state.
 """

@@ -1,8 +1,9 @@
 """Steps of workflows: claimed before they run, ended before they are settled.
 
     acquire: claim the node -- begun ---> its missing arguments -> run -> release: end the node, publish ready steps
-        +- busy ---> back to the broker, poll again later +- ended --> publish what may be left, and end as it ended,
-        without a run +- unknown > dead: without the state its workflow is unknown
+                             +- busy ---> back to the broker, poll again later
+                             +- ended --> publish what may be left, and end as it ended, without a run
+                             +- unknown > dead: without the state its workflow is unknown
 
 A redelivered message was lost by its last worker, so its run is taken over at once, unless it continues in this
 worker. Every other run holds a lease, which is renewed. The outcome of a run that was taken over does not count: its
