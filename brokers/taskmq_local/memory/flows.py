@@ -195,7 +195,7 @@ class MemoryFlow:
             head=self.head, run=run, unfinished=len(self._unfinished), cancelled=cancelled, started=self.started
         )
 
-    def failed(self) -> frozenset[str]:
+    def failed_keys(self) -> frozenset[str]:
         return frozenset(node.parent or node.key for node in self.with_states(_FAILED))
 
     def _add(self, node: Node, call: bytes) -> None:
@@ -347,5 +347,5 @@ def _outcome(view: MemoryFlow, key: str) -> EndedNode | None:
 def _entry(flow_id: str, view: MemoryFlow) -> FlowEntry:
     record = view.record()
     has_ended = record.unfinished == 0 and record.cancelled is None
-    failed = view.failed() if has_ended else frozenset[str]()
+    failed = view.failed_keys() if has_ended else frozenset[str]()
     return FlowEntry(id=flow_id, record=record, nodes=len(view.nodes), failed=failed)
