@@ -1,12 +1,15 @@
 """The log lines, error texts and help texts on one page, for a reviewer: `python -m tests.house.messages`."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.house.tree import Module, modules, nodes
 
 PAGE = Path(__file__).parent / "messages.txt"
+# A part in braces, as `ast.unparse` writes it: an f-string with any quotes.
+_FORMATTED = re.compile(r"""^f('''|\"{3}|'|\")(.*)\1$""", re.DOTALL)
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 
@@ -44,7 +47,7 @@ def _pieces(node: ast.expr, kind: str) -> Iterator[tuple[tuple[int, int], str, s
                 yield (node.lineno, node.col_offset), kind, " ".join(text.split())
         case ast.JoinedStr(values=values):
             text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "{" + ast.unparse(part).strip("f'{}\"") + "}"
+                str(part.value) if isinstance(part, ast.Constant) else _FORMATTED.sub(r"\2", ast.unparse(part))
                 for part in values
             )
             yield (node.lineno, node.col_offset), kind, " ".join(text.split())
