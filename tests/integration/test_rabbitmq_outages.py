@@ -92,7 +92,7 @@ class TestHalfOpenConnections(RabbitMQCase):
 
         self.proxy.inject(bytes(range(256)), to_client=True)
 
-        await self.until(lambda: "lost its connection" in self.log.text)
+        await self.until(lambda: "connection lost" in self.log.text)
         await self.until(lambda: consumer.healthy)
         await self.send(broker, queue, "two")
         assert bodies(await inbox.take_and_ack(2)) == ["one", "two"]
@@ -106,7 +106,7 @@ class TestHalfOpenConnections(RabbitMQCase):
         await asyncio.sleep(3 * HEARTBEAT)
 
         assert consumer.healthy
-        assert "lost its connection" not in self.log.text
+        assert "connection lost" not in self.log.text
         await self.send(other, queue, "one")
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
