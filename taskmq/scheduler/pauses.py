@@ -30,14 +30,12 @@ class PausedQueues:
     If the pauses cannot be read, the last known ones apply.
 
     Args:
-        store: where the pauses are; None: nothing can be paused.
+        store: where the pauses are.
         app: the app whose job store has the pauses, so that they are announced; None: the state has them.
         on_change: called when queues were paused or resumed.
     """
 
-    def __init__(
-        self, broker: Broker, store: PauseStore | None, *, app: str | None, on_change: Callable[[], None]
-    ) -> None:
+    def __init__(self, broker: Broker, store: PauseStore, *, app: str | None, on_change: Callable[[], None]) -> None:
         self._broker = broker
         self._store = store
         self._app = app
@@ -56,16 +54,22 @@ class PausedQueues:
         self._waking.set()
 
     def hear(self, body: bytes) -> None:
-        """Read the pauses now if an announcement differs from them; announcements of other schedulers do not."""
+        """Read the pauses now if an announcement says that they changed.
+
+        Schedulers of the same app announce what they have read. Such an announcement changes nothing, so that they do
+        not answer one another.
+        """
         with contextlib.suppress(MalformedMessage):
             command = decode_command(body)
-            if command.app == (self._app or "") and command.paused != self._paused:
+            if self._app is None:
+                is_changed = command.paused is None
+            else:
+                is_changed = command.app == self._app and command.paused != self._paused
+            if is_changed:
                 self._waking.set()
 
     async def load(self) -> None:
         """Read the pauses once, and announce them if they are the store's; returns even if the read fails."""
-        if self._store is None:
-            return
         try:
             paused = await self._store.queue_pauses()
         except (StateUnavailable, StoreUnavailable) as error:
@@ -86,8 +90,8 @@ class PausedQueues:
         self._waking.set()
 
     async def run(self) -> None:
-        """Follow the pauses until `stop`."""
+        """Follow the pauses, which were loaded once, until `stop`."""
         while not self._is_stopping:
-            await self.load()
             await pause(self._waking, _PERIOD)
             self._waking.clear()
+            await self.load()

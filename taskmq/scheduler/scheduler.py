@@ -127,10 +127,12 @@ class Scheduler:
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
+            kept = session.pauses
+            assert kept is not None
             pauses = self._pauses = PausedQueues(
                 session.broker,
-                session.pauses,
-                app=self._app.name if session.pauses is session.store else None,
+                kept,
+                app=self._app.name if kept is store else None,
                 on_change=wakeups.wake_all,
             )
             await pauses.load()

@@ -20,6 +20,7 @@ from taskmq.model.jobs.pools import Sharing, TenantPool
 from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
+from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import AppRules, PartitionState
@@ -165,6 +166,25 @@ class _Away(StatePauses):
         if self.is_away:
             raise StateUnavailable("the state is away")
         return await super().queue_pauses()
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_pause_in_the_state_holds_placed_jobs_at_once(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage)
+    (placed,) = await stage.submit(queue="train", detail=_needs())
+    await player.has(1)
+
+    await pause_queues(process.app, ["train"])
+    await stage.pass_by(0.1)
+    (waiting,) = await stage.submit(queue="train", detail=_needs())
+    await stage.pass_by(3)
+
+    assert [envelope.id for envelope in player.envelopes] == [placed]
+    assert stage.job(waiting).state is JobState.QUEUED
+    await resume_queues(process.app, ["train"])
+    await stage.pass_by(1)
+    await player.has(2)
 
 
 @run_by(play, queues=_QUEUES)
