@@ -4,8 +4,7 @@ These two are the gate's. Every test belongs to one of them, except those that t
 (below), and those marked with one of `LATER`: these are the part `later`, which `make test-nightly` runs.
 
 Three more overlap with them: `coverage` has the tests that one process can measure, `rabbitmq` those for each version
-of
-RabbitMQ, and `redis` those for each server with the protocol of Redis.
+of RabbitMQ, and `redis` those for each server with the protocol of Redis.
 
 `python -m tests.parts` reports the coverage of the pure part, and fails below 100 %.
 """

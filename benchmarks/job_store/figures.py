@@ -15,7 +15,7 @@ __all__ = ["GOALS", "Figures", "Goal", "Rows", "goals_table", "keep", "percentil
 Figures = dict[str, float]
 """By their names, which end with their unit."""
 Rows = Mapping[str, Sequence[Figures]]
-"""Of each row the figures of each round."""
+"""Figures of each round, by row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ DURABLE: Final = {
     "checkpoint_timeout": "15min",
     "wal_compression": "on",
 }
-"""As in production: committed data survives a crash of the machine."""
+"""Settings of production: committed data survives a crash of the machine."""
 _APP: Final = """\
 import os
 import time

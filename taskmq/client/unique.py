@@ -41,7 +41,7 @@ RUNNING: Final = "running"
 """The owner's name in a unique job's claim."""
 
 REMEMBERED: Final = 3600.0
-"""How long a released key's last token is remembered, in seconds."""
+"""Seconds for which the last token of a released key is remembered."""
 
 _TRIES: Final = 10
 _CHUNK: Final = 500

@@ -46,22 +46,22 @@ RESERVED: Final = ("x-death", "x-delivery", "x-acquired")
 """Prefixes of headers that a call may not set, because brokers do."""
 
 REASON: Final = f"{OWN}reason"
-"""Of a dead letter: the reason why it is one."""
+"""Reason of a dead letter."""
 
 ORIGIN: Final = f"{OWN}origin"
-"""Of a dead letter: the queue that it came from."""
+"""Original queue of a dead letter."""
 
 STARTED: Final = f"{OWN}started"
-"""Of a dead letter: the start of its last run, as `taskmq.model.units.instant_text` writes it."""
+"""Start of the last run of a dead letter, as `taskmq.model.units.instant_text` writes it."""
 
 DIED: Final = f"{OWN}died"
 """The instant at which a job became a dead letter, as `taskmq.model.units.instant_text` writes it."""
 
 STARTS: Final = f"{OWN}starts"
-"""Of a dead letter: the number of its runs that crashed their worker."""
+"""Number of runs of a dead letter that crashed their worker."""
 
 PRIORITY: Final = f"{OWN}priority"
-"""Of a dead letter: its original priority."""
+"""Original priority of a dead letter."""
 
 REPLAYED: Final = f"{OWN}replayed"
 """The number of times that a dead letter was replayed."""
@@ -79,16 +79,16 @@ ERROR: Final = f"{OWN}error"
 """The last error in one line."""
 
 ERROR_TYPE: Final = f"{OWN}error-type"
-"""Of a dead letter: the name of the last error's class."""
+"""Class name of the last error of a dead letter."""
 
 TRACEBACK: Final = f"{OWN}traceback"
-"""Of a dead letter: the end of the last error's traceback."""
+"""End of the traceback of the last error of a dead letter."""
 
 WORKER: Final = f"{OWN}worker"
-"""Of a dead letter: the worker that wrote it."""
+"""Worker that wrote a dead letter."""
 
 LEASE: Final = f"{OWN}lease"
-"""Of a long run's standby message: the key of its lease."""
+"""Lease key in the standby message of a long run."""
 
 QUEUE: Final = f"{OWN}queue"
 """The queue of a message that is in none: it could not be routed, or waited in the state."""

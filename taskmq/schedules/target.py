@@ -18,7 +18,7 @@ from taskmq.workflow.model.calls import FlowHead, Graph, decode_call, encode_cal
 __all__ = ["KEEP_SECONDS", "ScheduleTarget", "graph_for", "read_graph", "read_target", "tasks_of", "write_graph"]
 
 KEEP_SECONDS: Final = 7 * 86_400.0
-"""How long a workflow that a schedule started is stored after its last change."""
+"""Time to live of a workflow that a schedule started, from its last change."""
 
 
 class ScheduleTarget(msgspec.Struct, frozen=True):

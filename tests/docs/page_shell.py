@@ -12,7 +12,7 @@ __all__ = ["PYTEST", "PageShell"]
 
 _NOT_NEEDED = ("faker", "hypothesispytest", "schemathesis", "xdist", "xdist.looponfail")
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", *(word for name in _NOT_NEEDED for word in ("-p", f"no:{name}")))
-"""What follows `python` to run the tests of a page; to load what our own tests need would take longer than they."""
+"""Arguments of `python` that run the tests of a page without the plugins of our own tests, which load slowly."""
 
 
 class PageShell:

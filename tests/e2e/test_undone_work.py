@@ -22,7 +22,7 @@ def traced(function):
 
 
 def runs(function):
-    """As many libraries make a plain function of a coroutine function."""
+    """Make a plain function of a coroutine function, as many libraries do."""
     @functools.wraps(function)
     def inner(*args):
         return asyncio.run(function(*args))

@@ -24,7 +24,7 @@ __all__ = ["OK", "UNKNOWN", "UNTYPED", "Fault", "Run", "Send", "Verdict", "judge
 OK: Final = "ok"
 UNKNOWN: Final = "PublishUnknown"
 UNTYPED: Final = "!"
-"""What an outcome begins with that is not one of the `SendError`s."""
+"""Prefix of an outcome that is not one of the `SendError`s."""
 
 _TOLERANCE_MS: Final = 1000
 _SHOWN: Final = 5

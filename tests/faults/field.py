@@ -30,7 +30,7 @@ from tests.servers.waiting import eventually
 __all__ = ["PROBE", "Commands", "Field", "Process", "environment"]
 
 PROBE = "probe-"
-"""What tokens begin with that are no load."""
+"""Prefix of tokens that are not part of the load."""
 
 JOBS = """
 import asyncio, os, time

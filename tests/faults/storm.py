@@ -13,7 +13,7 @@ from tests.servers import RabbitMQ, ServerFailed, TcpProxy
 __all__ = ["Fault", "Storm", "broker_faults", "network_faults"]
 
 Fault = tuple[Callable[[random.Random], None], int]
-"""What is done, and how often it is drawn."""
+"""Actions with their weights."""
 
 
 class Storm:

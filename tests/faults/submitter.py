@@ -22,7 +22,7 @@ from tests.faults.ledger import append
 __all__ = ["EFFECT"]
 
 EFFECT = "e"
-"""What tokens begin with whose jobs have an effect."""
+"""Prefix of the tokens of jobs with an effect."""
 
 # One in that many is delayed, has an effect, or is submitted a second time after its acknowledgement.
 _DELAYED, _EFFECT, _TWICE = 10, 5, 20

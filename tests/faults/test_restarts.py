@@ -1,8 +1,7 @@
 """A node that is killed, stopped and disconnected, again and again under load.
 
 `$TASKMQ_TEST_RESTARTS` is the number of restarts (default 2), `$TASKMQ_TEST_CUTS` the number of times a proxy cuts
-all
-connections (default 3); `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with partial results.
+all connections (default 3); `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with partial results.
 """
 
 import os

@@ -1,10 +1,8 @@
 """Three schedulers under faults: every instant of every stored schedule becomes exactly one job.
 
 Settings start with `TASKMQ_TEST_STORE`: `_SCHEDULES` of one second (20), for `_SECONDS` (8), one scheduler killed
-every
-`_KILL_EVERY` seconds (4), and one frozen for `_FREEZE` seconds (7: longer than a lease) and thawed. The whole
-campaign is 1000
-schedules for 300 seconds, a kill every 20, a freeze of 15.
+every `_KILL_EVERY` seconds (4), and one frozen for `_FREEZE` seconds (7: longer than a lease) and thawed. The whole
+campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
 """
 
 import asyncio
@@ -41,7 +39,7 @@ KILL_EVERY = _read_setting("_KILL_EVERY", "4")
 FREEZE = _read_setting("_FREEZE", "7")
 REPLICAS = 3
 FAILOVER = 7_000
-"""For so long after a scheduler was killed or frozen its share may be late, ms: a lease and two seconds."""
+"""Time (ms) for which the share of a killed or frozen scheduler may be late: a lease and two seconds."""
 
 JOBS = """
 import os

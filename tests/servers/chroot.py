@@ -1,8 +1,7 @@
 """Servers of newer Debian releases, each in a separate directory tree below the cache directory.
 
 A tree contains only programs: servers run in it by `chroot`, keep their files in our directories, which a private
-mount
-namespace shows inside at the same paths, and share the machine's network. No mount outlives them.
+mount namespace shows inside at the same paths, and share the machine's network. No mount outlives them.
 """
 
 import fcntl

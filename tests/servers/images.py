@@ -1,8 +1,7 @@
 """Images of this machine's own programs, for machines without a registry.
 
 An image has the programs, the libraries that they need, and the few files that make it act like the published image
-of
-the same server. Equal programs make equal images.
+of the same server. Equal programs make equal images.
 """
 
 import io

@@ -42,10 +42,8 @@ class RabbitMQ(Server):
     """A node of one version: "4.0" or "4.3"; None or "3.10" means the version of this machine, whatever it is.
 
     Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at $TASKMQ_TEST_MANAGEMENT_URL, or
-    port
-    15672 of the same host), programs of this machine or in a chroot (`python -m tests.servers provision
-    rabbitmq-4.3`), a
-    container.
+    port 15672 of the same host), programs of this machine or in a chroot (`python -m tests.servers provision
+    rabbitmq-4.3`), a container.
 
     Args:
         version: The wanted series.

@@ -43,7 +43,7 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FORGOTTEN: Final = 3_600_000
-"""How long a key is remembered that was renewed after its record was lost."""
+"""Time for which a key is remembered that was renewed after its record was lost."""
 
 
 def claim(

@@ -18,10 +18,10 @@ from taskmq.contracts.stores import Demand, LimitEntry, PlaceDemand, RateDemand
 __all__ = ["FORGOTTEN", "LAPSE", "LimitRecord", "acquire", "mean"]
 
 LAPSE: Final = 600.0
-"""How long after its instant a job keeps its position in the line."""
+"""Time for which a job keeps its position in the line after its instant."""
 
 FORGOTTEN: Final = 3600.0
-"""How long an unused limit is remembered."""
+"""Time for which an unused limit is remembered."""
 
 # Starts may be this far ahead of an even rate.
 _SLACK: Final = 0.25

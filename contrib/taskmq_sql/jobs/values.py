@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 KEPT_MS: Final = 30 * 86_400_000
-"""How long a form of a task is kept after its last report."""
+"""Retention of a form of a task after its last report."""
 LAST_CHARACTER: Final = "\U0010ffff"
 """Appended to a prefix, an upper bound of all names that begin with it."""
 

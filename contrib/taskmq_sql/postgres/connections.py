@@ -61,7 +61,7 @@ _EVERY: Final = (
 )
 
 Purpose = Literal["read", "statement", "transaction"]
-"""What a lost connection costs: "read", nothing; "statement", one statement, which may have been committed;
+"""The cost of a lost connection: "read", nothing; "statement", one statement, which may have been committed;
 "transaction", a transaction, whose outcome is uncertain only if its commit was under way."""
 
 _SECONDS_TO_CONNECT: Final = 10.0

@@ -72,7 +72,7 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FailureLane = Literal["store", "broker", "workflow"]
-"""How a failed job was sent: submitted to the store, sent to the broker, or sent as a workflow."""
+"""Lane of a failed job: submitted to the store, sent to the broker, or sent as a workflow."""
 
 
 class MissingSource(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from taskmq.model.states import JobState
 __all__ = ["MOST_UPSTREAM", "DependencyCondition", "JobDependency", "after_upstream", "end_reason", "generations"]
 
 DependencyCondition = Literal["succeeded", "ended", "failed"]
-"""How the upstream job must end: `succeeded`, `ended` (in any way), or `failed`.
+"""Required end of the upstream job: `succeeded`, `ended` (in any way), or `failed`.
 
 `expired` and `upstream_failed` count as `failed`; `cancelled` and `skipped` do not.
 """

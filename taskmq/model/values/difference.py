@@ -28,7 +28,7 @@ _NO_OFFSET: Final = "its UTC offset has seconds, which have no form on the wire:
 _KEYS: Final = "JSON has no keys but texts: annotate the type of the keys, such as dict[int, str]"
 
 _Lost = tuple[str, str] | None
-"""What is lost, and the path to it."""
+"""The kind of the loss, and the path to the value."""
 
 
 def difference(sent: object, arrived: object) -> str | None:

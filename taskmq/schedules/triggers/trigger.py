@@ -30,10 +30,10 @@ class Trigger(Protocol):
 
 
 DstGap = Literal["run_after", "skip"]
-"""What happens to a skipped time: it is due right after the gap, or not at all."""
+"""Policy for a skipped time: due right after the gap, or not at all."""
 
 DstFold = Literal["first", "second", "both"]
-"""Which occurrence of a repeated time is due."""
+"""Policy for a repeated time: the occurrence that is due."""
 
 
 class Limits(TypedDict, total=False):

@@ -46,7 +46,7 @@ class FastPathResult(enum.Enum):
     """The fate of a delivery that was passed to `FastPath`."""
 
     DONE = enum.auto()
-    """It is settled."""
+    """The delivery is settled."""
     BEGUN = enum.auto()
     """The run continues in a thread, and has a slot."""
     UNCLEAN = enum.auto()

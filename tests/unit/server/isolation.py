@@ -52,7 +52,7 @@ _SHARED = re.compile(r"\d+ other tenants have jobs in that queue|its pool gets .
 # Of requests, audit entries and log lines, which are numbered across all tenants.
 _COUNTED = {"request_id", "number", "next"}
 _INSTANCE: Final = "instance"
-"""Who is no tenant's: an admin of the instance."""
+"""An admin of the instance, who belongs to no tenant."""
 _ANN: Final = f"{0:08}-0000-0000-0000-{0:012}"
 _SECRET: Final = "of the shop of "
 # A past time: its counts are in the same points whenever they are requested.
@@ -198,7 +198,7 @@ _LIMITS = st.one_of(
 STEPS: Final[st.SearchStrategy[list[Step]]] = st.lists(
     st.one_of(_JOBS, _BULKS, _OTHERS, _HISTORY, _ALERTS, _EVENTS, _LIMITS), min_size=5, max_size=25
 )
-"""What one tenant does."""
+"""The calls of one tenant."""
 # At the end every object is read.
 _LOOKS: Final[Sequence[Step]] = [
     ("watch", "", None),

@@ -71,7 +71,7 @@ CALLERS = {
         ),
     )
 }
-"""Who calls, by the token that they present."""
+"""Callers by their tokens."""
 
 
 _WHOLE = (
@@ -88,7 +88,7 @@ _WHOLE = (
     "/nodes/list",
     "/resources/",
 )
-"""What is no path below `/api/v1`."""
+"""Beginnings of the paths outside `/api/v1`."""
 
 
 def define(app: TaskMQ) -> None:

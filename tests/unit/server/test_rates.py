@@ -105,7 +105,7 @@ _COSTLY: dict[str, tuple[str, str, Any, dict[str, str]]] = {
     "sendEvent": ("POST", "/events?source=shop", {}, {"Taskmq-Signature": f"t=1,n=a,v1={'0' * 64}"}),
 }
 _FREE = {"getHealth", "getLiveness", "getReadiness", "getOpenApi"}
-"""What is ready at hand, or asked of the store once a second for all."""
+"""Calls that are answered from memory, or from one query a second for all callers."""
 
 
 def test_each_public_call_is_free_or_limited(site: Site) -> None:

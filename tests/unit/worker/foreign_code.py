@@ -290,7 +290,7 @@ STARTS = {
     "ordered-twice": 2,
     "ordered-key": 0,
 }
-"""How often a job of each runs, if that is not once."""
+"""Number of runs of a job of each kind, if not one."""
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "raises-twice": {"retry": RetryPolicy(max_attempts=2, base=0)},
