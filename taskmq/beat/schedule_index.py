@@ -27,7 +27,7 @@ class ScheduleIndex:
     def __init__(self, app: TaskMQ, store: ScheduleStore, *, fires: bool) -> None:
         self._app = app
         self._store = store
-        self._place = 0
+        self._cursor = 0
         self._fires = fires
         self._entries: dict[str, ScheduleEntry] = dict(app.schedules) if fires else {}
 
@@ -42,11 +42,11 @@ class ScheduleIndex:
             StateUnavailable: the state could not be reached.
         """
         changed: dict[str, None] = {}
-        while page := await self._store.list_changed(self._app.name, self._place, limit=_PAGE):
+        while page := await self._store.list_changed(self._app.name, self._cursor, limit=_PAGE):
             for change in page:
                 self._learn(change.name, change.definition)
                 changed[change.name] = None
-            self._place = page[-1].place
+            self._cursor = page[-1].cursor
         return list(changed)
 
     def _learn(self, name: str, definition: bytes | None) -> None:

@@ -168,7 +168,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, f
     most = max(console.width // 4, _NARROWEST) if folded else None
     # As Text, since a str such as "list[int]" would be read as rich's markup.
     cells = [[Text(_cell(column, row.get(column))) for column in columns] for row in rows]
-    widths = [max(len(column), *(line[place].cell_len for line in cells), 0) for place, column in enumerate(columns)]
+    widths = [max(len(column), *(line[index].cell_len for line in cells), 0) for index, column in enumerate(columns)]
     errors = _ERRORS.intersection(columns) - {*folded}
     taken = sum(width + 2 for column, width in zip(columns, widths, strict=True) if column not in errors)
     left = max((console.width - taken) // max(len(errors), 1) - 2, _NARROWEST)
@@ -194,16 +194,16 @@ def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fo
     """Write rows as plain-text columns, see `print_rows`."""
     cells = [list(columns), *([printable(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    places = [place for place, column in enumerate(columns) if column in folded]
-    room = _LINE - 2 * (len(columns) - 1) - sum(widths) + sum(widths[place] for place in places)
+    indexes = [index for index, column in enumerate(columns) if column in folded]
+    room = _LINE - 2 * (len(columns) - 1) - sum(widths) + sum(widths[index] for index in indexes)
     # Narrow columns first, so that their unused width goes to the others.
-    for done, place in enumerate(sorted(places, key=widths.__getitem__)):
-        widths[place] = min(widths[place], max(room // (len(places) - done), _NARROWEST))
-        room -= widths[place]
+    for done, index in enumerate(sorted(indexes, key=widths.__getitem__)):
+        widths[index] = min(widths[index], max(room // (len(indexes) - done), _NARROWEST))
+        room -= widths[index]
     for line in cells:
         texts = [
-            wrap(cell, widths[place], break_long_words=False, break_on_hyphens=False) if place in places else [cell]
-            for place, cell in enumerate(line)
+            wrap(cell, widths[index], break_long_words=False, break_on_hyphens=False) if index in indexes else [cell]
+            for index, cell in enumerate(line)
         ]
         for parts in zip_longest(*texts, fillvalue=""):
             write_line("  ".join(f"{part:<{width}}" for part, width in zip(parts, widths, strict=True)).rstrip())

@@ -84,7 +84,7 @@ class StatePauses:
                 found.pop(change.name, None)
                 if change.definition is not None:
                     found[change.name] = change.definition
-            cursor = page[-1].place
+            cursor = page[-1].cursor
         return found
 
 

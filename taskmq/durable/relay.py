@@ -112,17 +112,17 @@ class Relay(Generic[T]):
 
     async def _publish(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
         errors = await self._publish_now(messages)
-        lost = [place for place, error in enumerate(errors) if isinstance(error, Unroutable)]
+        lost = [index for index, error in enumerate(errors) if isinstance(error, Unroutable)]
         if lost:
-            letters = [messages[place] for place in lost]
+            letters = [messages[index] for index in lost]
             _log.error("moving %d %s to %s: %s", len(lost), self._what, UNROUTABLE, errors[lost[0]])
             headers = [{**letter.headers, header.QUEUE: letter.queue} for letter in letters]
             moved = [
                 replace(letter, queue=UNROUTABLE, headers=header)
                 for letter, header in zip(letters, headers, strict=True)
             ]
-            for place, error in zip(lost, await self._publish_now(moved), strict=True):
-                errors[place] = error
+            for index, error in zip(lost, await self._publish_now(moved), strict=True):
+                errors[index] = error
         return errors
 
     async def _settle(self, taken: Sequence[T], errors: Sequence[SendError | None], end: float) -> None:

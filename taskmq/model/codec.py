@@ -270,12 +270,12 @@ class _Compiled:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], before: int
     ) -> Iterator[tuple[str, ReturnType, Any]]:
         """Yield each argument with its name and its type."""
-        for place, value in enumerate(args, before):
-            if place < len(self.positional):
-                parameter: Parameter | Rest | None = self.positional[place]
+        for index, value in enumerate(args, before):
+            if index < len(self.positional):
+                parameter: Parameter | Rest | None = self.positional[index]
             else:
                 parameter = self.rest_args
-            name = f"{self.rest_args.name}[{place - len(self.positional)}]" if self.rest_args else f"[{place}]"
+            name = f"{self.rest_args.name}[{index - len(self.positional)}]" if self.rest_args else f"[{index}]"
             yield self._part_of(parameter, name, value)
         for name, value in kwargs.items():
             yield self._part_of(self.by_name.get(name) or self.rest_kwargs, name, value)
@@ -465,9 +465,9 @@ class Signature:
         """
         compiled = self._cache or self._compile()
         plain = [decode_value(bytes(raw), JSON) for raw in raws]
-        places = {name: place for place, name in enumerate(compiled.by_name)}
+        indexes = {name: index for index, name in enumerate(compiled.by_name)}
         named = canonical_order(kwargs, plain[1], keeps_keys=keeps_keys)
-        ordered = dict(sorted(named.items(), key=lambda item: places.get(item[0], len(places))))
+        ordered = dict(sorted(named.items(), key=lambda item: indexes.get(item[0], len(indexes))))
         raw_args = Raw(encode_value(canonical_order(args, plain[0], keeps_keys=keeps_keys), JSON))
         return raw_args, Raw(encode_value(ordered, JSON)) if kwargs else raws[1]
 
@@ -517,10 +517,10 @@ class Signature:
     def with_context(self, arguments: Arguments, context: object) -> Arguments:
         """Return `arguments` with `context` inserted, if the function takes one."""
         args, kwargs = arguments
-        place = (self._cache or self._compile()).context
-        if place is None:
+        found = (self._cache or self._compile()).context
+        if found is None:
             return arguments
-        index, name = place
+        index, name = found
         if 0 <= index <= len(args):
             return (*args[:index], context, *args[index:]), kwargs
         return args, {**kwargs, name: context}

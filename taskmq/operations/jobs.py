@@ -191,7 +191,7 @@ async def _find_cancellation(stores: Stores, job_id: str) -> str | None:
         for one in page:
             if one.job_id == job_id:
                 return one.reason
-        position = page[-1].place
+        position = page[-1].cursor
     return None
 
 

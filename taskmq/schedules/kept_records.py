@@ -95,11 +95,11 @@ class StateRecords:
 
     async def definitions(self) -> dict[str, bytes]:
         """Return all definitions added at run time."""
-        place = 0
+        cursor = 0
         found: dict[str, bytes] = {}
-        while page := await self._store.list_changed(self._app, place, limit=_PAGE):
+        while page := await self._store.list_changed(self._app, cursor, limit=_PAGE):
             found.update((change.name, change.definition) for change in page if change.definition is not None)
-            place = page[-1].place
+            cursor = page[-1].cursor
         return found
 
     async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:

@@ -58,10 +58,10 @@ class SendRecorder(Middleware):
 
     async def execute(self, execution: Execution, proceed: Proceed) -> object:
         envelope = execution.envelope
-        place = self._steps.pop(envelope.id, None)
-        if place is not None and envelope.blob is None:
+        index = self._steps.pop(envelope.id, None)
+        if index is not None and envelope.blob is None:
             arguments = self._arguments(envelope, execution.content_type)
-            self.sent[place] = replace(self.sent[place], arguments=arguments)
+            self.sent[index] = replace(self.sent[index], arguments=arguments)
         return await proceed(execution)
 
     def send(self, sending: Sending) -> AbstractContextManager[object]:

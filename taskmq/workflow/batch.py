@@ -45,7 +45,7 @@ class Batch(Workflow[list[Any]]):
         steps = (*self.jobs, self.on_success, self.on_end)
         return next((step.first_task() for step in steps if step is not None), None)
 
-    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
         raise InvalidOption(
             "a batch cannot be a part of another workflow; use its on_success= or on_end= for the next step"
         )
@@ -54,9 +54,9 @@ class Batch(Workflow[list[Any]]):
         builder = GraphBuilder(content_type, tenant=tenant)
         jobs = builder.batch(limit=self.limit)
         if self.on_success is not None:
-            self.on_success.place(builder, [jobs.source])
+            self.on_success.add_to(builder, [jobs.source])
         if self.on_end is not None:
-            self.on_end.place(builder, [jobs.source], rule="always")
+            self.on_end.add_to(builder, [jobs.source], rule="always")
         return builder.graph(jobs)
 
     async def _send(

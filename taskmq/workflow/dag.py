@@ -46,7 +46,7 @@ class Dag(Workflow[dict[str, Any]]):
     def first_task(self) -> StepTask | None:
         return next((task for entry in self.entries if (task := entry.part.first_task()) is not None), None)
 
-    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
         raise InvalidOption("a dag cannot be a part of another workflow: add the other's steps to it")
 
     def compile(self, content_type: str, *, tenant: str = "") -> Graph:
@@ -60,9 +60,9 @@ class Dag(Workflow[dict[str, Any]]):
             named = {name: placed[number].source for name, number in entry.into.items()}
             used.update(entry.after, entry.into.values())
             if isinstance(entry.part, Step | OpenStep):
-                one = entry.part.place(builder, before, named=named, rule=entry.rule)
+                one = entry.part.add_to(builder, before, named=named, rule=entry.rule)
             else:
-                one = entry.part.place(builder, before)
+                one = entry.part.add_to(builder, before)
             placed.append(one)
             builder.name(one, entry.name)
             if entry.may_fail:

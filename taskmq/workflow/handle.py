@@ -220,13 +220,13 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        place, backoff = 0, Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
+        offset, backoff = 0, Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
         while True:
             # Before the ends: once nothing is left, all of them are complete.
             record = await self._look()
             head = decode_head(record.head)
-            keys = await self._store.ended_keys(self.id, place=place, limit=_MANY)
-            place += len(keys)
+            keys = await self._store.ended_keys(self.id, offset=offset, limit=_MANY)
+            offset += len(keys)
             for outcome in await self._outcomes([key for key in keys if _is_shown(key, head)], head):
                 yield outcome
             if keys:
@@ -316,8 +316,8 @@ class Flow(Generic[R_co]):
         everything = await self._store.states(self.id)
         states = {key: state for key, state in everything.items() if _is_shown(key, head)}
         before = await self._before([key for key in everything if "." not in key], head)
-        places = {key: place for place, key in enumerate(head.names)}
-        keys = sorted(states, key=lambda key: (places[key.partition(".")[0]], int(key.partition(".")[2] or -1)))
+        indexes = {key: index for index, key in enumerate(head.names)}
+        keys = sorted(states, key=lambda key: (indexes[key.partition(".")[0]], int(key.partition(".")[2] or -1)))
         found: list[FlowStep] = []
         for first in range(0, len(keys), _MANY):
             found += await self._steps(keys[first : first + _MANY], states, head, before, record.run)

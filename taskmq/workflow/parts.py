@@ -76,7 +76,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         ...
 
     @abstractmethod
-    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
         """Add what it consists of to a graph, behind `before`, whose values it is given.
 
         Raises:
@@ -87,13 +87,13 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         ...
 
     def compile(self, content_type: str, *, tenant: str = "") -> Graph:
-        """Compile the whole into a graph; raises like `place`.
+        """Compile the whole into a graph; raises like `add_to`.
 
         Args:
             tenant: see `GraphBuilder`.
         """
         builder = GraphBuilder(content_type, tenant=tenant)
-        return builder.graph(self.place(builder, []))
+        return builder.graph(self.add_to(builder, []))
 
     async def _send(
         self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
@@ -137,7 +137,7 @@ class Step(CompleteStep, Workflow[R_co]):
     def first_task(self) -> StepTask:
         return self.call.task
 
-    def place(
+    def add_to(
         self,
         builder: GraphBuilder,
         before: Sequence[Source],
@@ -177,7 +177,7 @@ class OpenStep(Generic[A_contra, R_co]):
     def first_task(self) -> StepTask:
         return self.call.task
 
-    def place(
+    def add_to(
         self,
         builder: GraphBuilder,
         before: Sequence[Source],
@@ -224,7 +224,7 @@ class Each(OpenStep[A_contra, R_co]):
         self.max_width: int = max_width
         self.is_spread: bool = is_spread
 
-    def place(
+    def add_to(
         self,
         builder: GraphBuilder,
         before: Sequence[Source],
@@ -250,10 +250,10 @@ class Chain(Workflow[R_co]):
     def first_task(self) -> StepTask | None:
         return next((task for link in self.links if (task := link.first_task()) is not None), None)
 
-    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
-        placed = self.links[0].place(builder, before)
+    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+        placed = self.links[0].add_to(builder, before)
         for link in self.links[1:]:
-            placed = link.place(builder, [placed.source])
+            placed = link.add_to(builder, [placed.source])
         return placed
 
 
@@ -273,8 +273,8 @@ class Group(Workflow[list[A]]):
     def first_task(self) -> StepTask | None:
         return next((task for part in self.members if (task := part.first_task()) is not None), self._task)
 
-    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
-        return builder.join([member.place(builder, before) for member in self.members], before)
+    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+        return builder.join([member.add_to(builder, before) for member in self.members], before)
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

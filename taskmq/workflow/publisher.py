@@ -108,10 +108,10 @@ class FlowPublisher:
                 async for _ in self._producer.stream_async([sending for _, sending in left], linger=float("inf")):
                     pass
             except PartlySent as error:
-                for place, failure in error.failures.items():
+                for index, failure in error.failures.items():
                     if not isinstance(failure, _FINAL):
                         raise failure from error
-                    found += await self._fail(left[place][0], failure)
+                    found += await self._fail(left[index][0], failure)
                 left = left[error.tried :]
             else:
                 return found
@@ -158,7 +158,7 @@ class FlowPublisher:
 
     def _child(self, call: NodeCall, item: msgspec.Raw) -> NodeCall:
         spread = _items(bytes(item), self._content_type) if call.is_spread else [item]
-        values: list[tuple[int | str, bytes]] = [(place, bytes(value)) for place, value in enumerate(spread)]
+        values: list[tuple[int | str, bytes]] = [(index, bytes(value)) for index, value in enumerate(spread)]
         args, kwargs = insert_values(call.args, call.kwargs, values, self._content_type)
         return msgspec.structs.replace(
             call,

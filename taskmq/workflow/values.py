@@ -52,13 +52,13 @@ def decode_tree(tree: Tree, shape: Shape | None, content_type: str) -> Any:
     if isinstance(tree, bytes):
         kind = shape if isinstance(shape, ReturnType) else _ANY
         return kind.decode(tree, content_type)
-    return [decode_tree(one, _shape_of(shape, place), content_type) for place, one in enumerate(tree)]
+    return [decode_tree(one, _shape_of(shape, index), content_type) for index, one in enumerate(tree)]
 
 
-def _shape_of(shape: Shape | None, place: int) -> Shape | None:
+def _shape_of(shape: Shape | None, index: int) -> Shape | None:
     if isinstance(shape, ListOf):
         return shape.each
-    return shape[place] if isinstance(shape, tuple) else None
+    return shape[index] if isinstance(shape, tuple) else None
 
 
 async def _layout(store: FlowStore, flow_id: str, source: Source) -> _Keys:

@@ -9,7 +9,7 @@ import msgspec
 
 from taskmq.client.producer import AppServices
 from taskmq.client.sessions import Sessions, blocking
-from taskmq.contracts.stores.flows import FlowEntry, FlowPlace
+from taskmq.contracts.stores.flows import FlowCursor, FlowEntry
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.workflow.handle import FlowStateName, state_name
 from taskmq.workflow.model.calls import FlowHead, decode_head
@@ -119,7 +119,7 @@ class Workflows:
         name, states = which.get("name"), which.get("states", ())
         _check_states(states)
         first, before = _instant(which.get("since"), "since"), _instant(which.get("until"), "until")
-        place = _place(after) if after else None
+        position = _parse_cursor(after) if after else None
         flows = WorkflowService(self._services).flow_store()
         found: list[WorkflowLine] = []
         seen = 0
@@ -127,15 +127,15 @@ class Workflows:
             # As many as would fill the page, so that it ends where the last one of them is.
             size = min(limit - len(found), _AT_A_TIME)
             page = await flows.entries(
-                tenant=which.get("tenant"), since=first, before=before, after=place, limit=size
+                tenant=which.get("tenant"), since=first, before=before, after=position, limit=size
             )
             lines = map(_line, page.entries)
             found += [line for line in lines if _fits(line, name, states)]
-            place = page.after
-            if place is None or len(found) == limit:
-                return WorkflowPage(found, _cursor(place))
+            position = page.after
+            if position is None or len(found) == limit:
+                return WorkflowPage(found, _format_cursor(position))
             seen += size
-        return WorkflowPage(found, _cursor(place), is_bounded=True)
+        return WorkflowPage(found, _format_cursor(position), is_bounded=True)
 
     list = blocking(alist)
 
@@ -187,14 +187,14 @@ def _fits(line: WorkflowLine, name: str | None, states: Collection[FlowStateName
     return (not states or line.state in states) and (name is None or fnmatchcase(line.name, name))
 
 
-def _cursor(place: FlowPlace | None) -> str | None:
-    return None if place is None else f"{place.started}.{place.flow_id}"
+def _format_cursor(position: FlowCursor | None) -> str | None:
+    return None if position is None else f"{position.started}.{position.flow_id}"
 
 
-def _place(cursor: str) -> FlowPlace:
+def _parse_cursor(cursor: str) -> FlowCursor:
     started, _, flow_id = cursor.partition(".")
     if not (started.isascii() and started.isdigit() and len(started) < 16 and flow_id) or "\0" in flow_id:
         raise InvalidOption(
             f"{cursor[:40]!r} is not a cursor of the workflows; pass the `after` of the previous page"
         )
-    return FlowPlace(int(started), flow_id)
+    return FlowCursor(int(started), flow_id)

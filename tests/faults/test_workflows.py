@@ -213,7 +213,7 @@ async def _campaign(
         for flow in flows:
             found = await flow_store(app.sessions.current()).states(flow.id)
             assert found == plan.states[flow.id], _differences(found, plan.states[flow.id])
-            ended = Counter(await flow_store(app.sessions.current()).ended_keys(flow.id, place=0, limit=1_000_000))
+            ended = Counter(await flow_store(app.sessions.current()).ended_keys(flow.id, offset=0, limit=1_000_000))
             assert ended == dict.fromkeys(found, 1)
             # The worker that ends the last step reports it before it settles; and again, if it was killed in between.
             assert await app.jobs.wait_for_result(flow_end_id(flow.id, 0), 60) is not None

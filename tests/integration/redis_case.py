@@ -126,7 +126,7 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "states of steps": lambda: state.flows.states("flow"),
         "outcomes of steps": lambda: state.flows.outcomes("flow", ["a"]),
         "calls of steps": lambda: state.flows.calls("flow", ["a"]),
-        "ended steps": lambda: state.flows.ended_keys("flow", place=0, limit=9),
+        "ended steps": lambda: state.flows.ended_keys("flow", offset=0, limit=9),
         "cancel flow": lambda: state.flows.cancel("flow", reason="no"),
         "redrive flow": lambda: state.flows.redrive("flow"),
         "revoke": lambda: state.revocations.revoke("job", reason="no", ttl=60),

@@ -166,7 +166,7 @@ class _Twins:
             "states": states,
             "outcomes": await flows.outcomes(self._id, keys),
             "calls": await flows.calls(self._id, keys),
-            "ended": sorted(await flows.ended_keys(self._id, place=0, limit=1000)),
+            "ended": sorted(await flows.ended_keys(self._id, offset=0, limit=1000)),
         }
 
 

@@ -11,10 +11,10 @@ import msgspec
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
     EndedNode,
+    FlowCursor,
     FlowEntry,
     FlowNode,
     FlowPage,
-    FlowPlace,
     FlowRecord,
     NodeState,
 )
@@ -233,9 +233,9 @@ class FlowTable:
         view = self._flows.get(flow_id)
         return None if view is None or view.expires <= now else view
 
-    def flows(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlow]]:
+    def flows(self, *, now: int) -> list[tuple[FlowCursor, MemoryFlow]]:
         """Return all flows, newest first."""
-        there = [(FlowPlace(view.started, key), view) for key, view in self._flows.items() if view.expires > now]
+        there = [(FlowCursor(view.started, key), view) for key, view in self._flows.items() if view.expires > now]
         return sorted(there, key=lambda one: one[0], reverse=True)
 
     def clear(self) -> None:
@@ -280,21 +280,21 @@ class MemoryFlows(FlowChanges):
         tenant: str | None = None,
         since: int | None = None,
         before: int | None = None,
-        after: FlowPlace | None = None,
+        after: FlowCursor | None = None,
         limit: int = 100,
     ) -> FlowPage:
         now = self._now()
         with self._table.lock:
             found = [
-                (place, view)
-                for place, view in self._table.flows(now=now)
-                if (tenant is None or split_tenant_key(place.flow_id)[0] == tenant)
-                and (since is None or place.started >= since)
-                and (before is None or place.started < before)
-                and (after is None or place < after)
+                (position, view)
+                for position, view in self._table.flows(now=now)
+                if (tenant is None or split_tenant_key(position.flow_id)[0] == tenant)
+                and (since is None or position.started >= since)
+                and (before is None or position.started < before)
+                and (after is None or position < after)
             ]
             page = found[:limit]
-            entries = [_entry(place.flow_id, view) for place, view in page]
+            entries = [_entry(position.flow_id, view) for position, view in page]
         return FlowPage(entries, page[-1][0] if len(found) > limit else None)
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
@@ -315,11 +315,11 @@ class MemoryFlows(FlowChanges):
             view = self._table.find(flow_id, now=now)
             return [None if view is None or view.find(key) is None else view.call(key) for key in keys]
 
-    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, offset: int, limit: int) -> list[str]:
         now = self._now()
         with self._table.lock:
             view = self._table.find(flow_id, now=now)
-            return [] if view is None else view.ends[place : place + limit]
+            return [] if view is None else view.ends[offset : offset + limit]
 
     async def _change(
         self,

@@ -17,7 +17,7 @@ class RevocationTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, Revocation] = {}
-        self._place = 0
+        self._cursor = 0
 
     def add(self, job_id: str, reason: str, *, until: int, now: int) -> None:
         with self._lock:
@@ -26,16 +26,16 @@ class RevocationTable:
             if (known := self._kept.get(job_id)) is not None:
                 self._kept[job_id] = replace(known, until=max(until, known.until))
                 return
-            self._place += 1
-            self._kept[job_id] = Revocation(job_id=job_id, reason=reason, place=self._place, until=until)
+            self._cursor += 1
+            self._kept[job_id] = Revocation(job_id=job_id, reason=reason, cursor=self._cursor, until=until)
 
     def clear(self) -> None:
         with self._lock:
             self._kept.clear()
 
-    def since(self, place: int, *, limit: int, now: int) -> list[Revocation]:
+    def since(self, cursor: int, *, limit: int, now: int) -> list[Revocation]:
         with self._lock:
-            return [one for one in self._kept.values() if one.place > place and one.until > now][:limit]
+            return [one for one in self._kept.values() if one.cursor > cursor and one.until > now][:limit]
 
 
 class MemoryRevocations:
@@ -51,6 +51,6 @@ class MemoryRevocations:
         now = self._clock.now_ms()
         self._table.add(job_id, reason, until=now + round(ttl * 1000), now=now)
 
-    async def since(self, place: int, *, limit: int) -> list[Revocation]:
+    async def since(self, cursor: int, *, limit: int) -> list[Revocation]:
         self._check_open()
-        return self._table.since(place, limit=limit, now=self._clock.now_ms())
+        return self._table.since(cursor, limit=limit, now=self._clock.now_ms())

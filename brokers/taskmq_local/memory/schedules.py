@@ -17,7 +17,7 @@ _REMEMBERED: Final = 86_400_000
 
 
 class _Change(msgspec.Struct, frozen=True):
-    place: int
+    cursor: int
     at: int
     definition: bytes | None
 
@@ -65,14 +65,14 @@ class ScheduleTable:
                 self._note(scope, name, changes[name].definition if name in changes else None, now)
         self._notify(scope)
 
-    def changes_since(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    def changes_since(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
         with self._lock:
             found = [
-                ChangedSchedule(name, change.place, change.definition)
+                ChangedSchedule(name, change.cursor, change.definition)
                 for name, change in self._changes.get(scope, {}).items()
-                if change.place > place
+                if change.cursor > cursor
             ]
-        return sorted(found, key=lambda change: change.place)[:limit]
+        return sorted(found, key=lambda change: change.cursor)[:limit]
 
     def listen(self, scope: str, listener: Callable[[], None]) -> None:
         with self._lock:
@@ -143,9 +143,9 @@ class MemorySchedules:
         self._check_open()
         self._table.tell(scope, names, now=self._clock.now_ms())
 
-    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
         self._check_open()
-        return self._table.changes_since(scope, place, limit=limit)
+        return self._table.changes_since(scope, cursor, limit=limit)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 from taskmq.contracts.stores.flows import (
     ENDED_STATES,
     EndedNode,
+    FlowCursor,
     FlowEntry,
     FlowNode,
     FlowPage,
-    FlowPlace,
     FlowRecord,
     NodeState,
 )
@@ -187,9 +187,9 @@ class _FlowRows:
     def take_turn(self, child: Node) -> bool:
         if not self._has_turn(child):
             statement = "SELECT ifnull(max(place), 0) + 1 FROM flow_lanes WHERE flow = ? AND lane = ?"
-            self._place(child, child.key, self._rows(statement, self._flow, child.parent)[0][0])
+            self._add_to_lane(child, child.key, self._rows(statement, self._flow, child.parent)[0][0])
             return False
-        self._place(child, child.key, 0)
+        self._add_to_lane(child, child.key, 0)
         return True
 
     def leave_turn(self, child: Node) -> str | None:
@@ -202,17 +202,17 @@ class _FlowRows:
         if not rows:
             return None
         following: str = rows[0][0]
-        self._place(child, following, 0)
+        self._add_to_lane(child, following, 0)
         return following
 
     def make(self, nodes: Sequence[FlowNode]) -> None:
         """Add all nodes of a new flow."""
-        places: Counter[str] = Counter()
+        indexes: Counter[str] = Counter()
         for node in nodes:
             self._add(Node(node.key, node.kind, node.rule, node.limit), node.call)
             for before in node.after:
-                self._connect(before, places[before], node.key)
-                places[before] += 1
+                self._connect(before, indexes[before], node.key)
+                indexes[before] += 1
 
     def _add(self, node: Node, call: bytes) -> bool:
         lane = node.parent if node.takes_turns else ""
@@ -226,18 +226,18 @@ class _FlowRows:
         )
         return added.rowcount == 1
 
-    def _connect(self, before: str, place: int, after: str) -> None:
+    def _connect(self, before: str, index: int, after: str) -> None:
         statement = "INSERT INTO flow_edges (flow, before, place, after) VALUES (?, ?, ?, ?)"
-        self._do(statement, self._flow, before, place, after)
+        self._do(statement, self._flow, before, index, after)
 
     def _has_turn(self, child: Node) -> bool:
         statement = "SELECT count(*) FROM flow_lanes WHERE flow = ? AND lane = ? AND place = 0"
         out: int = self._rows(statement, self._flow, child.parent)[0][0]
         return out < child.limit
 
-    def _place(self, child: Node, key: str, place: int) -> None:
+    def _add_to_lane(self, child: Node, key: str, index: int) -> None:
         statement = "INSERT OR REPLACE INTO flow_lanes (flow, lane, key, place) VALUES (?, ?, ?, ?)"
-        self._do(statement, self._flow, child.parent, key, place)
+        self._do(statement, self._flow, child.parent, key, index)
 
     def _blob(self, statement: str, key: str) -> bytes:
         found: bytes = self._rows(statement, self._flow, key)[0][0]
@@ -294,7 +294,7 @@ class LocalFlows(FlowChanges):
         tenant: str | None = None,
         since: int | None = None,
         before: int | None = None,
-        after: FlowPlace | None = None,
+        after: FlowCursor | None = None,
         limit: int = 100,
     ) -> FlowPage:
         conditions = ["expires > ?"]
@@ -315,7 +315,7 @@ class LocalFlows(FlowChanges):
         def select(connection: sqlite3.Connection) -> FlowPage:
             rows = connection.execute(statement, (*values, limit + 1)).fetchall()
             entries = [_entry(connection, row) for row in rows[:limit]]
-            last = FlowPlace(entries[-1].record.started, entries[-1].id) if len(rows) > limit else None
+            last = FlowCursor(entries[-1].record.started, entries[-1].id) if len(rows) > limit else None
             return FlowPage(entries, last)
 
         return await self._database.ask(select, care=Care.LOOSE)
@@ -333,9 +333,9 @@ class LocalFlows(FlowChanges):
         rows = await self._each(flow_id, "call", keys)
         return [None if row is None else row[0] for row in rows]
 
-    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, offset: int, limit: int) -> list[str]:
         rows = await self._select(
-            flow_id, "SELECT key FROM flow_ends WHERE flow = ? ORDER BY place LIMIT ? OFFSET ?", limit, place
+            flow_id, "SELECT key FROM flow_ends WHERE flow = ? ORDER BY place LIMIT ? OFFSET ?", limit, offset
         )
         return [str(row[0]) for row in rows]
 

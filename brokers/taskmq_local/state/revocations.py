@@ -49,11 +49,11 @@ class LocalRevocations:
 
         await self._database.ask(revoke, care=Care.DURABLE)
 
-    async def since(self, place: int, *, limit: int) -> list[Revocation]:
-        facts = {"place": place, "now": self._clock.now_ms(), "limit": limit}
+    async def since(self, cursor: int, *, limit: int) -> list[Revocation]:
+        facts = {"place": cursor, "now": self._clock.now_ms(), "limit": limit}
 
         def since(connection: sqlite3.Connection) -> list[Revocation]:
             rows = connection.execute(_SINCE, facts).fetchall()
-            return [Revocation(job_id=row[0], reason=row[1], place=row[2], until=row[3]) for row in rows]
+            return [Revocation(job_id=row[0], reason=row[1], cursor=row[2], until=row[3]) for row in rows]
 
         return await self._database.ask(since, care=Care.LOOSE)

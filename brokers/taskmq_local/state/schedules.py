@@ -90,9 +90,9 @@ class LocalSchedules:
 
         await self._database.ask(tell, care=Care.DURABLE, wakeups=("schedules",))
 
-    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def list_changed(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
         def read(connection: sqlite3.Connection) -> list[ChangedSchedule]:
-            return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, place, limit)).fetchall()]
+            return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, cursor, limit)).fetchall()]
 
         return await self._database.ask(read, care=Care.READ)
 
@@ -120,6 +120,6 @@ def _definition(connection: sqlite3.Connection, scope: str, name: str) -> bytes 
 
 
 def _note(connection: sqlite3.Connection, scope: str, name: str, definition: bytes | None, now: int) -> None:
-    place: int = connection.execute(_COUNT_ON).fetchall()[0][0]
-    connection.execute(_NOTE, (scope, name, place, now, definition))
+    cursor: int = connection.execute(_COUNT_ON).fetchall()[0][0]
+    connection.execute(_NOTE, (scope, name, cursor, now, definition))
     connection.execute(_FORGET, (now - _REMEMBERED,))

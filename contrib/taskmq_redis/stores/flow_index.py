@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from taskmq.contracts.stores.flows import FlowPlace
+from taskmq.contracts.stores.flows import FlowCursor
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Word
 from taskmq_redis.link.replies import integer, texts
@@ -41,27 +41,28 @@ class RedisFlowIndex:
         await asyncio.gather(*map(self._settle, flow_ids))
 
     async def page(
-        self, *, tenant: str | None, since: int | None, before: int | None, after: FlowPlace | None, limit: int
-    ) -> tuple[list[FlowPlace], bool]:
+        self, *, tenant: str | None, since: int | None, before: int | None, after: FlowCursor | None, limit: int
+    ) -> tuple[list[FlowCursor], bool]:
         """Return up to `limit` flows, newest first, and whether there are more; some may have expired."""
         name = self._keys.flow_places if tenant is None else self._keys.flow_places_of(tenant)
         first: Word = "-inf" if since is None else since
         last: Word = "+inf" if before is None else f"({before}"
         if after is not None and (before is None or after.started < before):
             last = after.started
-        found: list[FlowPlace] = []
+        found: list[FlowCursor] = []
         offset = 0
         # Flows may be created in the same ms: skip those up to the end of the page before.
         while len(found) <= limit:
             words = ("ZREVRANGEBYSCORE", name, last, first, "WITHSCORES", "LIMIT", offset, limit + 1)
             reply = texts(await self._server.ask(*words, key=name))
-            places = [
-                FlowPlace(int(float(score)), key.decode()) for key, score in zip(reply[::2], reply[1::2], strict=True)
+            cursors = [
+                FlowCursor(int(float(score)), key.decode())
+                for key, score in zip(reply[::2], reply[1::2], strict=True)
             ]
-            found += [place for place in places if after is None or place < after]
-            if len(places) <= limit:
+            found += [cursor for cursor in cursors if after is None or cursor < after]
+            if len(cursors) <= limit:
                 break
-            offset += len(places)
+            offset += len(cursors)
         return found[:limit], len(found) > limit
 
     async def _settle(self, flow_id: str) -> None:

@@ -11,10 +11,10 @@ from taskmq.contracts.stores.flows import (
     BegunNode,
     BusyNode,
     EndedNode,
+    FlowCursor,
     FlowEntry,
     FlowNode,
     FlowPage,
-    FlowPlace,
     FlowRecord,
     NodeKind,
     NodeState,
@@ -194,13 +194,13 @@ class RedisFlows:
         tenant: str | None = None,
         since: int | None = None,
         before: int | None = None,
-        after: FlowPlace | None = None,
+        after: FlowCursor | None = None,
         limit: int = 100,
     ) -> FlowPage:
-        places, is_more = await self._index.page(tenant=tenant, since=since, before=before, after=after, limit=limit)
-        found = await asyncio.gather(*(self._entry(place.flow_id) for place in places))
-        await self._index.settle([place.flow_id for place, one in zip(places, found, strict=True) if one is None])
-        return FlowPage([one for one in found if one is not None], places[-1] if is_more else None)
+        cursors, is_more = await self._index.page(tenant=tenant, since=since, before=before, after=after, limit=limit)
+        found = await asyncio.gather(*(self._entry(cursor.flow_id) for cursor in cursors))
+        await self._index.settle([cursor.flow_id for cursor, one in zip(cursors, found, strict=True) if one is None])
+        return FlowPage([one for one in found if one is not None], cursors[-1] if is_more else None)
 
     async def _entry(self, flow_id: str) -> FlowEntry | None:
         record = await self.look(flow_id)
@@ -232,9 +232,9 @@ class RedisFlows:
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
         return await self._fields(f"{self._keys.flow(flow_id)}:graph", [f"c:{key}" for key in keys])
 
-    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+    async def ended_keys(self, flow_id: str, *, offset: int, limit: int) -> list[str]:
         name = f"{self._keys.flow(flow_id)}:ends"
-        found = texts(await self._server.ask("LRANGE", name, place, place + limit - 1, key=name))
+        found = texts(await self._server.ask("LRANGE", name, offset, offset + limit - 1, key=name))
         return [each.decode() for each in found]
 
     async def _members(self, name: str) -> list[str]:

@@ -25,9 +25,9 @@ class RedisRevocations:
     async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
         await self._server.run(_REVOKE, list(self._keys.revocations), (job_id, reason, milliseconds(ttl)))
 
-    async def since(self, place: int, *, limit: int) -> list[Revocation]:
-        found = texts(await self._server.run(_REVOKED_SINCE, list(self._keys.revocations), (place, limit)))
+    async def since(self, cursor: int, *, limit: int) -> list[Revocation]:
+        found = texts(await self._server.run(_REVOKED_SINCE, list(self._keys.revocations), (cursor, limit)))
         return [
-            Revocation(job_id=job.decode(), reason=reason.decode(), place=int(at), until=int(until))
+            Revocation(job_id=job.decode(), reason=reason.decode(), cursor=int(at), until=int(until))
             for job, reason, at, until in zip(*[iter(found)] * 4, strict=True)
         ]

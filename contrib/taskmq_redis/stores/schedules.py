@@ -70,8 +70,8 @@ class RedisSchedules:
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         await self._server.run(_TELL_SCHEDULES, self._keys.schedules(scope), list(names))
 
-    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        reply = texts(await self._server.run(_CHANGED_SCHEDULES, self._keys.schedules(scope), (str(place), limit)))
+    async def list_changed(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
+        reply = texts(await self._server.run(_CHANGED_SCHEDULES, self._keys.schedules(scope), (str(cursor), limit)))
         return [
             ChangedSchedule(name.decode(errors="replace"), int(at), definition[1:] if definition else None)
             for name, at, definition in zip(reply[::3], reply[1::3], reply[2::3], strict=True)

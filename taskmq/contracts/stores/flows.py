@@ -12,10 +12,10 @@ __all__ = [
     "BegunNode",
     "BusyNode",
     "EndedNode",
+    "FlowCursor",
     "FlowEntry",
     "FlowNode",
     "FlowPage",
-    "FlowPlace",
     "FlowRecord",
     "FlowStore",
     "NodeKind",
@@ -103,7 +103,7 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
 
 
-class FlowPlace(NamedTuple):
+class FlowCursor(NamedTuple):
     """Cursor of a flow in lists: its creation, and its id for equal times."""
 
     started: int
@@ -129,7 +129,7 @@ class FlowPage(NamedTuple):
     """A page of flows, the newest first; `after` is the cursor of the next page, None on the last one."""
 
     entries: list[FlowEntry]
-    after: FlowPlace | None
+    after: FlowCursor | None
 
 
 class BegunNode(msgspec.Struct, frozen=True):
@@ -272,7 +272,7 @@ class FlowStore(Protocol):
         tenant: str | None = None,
         since: int | None = None,
         before: int | None = None,
-        after: FlowPlace | None = None,
+        after: FlowCursor | None = None,
         limit: int = 100,
     ) -> FlowPage:
         """Return known flows, the newest first.
@@ -300,8 +300,8 @@ class FlowStore(Protocol):
         """Return the calls that nodes were created with; None for an unknown node."""
         ...
 
-    async def ended_keys(self, flow_id: str, *, place: int, limit: int) -> list[str]:
-        """Return the keys of up to `limit` ended nodes in the order of their ends, after the first `place`.
+    async def ended_keys(self, flow_id: str, *, offset: int, limit: int) -> list[str]:
+        """Return the keys of up to `limit` ended nodes in the order of their ends, after the first `offset`.
 
         A redriven node occurs once for every end.
         """

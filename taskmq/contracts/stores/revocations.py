@@ -11,13 +11,13 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was cancelled.
 
     Attributes:
-        place: increases with each revocation of a store; the cursor for reading.
+        cursor: increases with each revocation of a store.
         until: its expiry, ms since the epoch.
     """
 
     job_id: str
     reason: str
-    place: int
+    cursor: int
     until: int
 
 
@@ -36,8 +36,8 @@ class RevocationStore(Protocol):
         """
         ...
 
-    async def since(self, place: int, *, limit: int) -> list[Revocation]:
-        """Return up to `limit` unexpired revocations after `place`, in order; after 0 from the first one.
+    async def since(self, cursor: int, *, limit: int) -> list[Revocation]:
+        """Return up to `limit` unexpired revocations after `cursor`, in order; after 0 from the first one.
 
         Raises:
             StateUnavailable: the store could not be reached.

@@ -35,12 +35,12 @@ class ChangedSchedule(msgspec.Struct, frozen=True):
     """A schedule that was defined, removed, or changed otherwise.
 
     Attributes:
-        place: increases with each change in a scope; the cursor for reading.
+        cursor: increases with each change in a scope.
         definition: None if there is none: it was removed, or is defined elsewhere.
     """
 
     name: str
-    place: int
+    cursor: int
     definition: bytes | None
 
 
@@ -76,8 +76,8 @@ class ScheduleStore(Protocol):
         """Mark schedules as changed for all readers."""
         ...
 
-    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        """Return up to `limit` schedules that changed after `place`, in the order of their last change.
+    async def list_changed(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
+        """Return up to `limit` schedules that changed after `cursor`, in the order of their last change.
 
         After 0 that is every definition. A removal is listed for a day.
         """

@@ -144,16 +144,16 @@ def _years(text: str, begin: int) -> Iterator[tuple[int, float]]:
 def _walks(steps: Sequence[_Step | None], begin: int) -> Iterator[tuple[int, float]]:
     """Yield pieces that continue from key to key, or from letter to letter."""
     cost, last = _WALK, None
-    for place in range(begin, min(len(steps), begin + _LONGEST_PIECE)):
-        step = steps[place]
+    for index in range(begin, min(len(steps), begin + _LONGEST_PIECE)):
+        step = steps[index]
         if step is None:
             return
         cost += _STEP + (_TURN if last not in (None, step) else 0)
         last = step
-        length = place - begin + 2
+        length = index - begin + 2
         if length >= _SHORTEST_PIECE:
             # As in `1qaz2wsx3edc`: the same walk from another key.
-            is_again = begin >= length and steps[begin - length : begin - 1] == steps[begin : place + 1]
+            is_again = begin >= length and steps[begin - length : begin - 1] == steps[begin : index + 1]
             yield begin + length, _COPY if is_again else cost
 
 
@@ -188,9 +188,9 @@ def _copies(text: str) -> list[int]:
     for distance in range(1, min(_FARTHEST_COPY, len(text) - 1) + 1):
         shortest = 1 if distance == 1 else _SHORTEST_PIECE
         end = len(text)
-        for place in range(len(text) - 1, distance - 1, -1):
-            if text[place] != text[place - distance]:
-                end = place
-            elif end - place >= shortest:
-                ends[place] = max(ends[place], end)
+        for index in range(len(text) - 1, distance - 1, -1):
+            if text[index] != text[index - distance]:
+                end = index
+            elif end - index >= shortest:
+                ends[index] = max(ends[index], end)
     return ends

@@ -134,25 +134,25 @@ class ScheduleCases(StateCase):
         for name in names:
             await store.define(scope, name, before=None, after=name.encode())
 
-        pages, place = list[ChangedSchedule](), 0
-        while page := await other.list_changed(scope, place, limit=7):
+        pages, cursor = list[ChangedSchedule](), 0
+        while page := await other.list_changed(scope, cursor, limit=7):
             pages += page
-            place = page[-1].place
+            cursor = page[-1].cursor
         assert [change.name for change in pages] == names
-        assert [change.place for change in pages] == sorted({change.place for change in pages})
+        assert [change.cursor for change in pages] == sorted({change.cursor for change in pages})
 
         await store.define(scope, names[3], before=names[3].encode(), after=b"changed")
         await store.define(scope, names[1], before=names[1].encode(), after=None)
         await store.tell(scope, ["defined elsewhere", names[9]])
 
-        changed = await other.list_changed(scope, place, limit=100)
+        changed = await other.list_changed(scope, cursor, limit=100)
         assert [(change.name, change.definition) for change in changed] == [
             (names[3], b"changed"),
             (names[1], None),
             ("defined elsewhere", None),
             (names[9], names[9].encode()),
         ]
-        assert await other.list_changed(scope, changed[-1].place, limit=100) == []
+        assert await other.list_changed(scope, changed[-1].cursor, limit=100) == []
 
     @case
     async def test_a_listener_is_called_after_a_change(self) -> None:

@@ -59,43 +59,43 @@ class OccurrenceGuard:
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         meta = attempt.envelope.meta or {}
-        place = _OccurrencePermit(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
-        # A cancelled occurrence does not run, and must release its place all the same.
+        permit = _OccurrencePermit(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
+        # A cancelled occurrence does not run, and must release its permit all the same.
         if attempt.cancelled is None:
             limit = int(meta[SCHEDULE_LIMIT]) if meta[SCHEDULE_LIMIT].isdecimal() else 1
-            if not await self._change(place, partial(_begin, limit=limit)):
+            if not await self._change(permit, partial(_begin, limit=limit)):
                 return Snoozed(timedelta(seconds=random.uniform(*_AGAIN)))
-            self._held.add(place)
+            self._held.add(permit)
             self._keeper.watch()
-        return place
+        return permit
 
-    async def release(self, place: "_OccurrencePermit", outcome: Outcome) -> None:
+    async def release(self, permit: "_OccurrencePermit", outcome: Outcome) -> None:
         """Record the end of the run."""
         comes_again = isinstance(outcome, Retried | Snoozed | Interrupted | Parked)
-        place.is_ending = True
+        permit.is_ending = True
         try:
-            has_buffered = await self._change(place, _wait_again if comes_again else _end)
+            has_buffered = await self._change(permit, _wait_again if comes_again else _end)
         except StateUnavailable:
-            # The call is repeated, and the place is held meanwhile.
-            place.is_ending = False
+            # The call is repeated, and the permit is held meanwhile.
+            permit.is_ending = False
             raise
-        self._held.discard(place)
+        self._held.discard(permit)
         if has_buffered and not comes_again:
-            await self._store.tell(self._app.name, [place.schedule])
+            await self._store.tell(self._app.name, [permit.schedule])
 
-    async def _change(self, place: "_OccurrencePermit", change: "_Change") -> bool:
+    async def _change(self, permit: "_OccurrencePermit", change: "_Change") -> bool:
         now = self._app.sessions.clock.now_ms()
-        name = schedule_record_key(self._app.name, place.schedule)
-        return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
+        name = schedule_record_key(self._app.name, permit.schedule)
+        return await change_record(self._store, name, lambda record: change(record, permit.job_id, now))
 
     async def _renew(self) -> bool:
-        for place in tuple(self._held):
-            await self._change(place, partial(_renew, place=place))
+        for permit in tuple(self._held):
+            await self._change(permit, partial(_renew, permit=permit))
         return bool(self._held)
 
 
 class _OccurrencePermit:
-    """The place of one run in its schedule's limit."""
+    """The permit of one run in its schedule's limit."""
 
     __slots__ = ("_guard", "is_ending", "job_id", "schedule")
 
@@ -118,8 +118,8 @@ def _begin(record: ScheduleRecord, job_id: str, now: int, *, limit: int) -> bool
     return True
 
 
-def _renew(record: ScheduleRecord, job_id: str, now: int, *, place: _OccurrencePermit) -> bool:
-    if place.is_ending:
+def _renew(record: ScheduleRecord, job_id: str, now: int, *, permit: _OccurrencePermit) -> bool:
+    if permit.is_ending:
         # An occurrence that was removed stays removed.
         return False
     others = [run for run in record.active if run.job_id != job_id]

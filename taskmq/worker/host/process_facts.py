@@ -47,23 +47,23 @@ _ENDED: Final = frozenset("ZXx")
 
 def process_identity() -> str:
     """Return an identity of this process that no other process has, not even a later one with its pid."""
-    place = _place()
+    kernel = _read_kernel()
     started = _start_of(os.getpid())
-    if place is None or started is None:
+    if kernel is None or started is None:
         return f"?.{uuid.uuid4().hex}"
-    return f"{place}.{os.getpid()}.{started}"
+    return f"{kernel}.{os.getpid()}.{started}"
 
 
 def is_gone(identity: str) -> bool:
     """Return whether that process has certainly ended; False for processes that cannot be seen from here."""
-    place, _, rest = identity.partition(".")
+    kernel, _, rest = identity.partition(".")
     number, _, started = rest.partition(".")
-    if not number.isdecimal() or place != _place():
+    if not number.isdecimal() or kernel != _read_kernel():
         return False
     return _start_of(int(number)) != started
 
 
-def _place() -> str | None:
+def _read_kernel() -> str | None:
     """Identify this boot of the machine and the pid namespace; None if they are unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -32,7 +32,7 @@ class Cancellations(StateCopy):
         self._clock = clock
         self._cancel = cancel
         self._known: dict[str, tuple[str, int]] = {}
-        self._place = 0
+        self._cursor = 0
 
     def reason(self, job_id: str) -> str | None:
         """Return why the job was cancelled; None if no cancellation is known here."""
@@ -42,10 +42,10 @@ class Cancellations(StateCopy):
         return None if found is None or found[1] <= self._clock.now_ms() else found[0]
 
     async def _read(self) -> None:
-        while found := await self._store.since(self._place, limit=_BATCH):
+        while found := await self._store.since(self._cursor, limit=_BATCH):
             for one in found:
                 self._learn(one.job_id, one.reason, one.until)
-            self._place = found[-1].place
+            self._cursor = found[-1].cursor
 
     async def _act(self) -> None:
         now = self._clock.now_ms()

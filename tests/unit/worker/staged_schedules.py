@@ -34,8 +34,8 @@ class StagedSchedules:
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         await self._inner.tell(scope, names)
 
-    async def list_changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        return await self._inner.list_changed(scope, place, limit=limit)
+    async def list_changed(self, scope: str, cursor: int, *, limit: int) -> list[ChangedSchedule]:
+        return await self._inner.list_changed(scope, cursor, limit=limit)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         return self._inner.listen(scope, heard)

@@ -71,7 +71,7 @@ async def _one(number: int, *, is_late: bool) -> str | None:
         else:
             raise AssertionError("it has failed more than once")
         store = flaky._inner
-        ends = Counter(await store.ended_keys("it", place=0, limit=100))
+        ends = Counter(await store.ended_keys("it", offset=0, limit=100))
         assert set(ends.values()) == {1}
         states = await store.states("it")
         assert Counter(states.values()) == {NodeState.SUCCEEDED: 7, NodeState.FAILED: 1}

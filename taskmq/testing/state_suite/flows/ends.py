@@ -58,8 +58,8 @@ class Flows(StateCase):
 
         assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
         assert await _values(flows, flow_id, ["1", "0", "9"]) == [b"1", b"1", None]
-        assert await flows.ended_keys(flow_id, place=0, limit=10) == ["0", "1"]
-        assert await flows.ended_keys(flow_id, place=1, limit=10) == ["1"]
+        assert await flows.ended_keys(flow_id, offset=0, limit=10) == ["0", "1"]
+        assert await flows.ended_keys(flow_id, offset=1, limit=10) == ["1"]
         record = await flows.look(flow_id)
         assert record is not None
         assert record.unfinished == 0
@@ -166,7 +166,7 @@ class Flows(StateCase):
         assert await flows.states(flow_id) == {}
         assert await flows.outcomes(flow_id, ["0"]) == [None]
         assert await flows.calls(flow_id, ["0"]) == [None]
-        assert await flows.ended_keys(flow_id, place=0, limit=5) == []
+        assert await flows.ended_keys(flow_id, offset=0, limit=5) == []
 
     @case
     async def test_a_map_gets_its_children_once_and_waits_for_all(self) -> None:

@@ -1,6 +1,6 @@
 """Tests of lists of workflows."""
 
-from taskmq.contracts.stores.flows import FlowEntry, FlowNode, FlowPlace, FlowStore, NodeState
+from taskmq.contracts.stores.flows import FlowCursor, FlowEntry, FlowNode, FlowStore, NodeState
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.flows.driver import CHAIN, end_node, take_all
@@ -11,7 +11,7 @@ __all__ = ["FlowLists"]
 async def _list_all(flows: FlowStore, *, tenant: str | None, limit: int = 100) -> list[FlowEntry]:
     """Return all flows, page by page, newest first."""
     found: list[FlowEntry] = []
-    after: FlowPlace | None = None
+    after: FlowCursor | None = None
     while True:
         page = await flows.entries(tenant=tenant, after=after, limit=limit)
         assert len(page.entries) <= limit
@@ -80,7 +80,7 @@ class FlowLists(StateCase):
         assert await ids(before=second) == ["0"]
         assert await ids(since=second, before=third) == ["1"]
         assert await ids(since=third + 1) == []
-        page = await flows.entries(tenant=tenant, after=FlowPlace(third, f"@{tenant}:2"), before=third, limit=1)
+        page = await flows.entries(tenant=tenant, after=FlowCursor(third, f"@{tenant}:2"), before=third, limit=1)
         assert [entry.record.started for entry in page.entries] == [second]
 
     @case

@@ -66,7 +66,7 @@ class FlowsByModel(StateCase):
             kinds = {node.key: node.kind for node in nodes}
             ran = {NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED}
             assert runs == {key: 1 for key, state in expected.items() if state in ran and kinds[key] == "call"}
-            assert sorted(await flows.ended_keys(flow_id, place=0, limit=100)) == sorted(expected)
+            assert sorted(await flows.ended_keys(flow_id, offset=0, limit=100)) == sorted(expected)
 
     @case
     async def test_redrives_match_the_model_and_do_not_rerun_succeeded_nodes(self) -> None:

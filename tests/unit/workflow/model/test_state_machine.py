@@ -44,7 +44,7 @@ async def test_random_graphs_of_all_sizes_end_as_the_model_predicts() -> None:
 
         assert await flows.states(flow_id) == expected_states(nodes, ends)
         assert set(runs.values()) <= {1}
-        assert len(await flows.ended_keys(flow_id, place=0, limit=1000)) == len(nodes)
+        assert len(await flows.ended_keys(flow_id, offset=0, limit=1000)) == len(nodes)
 
 
 _kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTREAM_FAILED, NodeState.SKIPPED])
