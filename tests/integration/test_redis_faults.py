@@ -9,6 +9,10 @@ import pytest
 from taskmq.contracts.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, FlowNode
 from taskmq.errors import StateUnavailable
+from taskmq_redis.link.call import Call, pack
+from taskmq_redis.link.connect import Connection, new_connection, targets_of
+from taskmq_redis.link.pipeline import Pipeline
+from taskmq_redis.url import parse_url
 from tests.coroutines import run_by
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, open_redis, record, run, waiting
 from tests.servers import Redis, TcpProxy
@@ -36,6 +40,28 @@ async def test_every_call_to_a_closed_port_fails_at_once() -> None:
                     await call()
                 assert caught.value.is_certain, name
                 assert "secret" not in str(caught.value), name
+
+
+@run_by(run)
+async def test_a_call_after_a_failed_connect_began_gets_a_connect_of_its_own(redis: Redis) -> None:
+    with PortLease(1) as lease:
+        closed, running = (parse_url(f"redis://127.0.0.1:{port}/0") for port in (lease.ports[0], redis.port))
+        first, second = (Call(pack(("PING",)), can_repeat=False) for _ in range(2))
+        turns = iter([closed, running])
+
+        def connect() -> Connection:
+            endpoint = next(turns)
+            if endpoint is closed:
+                asyncio.get_running_loop().call_soon(pipeline.submit, second)
+            return new_connection(endpoint, targets_of(endpoint)[0], name="test")
+
+        pipeline = Pipeline("redis", connect, timeout=PATIENCE)
+        pipeline.submit(first)
+
+        with pytest.raises(StateUnavailable, match="could not be reached"):
+            await first.future
+        assert await second.future == b"PONG"
+        await pipeline.aclose()
 
 
 def test_a_wrong_password_is_reported_and_not_shown(redis: Redis) -> None:

@@ -74,7 +74,7 @@ class Pipeline:
                 await self._exchange()
         finally:
             self._running = None
-            self._fail_waiting("was closed")
+            self._fail_waiting("was closed", len(self._waiting))
 
     async def _check(self) -> None:
         """Drop a connection that the server has closed since its last use."""
@@ -87,6 +87,7 @@ class Pipeline:
             await self.drop()
 
     async def _exchange(self) -> None:
+        count = len(self._waiting)
         try:
             connection = await self._open()
         except BusyLoadingError:
@@ -95,7 +96,8 @@ class Pipeline:
             return
         except (RedisError, OSError, TimeoutError) as error:
             await self.drop()
-            self._fail_waiting(_reason(error, self._timeout))
+            # Calls submitted since then may find a server that is up again: they get an attempt of their own.
+            self._fail_waiting(_reason(error, self._timeout), count)
             return
         batch = self._next_batch()
         if not batch:
@@ -170,8 +172,8 @@ class Pipeline:
     def _forget_given_up(self) -> None:
         self._waiting = deque(call for call in self._waiting if not call.future.done())
 
-    def _fail_waiting(self, reason: str) -> None:
-        while self._waiting:
+    def _fail_waiting(self, reason: str, count: int) -> None:
+        for _ in range(count):
             call = self._waiting.popleft()
             call.fail(self._error(reason, call))
 
