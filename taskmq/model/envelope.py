@@ -117,6 +117,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         blob: location of the arguments, if the message does not carry them.
         preemptible: whether the scheduler may stop the run of a stored job for other jobs; None: as its task says.
         earlier: attempts before an ended stored job was resumed: the retries of its task count from there.
+        limits: keys of a stored job's limits, computed at its submission: by kind and name of the limit.
     """
 
     v: int = 0
@@ -141,6 +142,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     blob: BlobReference | None = None
     preemptible: bool | None = None
     earlier: Annotated[int, msgspec.Meta(ge=0)] = 0
+    limits: dict[str, str] | None = None
 
 
 _json_encoder = msgspec.json.Encoder()

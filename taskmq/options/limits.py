@@ -141,6 +141,7 @@ class TaskLimit:
         limit: as given by the task.
         name: name under which tasks share it.
         takes_key: whether there is one for each key.
+        id: kind and name, as in `Envelope.limits`.
     """
 
     def __init__(self, limit: Limit, key: ArgumentKey | None, *, name: str) -> None:
@@ -149,6 +150,7 @@ class TaskLimit:
         self.takes_key: bool = key is not None
         self._key = key
         self._demand = limit.demand(name)
+        self.id: str = self._demand.key
 
     def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand:
         """Return the demand of a call with these arguments, for the job's tenant.
@@ -156,16 +158,27 @@ class TaskLimit:
         Raises:
             InvalidArguments: they yield no key.
         """
-        if self._key is None:
-            return self._demand
-        return self.limit.demand(limit_key(self.name, self._key.of(args, kwargs), tenant=tenant))
+        key = self.key_of(args, kwargs)
+        return self._demand if key is None else self.keyed_demand(key, tenant=tenant)
+
+    def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """Return the key of a call with these arguments; None if all calls share the limit.
+
+        Raises:
+            InvalidArguments: they yield no key.
+        """
+        return None if self._key is None else self._key.of(args, kwargs)
+
+    def keyed_demand(self, key: str, *, tenant: str | None) -> Demand:
+        """Return the demand of a call whose key is known."""
+        return self.limit.demand(limit_key(self.name, key, tenant=tenant))
 
     def plain_demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand | None:
         """Return the demand of an encoded call; None if only the task's code can derive the key."""
         if self._key is None:
             return self._demand
         key = self._key.plain_of(args, kwargs)
-        return None if key is None else self.limit.demand(limit_key(self.name, key, tenant=tenant))
+        return None if key is None else self.keyed_demand(key, tenant=tenant)
 
 
 def why_limited(key: str) -> str:

@@ -76,7 +76,7 @@ class Jobs(JobChanges):
         self.catalogue: TaskCatalogue = TaskCatalogue(sessions)
         names = NamedCalls(self, tasks, self.catalogue)
         sent = SentJobs(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
-        super().__init__(sessions, sent, StoredJobs(sessions, signature_of=names.signature), names)
+        super().__init__(sessions, sent, StoredJobs(sessions, find_task=names.find_task), names)
         self.definitions: Definitions = Definitions(sessions, names)
         self._tasks = tasks
 

@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import PLAIN, ReturnType, Signature
+from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merge_call
 from taskmq.model.states import JobState
@@ -204,11 +204,6 @@ class NamedCalls:
         job: Job[Any] = Job(name_of(record), task=record.task, jobs=self._jobs, returns=returns)
         job.existing = existing
         return job
-
-    async def signature(self, name: str) -> Signature | RegisteredSignature | None:
-        """Return the signature of a task; None if neither the app nor the store knows it."""
-        found = await self.find_task(name)
-        return found.signature if isinstance(found, Task) else found
 
     async def find_task(self, name: str) -> Task[..., Any] | RegisteredSignature | None:
         """Return the app's task, else the registered signature; None if there is neither."""

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.changes import RetryMode, retry_mode
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
@@ -99,7 +99,7 @@ def clone_job(
     now: int,
     due: int,
     owner: str | None = None,
-    call: tuple[msgspec.Raw, msgspec.Raw] | None = None,
+    call: Mapping[str, Any] | None = None,
     priority: int | None = None,
     depends_on: tuple[JobDependency, ...] = (),
 ) -> NewJob:
@@ -110,7 +110,7 @@ def clone_job(
     Args:
         now, due: ms since the epoch.
         owner: default: that of the original.
-        call: encoded positional and keyword arguments; default: those of the original.
+        call: fields of the envelope that other arguments change; default: none.
         priority: default: that of the original.
 
     Raises:
@@ -122,7 +122,7 @@ def clone_job(
     name = fresh if key is None else tenant_key(record.tenant or None, key)
     envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0)
     if call is not None:
-        envelope = replace(envelope, v=VERSION, args=call[0], kwargs=call[1], blob=None)
+        envelope = replace(envelope, **call)
     if priority is not None:
         envelope = replace(envelope, priority=priority)
     return _build_job(
@@ -241,7 +241,9 @@ def _build_unique_key(call: UniqueCall) -> UniqueKey:
 
 def _compute_fingerprint(envelope: Envelope, request: Sequence[object]) -> bytes:
     """Compute a digest of a request, without the fields that differ between repeated submissions."""
-    same = replace(envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None)
+    same = replace(
+        envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None, limits=None
+    )
     facts = msgspec.json.encode([encode_envelope(same).decode(), *request])
     return _digest(facts)
 

@@ -26,7 +26,6 @@ from taskmq.errors import (
     TooLarge,
 )
 from taskmq.middleware.chain import Sending
-from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, resumption_refusal
@@ -40,6 +39,7 @@ from taskmq.stored_jobs.group_commit import GroupCommit
 from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
 from taskmq.stored_jobs.new_jobs import build_resumed_body, name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
+from taskmq.tasks.task import Task
 
 __all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_accepted"]
 
@@ -60,14 +60,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         due: when it should run (ms since the epoch).
-        call: its positional and keyword arguments; encoded once the task's signature is known.
+        call: its positional and keyword arguments; once encoded, the fields of the envelope that they change.
     """
 
     due: int | msgspec.UnsetType = msgspec.UNSET
     expires: int | msgspec.UnsetType | None = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     queue: str | msgspec.UnsetType = msgspec.UNSET
-    call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
+    call: Any = msgspec.UNSET
 
     def describe(self, record: JobRecord) -> str:
         """Describe each changed field with its old and new value; of arguments only that they changed."""
@@ -99,17 +99,17 @@ class StoredJobs:
     """Jobs in the store of the running loop's session.
 
     Args:
-        signature_of: returns the signature of a task by its name; None if unknown.
+        find_task: returns a task by its name, or its signature; None if unknown.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         *,
-        signature_of: Callable[[str], Awaitable[Signature | RegisteredSignature | None]],
+        find_task: Callable[[str], Awaitable[Task[..., Any] | RegisteredSignature | None]],
     ) -> None:
         self._sessions = sessions
-        self._signature_of = signature_of
+        self._find_task = find_task
         self._by_session: WeakKeyDictionary[Session, _Entrance] = WeakKeyDictionary()
 
     @property
@@ -425,23 +425,27 @@ class StoredJobs:
         """Return the change with its arguments in wire form."""
         if change.call is msgspec.UNSET:
             return change
-        return msgspec.structs.replace(change, call=await self.encode_call(record, *change.call))
+        args, kwargs = change.call
+        return msgspec.structs.replace(change, call=await self.encode_call(record, args, kwargs))
 
-    async def encode_call(
-        self, record: JobRecord, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[msgspec.Raw, msgspec.Raw]:
-        """Encode new arguments for the task of a job.
+    async def encode_call(self, record: JobRecord, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the envelope that new arguments change.
 
         Raises:
             InvalidArguments, EncodeError: the arguments do not match the task's signature.
             InvalidOption: neither the app nor a worker has the task.
         """
-        if (signature := await self._signature_of(record.task)) is None:
+        if (task := await self._find_task(record.task)) is None:
             raise InvalidOption(
                 f"job {record.id}: its arguments cannot change, as neither the app nor a worker has task "
                 f"{record.task!r}"
             )
-        return signature.encode(tuple(args), dict(kwargs), JSON)
+        signature = task.signature if isinstance(task, Task) else task
+        raw_args, raw_kwargs = signature.encode(tuple(args), dict(kwargs), JSON)
+        limits = None
+        if isinstance(task, Task) and task.limits:
+            limits = task.limit_keys(*task.signature.decode(raw_args, raw_kwargs, JSON))
+        return {"v": VERSION, "args": raw_args, "kwargs": raw_kwargs, "blob": None, "limits": limits}
 
     def _update(
         self,
@@ -475,10 +479,7 @@ class StoredJobs:
         )
 
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
-        changes: dict[str, Any] = {}
-        if change.call is not msgspec.UNSET:
-            changes["args"], changes["kwargs"] = change.call
-            changes["v"], changes["blob"] = VERSION, None
+        changes: dict[str, Any] = {} if change.call is msgspec.UNSET else {**change.call}
         if change.priority is not msgspec.UNSET:
             changes["priority"] = change.priority
         if change.expires is not msgspec.UNSET:

@@ -393,6 +393,8 @@ class Call(CeleryHints, Generic[P, R_co]):
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
         envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
+        if is_stored and task.limits:
+            envelope = replace(envelope, limits=task.limit_keys(args, kwargs))
         headers = dict(plan.headers) if plan.headers else {}
         unique = None if task.plan.unique is None else task.unique_call(args, kwargs, tenant=plan.tenant)
         return Sending(envelope, plan.queue, content_type, headers, unique, submission)
@@ -524,6 +526,14 @@ class Task(Call[P, R_co]):
         if rule is None or self._unique_key is None:
             return None
         return UniqueCall(unique_key(self.name, self._unique_key.of(args, kwargs), tenant=tenant), rule)
+
+    def limit_keys(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str] | None:
+        """Return the keys of a call's limits by their ids; None if no limit of the task has keys.
+
+        Raises:
+            InvalidArguments: the arguments yield no key.
+        """
+        return {limit.id: key for limit in self.limits if (key := limit.key_of(args, kwargs)) is not None} or None
 
     def with_default_queue(self, queue: str) -> None:
         """Set the queue of a task whose options do not name one."""

@@ -20,8 +20,9 @@ _kwargs: Final = msgspec.json.Decoder(dict[str, Any])
 class TaskDemands:
     """The demands of one app's tasks.
 
-    A limit applies here if all its calls share it, or its key consists of parameters of type `str` and `int`. Strict
-    rates are left to the workers, because the start of a run differs from its dispatch.
+    A limit applies here if all its calls share it, its key was computed at the submission, or the key consists of
+    parameters of type `str` and `int`. Strict rates are left to the workers, because the start of a run differs from
+    its dispatch.
     """
 
     def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
@@ -37,6 +38,7 @@ class TaskDemands:
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
         tenant: str | None = None
+        keys: dict[str, str] = {}
         has_arguments = False
         if body:
             try:
@@ -45,11 +47,13 @@ class TaskDemands:
             except (MalformedMessage, msgspec.MsgspecError):
                 return _NOTHING
             # Arguments stored elsewhere are not available here.
-            tenant, has_arguments = envelope.tenant, envelope.blob is None
+            tenant, keys, has_arguments = envelope.tenant, envelope.limits or {}, envelope.blob is None
         found = [
-            limit.plain_demand(args, kwargs, tenant=tenant)
+            limit.keyed_demand(keys[limit.id], tenant=tenant)
+            if limit.id in keys
+            else limit.plain_demand(args, kwargs, tenant=tenant)
             for limit in known.limits
-            if has_arguments or not limit.takes_key
+            if has_arguments or limit.id in keys or not limit.takes_key
         ]
         return [demand for demand in found if demand is not None and _is_kept(demand)]
 

@@ -115,6 +115,7 @@ def test_the_fields_are_those_of_the_public_wire_format() -> None:
         "blob",
         "preemptible",
         "earlier",
+        "limits",
     }
 
     assert call | times | rest == _FIELDS

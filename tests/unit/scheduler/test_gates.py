@@ -78,7 +78,10 @@ def test_a_scheduler_reads_the_limits_of_a_job_from_its_message_alone() -> None:
     # An unknown limit is left to the worker.
     assert of("one", args=msgspec.Raw(b"[7]")) == of("one", args=msgspec.Raw(b'["a\\u0000"]')) == []
     assert of("one", args=msgspec.Raw(b"{}")) == []
+    keys = {"places:one": "bob"}
+    assert of("one", args=msgspec.Raw(b"[7]"), limits=keys, tenant="acme") == ["places:@acme:one:bob"]
     blob = BlobReference(name="n", size=1, sha256="0" * 64)
+    assert of("one", blob=blob, limits=keys) == ["places:one:bob"]
     assert (of("one", blob=blob), of("two", blob=blob)) == ([], ["places:two"])
     assert demands.of("two", b"no message") == ()
     assert [[each.key for each in demands.of(task, b"")] for task in ("one", "two")] == [[], ["places:two"]]

@@ -1,10 +1,13 @@
 """Changes of stored jobs: by their ids, and by records of them."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from taskmq.errors import JobConflict, JobNotFound
+from taskmq import Concurrency, RateLimit
+from taskmq.errors import InvalidArguments, JobConflict, JobNotFound
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
 from tests.coroutines import run_by
@@ -92,3 +95,31 @@ async def test_the_history_of_a_change_has_old_and_new_values_beside_its_note(sh
 
     notes = [entry.note for entry in await shop.jobs.ahistory(job.id)]
     assert notes == ["priority 5 -> 8; sooner", "priority 8 -> 2", "inventory"]
+
+
+@run_by(in_shop)
+async def test_the_keys_of_limits_are_computed_with_the_arguments_of_a_stored_job(shop: Shop, /) -> None:
+    @shop.app.task(
+        name="export",
+        rate_limit=RateLimit("1/s", name="exports", key=lambda account: account.upper()),
+        concurrency=[Concurrency(1), Concurrency(2, name="accounts", key="account")],
+    )
+    async def export(account: str) -> None: ...
+
+    async def read_limits(job_id: str) -> dict[str, str] | None:
+        return decode_envelope((await shop.jobs.aget(job_id)).body).limits
+
+    job = await shop.jobs.asubmit(export, "ann", delay="1h")
+    assert await read_limits(job.id) == {"rate:exports": "ANN", "places:accounts": "ann"}
+
+    await shop.jobs.achange(job.id, args=("bob",))
+    copy = await shop.jobs.aclone(job.id, at=datetime.now(UTC) + timedelta(hours=1))
+    other = await shop.jobs.aclone(job.id, kwargs={"account": "eve"}, at=datetime.now(UTC) + timedelta(hours=1))
+    plain = await shop.jobs.asubmit("double", 1, delay="1h")
+
+    for each in (job, copy):
+        assert await read_limits(each.id) == {"rate:exports": "BOB", "places:accounts": "bob"}
+    assert await read_limits(other.id) == {"rate:exports": "EVE", "places:accounts": "eve"}
+    assert await read_limits(plain.id) is None
+    with pytest.raises(InvalidArguments, match="rate_limit: key"):
+        await shop.jobs.asubmit(export, "")
