@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from taskmq.model.jobs.quotas import KEPT_DAYS, usage_prefix
+from taskmq_sql.jobs.claims import forget_claims
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Row, Steps, ask, find_numbers, job_id
@@ -105,6 +106,7 @@ def forget_tenant(tenant: str) -> Steps[None]:
 
 
 def forget_old() -> Steps[None]:
-    """Delete expired unique keys, ended leases, and usage of past days."""
+    """Delete expired unique keys, ended leases, usage of past days, and free claims."""
     for statement in _OLD:
         yield from ask(statement)
+    yield from forget_claims()

@@ -13,10 +13,12 @@ from taskmq.contracts.jobs import (
     JobRecord,
     Lane,
     LaneHead,
+    OpenedClaims,
     Pick,
     ReadyJob,
     Released,
     ReturnedJob,
+    TakenClaims,
     Withdrawn,
     partition_key,
 )
@@ -25,6 +27,7 @@ from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import UNDERWAY, JobState
+from taskmq_sql.jobs.claims import SqlClaims, keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
@@ -83,6 +86,7 @@ class PostgresDispatch:
         self._names = database.names
         self._leases = SqlLeases(database.runner(database.leases, database.leases))
         self._fires = _Fires(database)
+        self._claims = SqlClaims(database.runner(database.dispatches, database.dispatches))
         self._keys = SqlReportKeys(database.runner(database.reads, database.accounts))
 
     @property
@@ -201,6 +205,12 @@ class PostgresDispatch:
             return ""
         gate = await self._database.lookups.run("read", lambda connection: connection.fetchval(GATE_OF, job_id))
         return "" if gate is None else str(gate)
+
+    async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        return await self._claims.take(partition, epoch, jobs)
+
+    async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
+        return await self._claims.open(places)
 
     async def _find_lanes(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
         """Return the picks whose queue and tenant exist, and their lanes as numbers."""
@@ -328,6 +338,7 @@ class PostgresDispatch:
 
         async def drop(connection: Connection) -> int:
             before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY
+            await drive(connection, keep_results(keep * DAY))
             await drop_days(connection, before=before)
             return before
 

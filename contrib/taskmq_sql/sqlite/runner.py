@@ -21,7 +21,7 @@ _LISTED: Final = 512
 _TOGETHER: Final = 100
 _LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
 _ROWS: Final = re.compile(r"@rows\([^)]*\)")
-_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for update(?: skip locked)?| collate \"C\"")
+_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for (?:update|share)(?: skip locked)?| collate \"C\"")
 _ARRAY: Final = re.compile(r"= any\(array\((.*?)\)\)", re.DOTALL)
 
 

@@ -23,11 +23,13 @@ from taskmq.contracts.jobs import (
     Lane,
     LaneHead,
     NewJob,
+    OpenedClaims,
     Pick,
     ReadyJob,
     Released,
     ReturnedJob,
     Submitted,
+    TakenClaims,
     Withdrawn,
     partition_of,
 )
@@ -42,6 +44,7 @@ from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_embedded.work import Care
+from taskmq_sql.jobs.claims import SqlClaims, keep_results
 from taskmq_sql.leases import SqlLeases
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.retention import forget_old
@@ -222,6 +225,7 @@ class SqliteDispatch:
         self._leases = SqlLeases(SqliteRunner(writer, writer))
         self._runner = SqliteRunner(writer, reader)
         self._keys = SqlReportKeys(self._runner)
+        self._claims = SqlClaims(self._runner)
 
     @property
     def partitions(self) -> int:
@@ -269,6 +273,12 @@ class SqliteDispatch:
 
     async def gate_of(self, job_id: str) -> str:
         return await self._reader.call(partial(gate_of, job_id=job_id), care=Care.READ)
+
+    async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        return await self._claims.take(partition, epoch, jobs)
+
+    async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
+        return await self._claims.open(places)
 
     async def confirm(self, batches: Sequence[int]) -> None:
         # If a power failure undoes it, the batch counts as unconfirmed and is published again.
@@ -336,6 +346,7 @@ class SqliteDispatch:
 
     async def drop_old(self, keep_days: int) -> None:
         """Delete the days that ended earlier, and return free pages to the file system."""
+        await self._runner.change(partial(keep_results, keep_days * _DAY))
         work = partial(maintenance.drop_old, keep_days=keep_days)
         # In small transactions, so that others can write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):

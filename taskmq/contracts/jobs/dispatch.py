@@ -1,9 +1,10 @@
 """Operations of schedulers on the jobs of a store.
 
-lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
+lanes -> dispatch -> take_claims -> publish -> confirm -> ... reports -> apply -> forget
 |  refused: undispatch, or fail; running jobs continue
 |  came back from a worker: dispatch_again -> publish, under the same token
 look -> put_behind gates -> open_gates -> lanes
+take_claims: behind the gate of a claim -> open_claims -> lanes
 due -> fire -> lanes
 take_over: batches that an earlier holder of the partition dispatched
 """
@@ -15,6 +16,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from taskmq.contracts.jobs.claims import JobClaim, TakenClaims
 from taskmq.contracts.jobs.records import JobRecord
 from taskmq.contracts.stores.leases import Coordinator
 from taskmq.model.identity import AuditEntry
@@ -32,6 +34,7 @@ __all__ = [
     "DueJob",
     "Lane",
     "LaneHead",
+    "OpenedClaims",
     "Pick",
     "ReadyJob",
     "Released",
@@ -104,6 +107,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
         outages: how many outages have interrupted runs of this attempt.
         owner: who submitted it; "": unknown.
         crashes: how many workers died while they had this dispatch; None: its message never came back.
+        claims: to be taken before it is published.
     """
 
     id: str
@@ -121,6 +125,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     outages: int = 0
     owner: str = ""
     crashes: int | None = None
+    claims: tuple[JobClaim, ...] = ()
 
 
 class ReturnedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +185,18 @@ class Withdrawn(msgspec.Struct, frozen=True):
 
     ids: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
+
+
+class OpenedClaims(msgspec.Struct, frozen=True):
+    """Jobs that came back from behind the gates of claims.
+
+    Attributes:
+        lanes: lanes with new ready jobs, in any partition.
+        waiting: claims that more jobs may wait for.
+    """
+
+    lanes: frozenset[Lane]
+    waiting: frozenset[str]
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -278,6 +295,28 @@ class DispatchStore(Protocol):
 
     async def gate_of(self, job_id: str) -> str:
         """Return the gate that the job waits behind; "" if there is none."""
+        ...
+
+    async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        """Take the claims of dispatched jobs: all of a job or none; None if the lease has another holder.
+
+        A job whose claims are held by others is ready again, behind the gate of the first of them; the dispatch does
+        not count. A job that holds its claims keeps them, so a caller without an answer may repeat the call.
+
+        Args:
+            jobs: jobs of queues of the partition, in the order in which they get the claims.
+        """
+        ...
+
+    async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
+        """Move as many jobs from behind the gates of claims into their lanes as claims have free places.
+
+        The higher priority is first, then the earlier due time. There is no epoch: the jobs of all partitions that
+        wait for a claim have one order, and `take_claims` decides.
+
+        Args:
+            places: the number of places of each claim.
+        """
         ...
 
     async def confirm(self, batches: Sequence[int]) -> None:

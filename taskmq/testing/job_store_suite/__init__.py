@@ -23,6 +23,7 @@ from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
 from taskmq.testing.job_store_suite.dispatch import (
     Batches,
+    ClaimCases,
     Dispatches,
     GateCases,
     PartitionLeases,
@@ -71,6 +72,7 @@ class JobStoreSuite(
     ScheduleFirings,
     PartitionLeases,
     GateCases,
+    ClaimCases,
     IdentityCases,
     HistoryCases,
     PoolCases,

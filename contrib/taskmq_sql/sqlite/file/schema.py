@@ -268,6 +268,13 @@ _FIRST_KEY: Final = """
 INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', 'now') AS INTEGER) * 1000)
 """
 
+_CLAIMS: Final = """
+CREATE TABLE claim (
+    name TEXT NOT NULL, place INTEGER NOT NULL, job BLOB, token INTEGER, fence INTEGER NOT NULL, ttl INTEGER,
+    until INTEGER, content_type TEXT, result BLOB, PRIMARY KEY (name, place)
+);
+CREATE INDEX gated_gate ON gated (gate, priority DESC, due, id)
+"""
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
 
@@ -284,7 +291,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER",),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

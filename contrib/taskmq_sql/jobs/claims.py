@@ -1,0 +1,248 @@
+"""Claims of dispatched jobs in the table `claim`: one row a place, and the dispatch that last held it.
+
+A place is held while its job is under way with its token, so the end of a dispatch frees it without touching the row.
+Place 0 of a claim is locked while its places change hands. A fence is the time in µs, or the last fence plus one if
+that is greater: it grows even if the row was deleted meanwhile.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone, partition_key
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
+from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, first, insert, job_id, names_of
+
+__all__ = ["SqlClaims", "forget_claims", "keep_results"]
+
+_DISPATCHED: Final = CODES[JobState.DISPATCHED]
+_UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
+_SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
+# Most jobs that one call opens behind one claim.
+_MOST: Final = 500
+_UNUSED_MS: Final = 3_600_000
+
+_LEASE: Final = """
+select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"""
+_LOCK: Final = """
+insert into taskmq.claim as c (name, place, fence) @rows(text, int, bigint)
+on conflict (name, place) do update set fence = c.fence"""
+_WANTED: Final = """
+select c.name from taskmq.claim c
+where c.name = any($1::text[]) and c.place = 0 and exists (select 1 from taskmq.gated g where g.gate = c.name)"""
+_PLACES: Final = """
+select name, place, job, token, fence, ttl, until, content_type, result from taskmq.claim
+where name = any($1::text[])"""
+_JOBS: Final = """
+select id, token, state, cancel_requested from taskmq.job where id = any($1::uuid[]) order by id for update"""
+_HOLDERS: Final = f"""
+select id, token from taskmq.job where id = any($1::uuid[]) and state in ({_UNDER_WAY})"""
+_ENDS: Final = f"""
+select id, finished, content_type, result from taskmq.job_history
+where id = any($1::uuid[]) and state = {_SUCCEEDED}"""
+_HOLD: Final = """
+insert into taskmq.claim (name, place, job, token, fence, ttl) @rows(text, int, uuid, bigint, bigint, bigint)
+on conflict (name, place) do update set job = excluded.job, token = excluded.token, fence = excluded.fence,
+  ttl = excluded.ttl, until = null, content_type = null, result = null"""
+_RETURN: Final = """
+update taskmq.job set state = 1, version = version + 1 where id = any($1::uuid[])
+returning id, due, queue, tenant, priority"""
+_PUT: Final = """
+insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
+@rows(uuid, bigint, int, int, smallint, smallint, text)"""
+_OPEN: Final = """
+delete from taskmq.gated where id = any(array(
+  select id from taskmq.gated where gate = $1 order by priority desc, due, id limit $2 for update skip locked))
+returning queue, priority, tenant, due, id"""
+_READY: Final = """
+insert into taskmq.ready (queue, priority, tenant, due, id) @rows(int, smallint, int, bigint, uuid)"""
+
+_HELD: Final = f"""exists (
+  select 1 from taskmq.job j where j.id = c.job and j.token = c.token and j.state in ({_UNDER_WAY}))"""
+_DONE: Final = f"""
+select {{value}} from taskmq.job_history h where h.id = c.job and h.state = {_SUCCEEDED}
+order by h.finished desc limit 1"""
+_KEEP: Final = f"""
+update taskmq.claim as c set until = ({_DONE.format(value="h.finished + c.ttl")}),
+  content_type = ({_DONE.format(value="h.content_type")}), result = ({_DONE.format(value="h.result")})
+where c.ttl > $1 and c.until is null and not {_HELD}"""
+# A place that is granted meanwhile has a new fence, so it stays.
+_FORGET: Final = f"""
+delete from taskmq.claim where (name, place) in (
+  select c.name, c.place from taskmq.claim c where c.fence < $1 and not {_HELD}
+    and coalesce(c.until, ({_DONE.format(value="h.finished + c.ttl")}), 0) <= $2 for update skip locked)"""
+
+
+class SqlClaims:
+    """Claims of a `DispatchStore`, in the database's tables."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def take(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        """See `DispatchStore.take_claims`."""
+        return await self._runner.write(partial(_take, partition, epoch, jobs))
+
+    async def open(self, places: Mapping[str, int]) -> OpenedClaims:
+        """See `DispatchStore.open_claims`."""
+        return await self._runner.write(partial(_open, places))
+
+
+class _Place(NamedTuple):
+    """A place, and the dispatch that last held it."""
+
+    name: str
+    place: int
+    job: str
+    token: int
+    fence: int
+    ttl: int | None
+    until: int | None
+    content_type: str | None
+    result: bytes | None
+
+
+def _take(partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[TakenClaims | None]:
+    if (yield from first(_LEASE, partition_key(partition), epoch)) is None:
+        return None
+    now = yield from clock()
+    names = sorted({claim.name for job in jobs for claim in job.claims})
+    yield from insert(_LOCK, [(name, 0, 0) for name in names])
+    places = [_place(row) for row in (yield from ask(_PLACES, names))]
+    held = yield from _find_held(places)
+    taking = _Taking(places, held, (yield from _find_done(places, held, now)), now=now)
+    rows = yield from ask(_JOBS, [JobId(job.id) for job in jobs])
+    dispatched = {(job_id(row[0]), row[1]) for row in rows if row[2] == _DISPATCHED and row[3] is None}
+    for job in jobs:
+        if (job.id, job.token) in dispatched:
+            taking.add(job)
+    yield from insert(_HOLD, taking.rows)
+    if taking.waiting:
+        returned = yield from ask(_RETURN, [JobId(job) for job in taking.waiting])
+        behind = [(*row[:4], partition, row[4], taking.waiting[job_id(row[0])]) for row in returned]
+        yield from insert(_PUT, behind)
+    return TakenClaims(taking.fences, taking.waiting, taking.done)
+
+
+class _Taking:
+    """The decisions of one call.
+
+    Attributes:
+        rows: places that got a new holder.
+        fences, waiting, done: as in `TakenClaims`.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[_Place],
+        held: set[tuple[str, int]],
+        done: Mapping[str, WorkDone],
+        *,
+        now: int,
+    ) -> None:
+        self.rows: list[Row] = []
+        self.fences: dict[str, int] = {}
+        self.waiting: dict[str, str] = {}
+        self.done: dict[str, WorkDone] = {}
+        self._done = done
+        self._now = now
+        self._fences: dict[tuple[str, int], int] = {(each.name, each.place): each.fence for each in places}
+        self._holders: defaultdict[str, dict[int, tuple[str, int]]] = defaultdict(dict)
+        for each in places:
+            if (holder := (each.job, each.token)) in held:
+                self._holders[each.name][each.place] = holder
+
+    def add(self, job: DispatchedJob) -> None:
+        """Give the job its claims, or decide why it does not get them."""
+        dispatch = (job.id, job.token)
+        for claim in job.claims:
+            if (done := self._done.get(claim.name)) is not None and claim.ttl is not None:
+                self.done[job.id] = done
+                return
+            holders = self._holders[claim.name]
+            if dispatch not in holders.values() and len(holders) >= claim.places:
+                self.waiting[job.id] = claim.name
+                return
+        self.fences[job.id] = max((self._hold(claim, dispatch) for claim in job.claims), default=0)
+
+    def _hold(self, claim: JobClaim, dispatch: tuple[str, int]) -> int:
+        holders = self._holders[claim.name]
+        index = next((index for index, holder in holders.items() if holder == dispatch), None)
+        if index is None:
+            index = next(index for index in range(claim.places) if index not in holders)
+            holders[index] = dispatch
+            key = (claim.name, index)
+            fence = self._fences[key] = max(self._now * 1000, self._fences.get(key, 0) + 1)
+            self.rows.append((claim.name, index, JobId(dispatch[0]), dispatch[1], fence, claim.ttl))
+        return 0 if claim.ttl is None else self._fences[claim.name, index]
+
+
+def _find_held(places: Sequence[_Place]) -> Steps[set[tuple[str, int]]]:
+    """Return the dispatches that hold a place."""
+    jobs = sorted({each.job for each in places if each.job})
+    rows = (yield from ask(_HOLDERS, [JobId(job) for job in jobs])) if jobs else ()
+    return {(job_id(row[0]), row[1]) for row in rows}
+
+
+def _find_done(places: Sequence[_Place], held: set[tuple[str, int]], now: int) -> Steps[dict[str, WorkDone]]:
+    """Return the results of keys whose work was done and is still remembered."""
+    keys = [each for each in places if each.ttl is not None and each.job and (each.job, each.token) not in held]
+    wanted = sorted({each.job for each in keys if each.until is None})
+    rows = (yield from ask(_ENDS, [JobId(job) for job in wanted])) if wanted else ()
+    ends = {job_id(row[0]): row for row in sorted(rows, key=lambda row: int(row[1]))}
+    found: dict[str, WorkDone] = {}
+    for each in keys:
+        until, content_type, result = each.until, each.content_type, each.result
+        if until is None and (row := ends.get(each.job)) is not None:
+            until, content_type, result = int(row[1]) + (each.ttl or 0), row[2], row[3]
+        if until is not None and until > now:
+            found[each.name] = WorkDone(each.job, content_type or "", result or b"")
+    return found
+
+
+def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
+    names = [row[0] for row in (yield from ask(_WANTED, sorted(places)))]
+    if not names:
+        return OpenedClaims(frozenset(), frozenset())
+    now = yield from clock()
+    rows = [_place(row) for row in (yield from ask(_PLACES, names))]
+    held = yield from _find_held(rows)
+    free = {name: places[name] for name in names}
+    for each in rows:
+        free[each.name] -= (each.job, each.token) in held
+    # All jobs of a key whose work is done get its result.
+    free |= dict.fromkeys((yield from _find_done(rows, held, now)), _MOST)
+    opened: list[Row] = []
+    waiting: set[str] = set()
+    for name, count in sorted(free.items()):
+        found = (yield from ask(_OPEN, name, min(count, _MOST))) if count > 0 else ()
+        opened += found
+        if count <= 0 or len(found) >= count:
+            waiting.add(name)
+    yield from insert(_READY, opened)
+    queues = yield from names_of("queue", {row[0] for row in opened})
+    tenants = yield from names_of("tenant", {row[2] for row in opened})
+    lanes = frozenset(Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant, _, _ in opened)
+    return OpenedClaims(lanes, frozenset(waiting))
+
+
+def forget_claims() -> Steps[None]:
+    """Delete free places, and keys whose result is forgotten."""
+    now = yield from clock()
+    yield from ask(_FORGET, (now - _UNUSED_MS) * 1000, now)
+
+
+def keep_results(ms: int) -> Steps[None]:
+    """Copy the results of keys that are remembered for longer than the history of their jobs.
+
+    Args:
+        ms: how long the history is kept.
+    """
+    yield from ask(_KEEP, ms)
+
+
+def _place(row: Row) -> _Place:
+    name, place, job, token, *rest = row
+    return _Place(name, place, "" if job is None else job_id(job), token or 0, *rest)

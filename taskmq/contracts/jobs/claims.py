@@ -1,0 +1,54 @@
+"""Claims of stored jobs: a job with claims runs only while it holds all of them.
+
+    dispatched -> take_claims -- held ----> published, with a fence
+                              -- closed --> behind the gate of the claim, until open_claims finds a free place
+                              -- done ----> ends with the result of the job that did the work
+
+A claim is held by a dispatch, which a job and its token identify. So whatever ends the dispatch (an end, a retry, an
+interruption, a cancel, an erasure) frees its claims in its own transaction, without a statement for them.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+__all__ = ["JobClaim", "TakenClaims", "WorkDone"]
+
+
+class JobClaim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A claim of one job, computed at its submission.
+
+    Attributes:
+        name: the key with its scope; the job waits behind the gate of this name.
+        places: how many jobs may hold the claim at a time.
+        ttl: of an idempotency key: ms for which a success answers later jobs; None for other claims.
+    """
+
+    name: str
+    places: int = 1
+    ttl: int | None = None
+
+
+class WorkDone(msgspec.Struct, frozen=True):
+    """The result of the job that did the work of an idempotency key."""
+
+    job_id: str
+    content_type: str
+    result: bytes
+
+
+class TakenClaims(msgspec.Struct, frozen=True):
+    """The answer to a dispatch of jobs with claims.
+
+    A job in no attribute is not dispatched with its token any more, or its cancellation was requested.
+
+    Attributes:
+        fences: jobs that hold their claims; the fence grows with each holder of an idempotency key, and is 0 for a
+            job without one.
+        waiting: jobs that were moved behind a gate, and the claim's name.
+        done: jobs whose work was done before.
+    """
+
+    fences: Mapping[str, int] = {}
+    waiting: Mapping[str, str] = {}
+    done: Mapping[str, WorkDone] = {}

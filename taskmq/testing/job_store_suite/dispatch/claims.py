@@ -1,0 +1,272 @@
+"""Tests of claims: never held by more dispatches than they have places, and free when a dispatch ends in any way."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobDetail, JobRecord, Lane, TakenClaims, WorkDone
+from taskmq.model.jobs.reports import ReportKind
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver
+from taskmq.testing.runner import case
+
+__all__ = ["ClaimCases"]
+
+_LANE = Lane(QUEUE, 4, "")
+_ONE: Final = JobClaim("places:one")
+_TWO: Final = JobClaim("places:two", places=2)
+_KEY: Final = JobClaim("once:key", ttl=HOUR)
+_FREEING: Final[tuple[ReportKind, ...]] = (
+    "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
+)  # fmt: skip
+
+
+class ClaimCases(JobStoreCase):
+    """Every guarantee of `take_claims` and `open_claims`."""
+
+    @case
+    async def test_a_dispatched_job_names_its_claims(self) -> None:
+        driver = self.driver()
+        await driver.submit(detail=_detail(_ONE, _KEY))
+        await driver.submit(detail=JobDetail(owner="ann"))
+
+        batch = await driver.dispatch()
+        taken_over = await driver.schedulers.take_over(
+            partition := driver.schedulers.partition_of(QUEUE), await driver.next_epoch(partition)
+        )
+
+        assert [job.claims for job in batch.jobs] == [(_ONE, _KEY), ()]
+        assert [job.claims for job in taken_over[0].jobs] == [(_ONE, _KEY), ()]
+
+    @case
+    async def test_a_claim_has_at_most_as_many_holders_as_places(self) -> None:
+        driver = self.driver()
+        jobs = await _dispatch_jobs(driver, 4, _TWO)
+
+        taken = await _take(driver, jobs)
+
+        assert taken.fences == {job.id: 0 for job in jobs[:2]}
+        assert taken.waiting == {job.id: _TWO.name for job in jobs[2:]}
+        for job in jobs[2:]:
+            record = await driver.read(job)
+            assert (record.state, record.attempt) == (JobState.QUEUED, 1)
+            assert await driver.schedulers.gate_of(job.id) == _TWO.name
+            assert await driver.store.events(job.id) == []
+        assert await driver.lanes() == []
+
+    @case
+    async def test_every_end_of_a_dispatch_frees_its_claims(self) -> None:
+        driver = self.driver()
+        for kind in _FREEING:
+            (job,) = await _dispatch_jobs(driver, 1, _ONE)
+            assert job.id in (await _take(driver, [job])).fences, kind
+            await driver.expect_accepted(job, kind, delay=HOUR)
+        (job,) = await _dispatch_jobs(driver, 1, _ONE)
+        await _take(driver, [job])
+        await driver.undispatch(job, delay=HOUR / 1000)
+        (job,) = await _dispatch_jobs(driver, 1, _ONE)
+        await _take(driver, [job])
+        await driver.fail(job, reason="never")
+
+        (job,) = await _dispatch_jobs(driver, 1, _ONE)
+
+        assert job.id in (await _take(driver, [job])).fences
+
+    @case
+    async def test_a_run_keeps_its_claims(self) -> None:
+        driver = self.driver()
+        first, second = await _dispatch_jobs(driver, 2, _ONE)
+        await _take(driver, [first])
+        await driver.expect_accepted(first, "started", started=await driver.store.now_ms())
+
+        assert (await _take(driver, [second])).waiting == {second.id: _ONE.name}
+
+    @case
+    async def test_a_repeated_call_changes_nothing(self) -> None:
+        driver, other = self.driver(), self.driver()
+        first, second = await _dispatch_jobs(driver, 2, _KEY)
+        before = await _take(driver, [first])
+
+        assert await _take(other, [first]) == before
+        assert (await _take(other, [second])).waiting == {second.id: _KEY.name}
+
+    @case
+    async def test_a_job_gets_all_of_its_claims_or_none(self) -> None:
+        driver = self.driver()
+        (first,) = await _dispatch_jobs(driver, 1, _ONE)
+        (both,) = await _dispatch_jobs(driver, 1, _TWO, _ONE)
+        others = await _dispatch_jobs(driver, 2, _TWO)
+
+        taken = await _take(driver, [first, both, *others])
+
+        assert taken.waiting == {both.id: _ONE.name}
+        assert taken.fences.keys() == {first.id, *(job.id for job in others)}
+
+    @case
+    async def test_a_replaced_scheduler_takes_no_claims(self) -> None:
+        driver = self.driver()
+        (job,) = await _dispatch_jobs(driver, 1, _ONE)
+        partition = driver.schedulers.partition_of(QUEUE)
+        before = await driver.epoch(partition)
+        await driver.next_epoch(partition)
+
+        assert await driver.schedulers.take_claims(partition, before, [job]) is None
+        assert await driver.state(job) is JobState.DISPATCHED
+
+    @case
+    async def test_a_job_that_is_not_dispatched_gets_no_claims(self) -> None:
+        driver = self.driver()
+        ended, asked, live = await _dispatch_jobs(driver, 3, _ONE)
+        await driver.expect_accepted(ended, "succeeded")
+        await driver.request_cancel(await driver.read(asked))
+
+        assert await _take(driver, [ended, asked]) == TakenClaims()
+        assert live.id in (await _take(driver, [live])).fences
+
+    @case
+    async def test_a_waiting_job_can_be_changed_and_ended(self) -> None:
+        driver = self.driver()
+        first, second, third = await _dispatch_jobs(driver, 3, _ONE)
+        await _take(driver, [first, second, third])
+
+        cancelled = await driver.expect_update(await driver.read(second), JobState.CANCELLED, kind="cancel")
+        await driver.expect_update(await driver.read(third), JobState.HELD, kind="hold")
+
+        assert cancelled.state is JobState.CANCELLED
+        assert [await driver.schedulers.gate_of(job.id) for job in (second, third)] == ["", ""]
+
+    @case
+    async def test_jobs_of_all_partitions_wait_in_one_order(self) -> None:
+        driver = self.driver()
+        (holder,) = await _dispatch_jobs(driver, 1, _ONE)
+        await _take(driver, [holder])
+        names = _queues_of_other_partitions(driver, 2)
+        first = await _dispatch_jobs(driver, 1, _ONE, queue=names[0], priority=2)
+        second = await _dispatch_jobs(driver, 1, _ONE, queue=names[1], priority=9)
+        await _take(driver, first)
+        await _take(driver, second)
+
+        assert (await driver.schedulers.open_claims({_ONE.name: 1})).lanes == frozenset()
+        await driver.expect_accepted(holder, "succeeded")
+        opened = await driver.schedulers.open_claims({_ONE.name: 1})
+
+        assert opened.lanes == {Lane(names[1], 9, "")}
+        assert opened.waiting == {_ONE.name}
+        last = await driver.schedulers.open_claims({_ONE.name: 2})
+        assert last.lanes == {Lane(names[0], 2, "")}
+        assert not last.waiting
+
+    @case
+    async def test_concurrent_schedulers_never_exceed_the_places(self) -> None:
+        driver = self.driver()
+        names = [QUEUE, *_queues_of_other_partitions(driver, 2)]
+        held: set[str] = set()
+        for _ in range(5):
+            batches = [await _dispatch_jobs(driver, 3, _TWO, _ONE, queue=name) for name in names]
+            answers = await asyncio.gather(*(_take(driver, jobs) for jobs in batches))
+            holders = [job for taken in answers for job in taken.fences]
+            assert len(holders) == 1
+            held.update(holders)
+            for job in [job for jobs in batches for job in jobs if job.id in holders]:
+                await driver.expect_accepted(job, "succeeded")
+
+        assert len(held) == 5
+
+    @case
+    async def test_the_fence_of_a_key_grows_over_all_its_jobs(self) -> None:
+        driver = self.driver()
+        fences: list[int] = []
+        for _ in range(3):
+            (job,) = await _dispatch_jobs(driver, 1, _KEY)
+            fences.append((await _take(driver, [job])).fences[job.id])
+            await driver.expect_accepted(job, "failed")
+
+        assert fences == sorted(set(fences))
+        assert fences[0] > 0
+
+    @case
+    async def test_finished_work_answers_later_jobs_of_the_key(self) -> None:
+        driver = self.driver()
+        first, *others = await _dispatch_jobs(driver, 3, _KEY)
+        await _take(driver, [first, *others])
+        await driver.expect_accepted(first, "succeeded", content_type="application/json", result=b"7")
+        assert (await driver.schedulers.open_claims({_KEY.name: 1})).lanes == {_LANE}
+        others = (await driver.dispatch()).jobs
+        (later,) = await _dispatch_jobs(driver, 1, _KEY)
+
+        taken = await _take(driver, [*others, later])
+
+        done = WorkDone(first.id, "application/json", b"7")
+        assert taken.done == {job.id: done for job in (*others, later)}
+        assert len(taken.done) == 3
+        assert await driver.state(later) is JobState.DISPATCHED
+
+    @case
+    async def test_a_key_whose_time_is_over_is_free(self) -> None:
+        driver = self.driver()
+        brief = JobClaim("once:brief", ttl=1)
+        first, second = await _dispatch_jobs(driver, 2, brief)
+        await _take(driver, [first])
+        long_ago = await driver.store.now_ms() - HOUR
+        await driver.expect_accepted(first, "succeeded", result=b"7", started=long_ago, ran=1)
+
+        assert second.id in (await _take(driver, [second])).fences
+
+    @case
+    async def test_work_that_failed_or_was_resumed_answers_no_job(self) -> None:
+        driver = self.driver()
+        first, second = await _dispatch_jobs(driver, 2, _KEY)
+        await _take(driver, [first])
+        await driver.expect_accepted(first, "failed")
+
+        assert second.id in (await _take(driver, [second])).fences
+        await driver.expect_accepted(second, "succeeded", result=b"7")
+        again = await driver.again(
+            await driver.expect_update(await driver.read(second), JobState.QUEUED, kind="retry")
+        )
+        assert again.id in (await _take(driver, [again])).fences
+
+    @case
+    async def test_upkeep_keeps_claims_that_count(self) -> None:
+        driver = self.driver()
+        held, done, other = await _dispatch_jobs(driver, 3, _KEY)
+        one, two = await _dispatch_jobs(driver, 2, _ONE)
+        await _take(driver, [held, one])
+        await driver.schedulers.maintain()
+
+        assert (await _take(driver, [two])).waiting == {two.id: _ONE.name}
+        await driver.expect_accepted(held, "succeeded", result=b"7")
+        await driver.schedulers.maintain()
+        assert (await _take(driver, [done, other])).done.keys() == {done.id, other.id}
+
+
+def _detail(*claims: JobClaim) -> JobDetail:
+    return JobDetail(claims=claims)
+
+
+async def _dispatch_jobs(
+    driver: JobDriver, count: int, *claims: JobClaim, queue: str = QUEUE, priority: int = 4
+) -> list[DispatchedJob]:
+    """Submit and dispatch jobs with these claims, in their own order."""
+    jobs: list[JobRecord] = [
+        await driver.submit(detail=_detail(*claims), queue=queue, priority=priority) for _ in range(count)
+    ]
+    found = {job.id: job for job in (await driver.dispatch(queue=queue)).jobs}
+    return [found[job.id] for job in jobs]
+
+
+async def _take(driver: JobDriver, jobs: Sequence[DispatchedJob]) -> TakenClaims:
+    """Take the claims of jobs of one queue, as the holder of its partition."""
+    partition = driver.schedulers.partition_of(jobs[0].queue)
+    taken = await driver.schedulers.take_claims(partition, await driver.epoch(partition), jobs)
+    assert taken is not None
+    return taken
+
+
+def _queues_of_other_partitions(driver: JobDriver, count: int) -> list[str]:
+    """Return queues of different partitions, none of them that of `QUEUE`."""
+    found = {driver.schedulers.partition_of(QUEUE): QUEUE}
+    for number in range(1_000):
+        found.setdefault(driver.schedulers.partition_of(f"other-{number}"), f"other-{number}")
+    return [name for name in found.values() if name != QUEUE][:count]
