@@ -205,10 +205,10 @@ class PartlyReplayed(SendError):
 class TooLarge(SendError):
     """Raised when the message is larger than the limit; nothing was sent."""
 
-    def __init__(self, size: int, limit: int, what: str) -> None:
-        super().__init__(
-            f"{what} has {size:,} bytes, the limit is {limit:,}: store the data elsewhere and send a reference"
-        )
+    def __init__(
+        self, size: int, limit: int, what: str, *, remedy: str = "store the data elsewhere and send a reference"
+    ) -> None:
+        super().__init__(f"{what} has {size:,} bytes, the limit is {limit:,}: {remedy}")
         self.size = size
         self.limit = limit
 

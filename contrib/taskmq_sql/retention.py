@@ -44,7 +44,13 @@ _USAGE: Final = """
 delete from taskmq.quota_usage where name in (
     select name from taskmq.quota_usage where substr(name, 1, length($1)) = $1
     order by name collate "C" for update)"""
+_UNUSED: Final = """
+select r.id from taskmq.saved_run r where r.touched < taskmq.now_ms() - 604800000
+  and not exists (select 1 from taskmq.job j where j.id = r.id)"""
 _OLD: Final = (
+    # Saved values of jobs that ended without deleting them, a week after their last run.
+    f"delete from taskmq.saved_value where id in ({_UNUSED})",
+    f"delete from taskmq.saved_run where id in ({_UNUSED})",
     # Expired keys, whatever their jobs' state.
     "delete from taskmq.unique_key where until <= taskmq.now_ms()",
     # Leases that ended an hour ago. Those of partitions stay: their epochs are compared forever.
@@ -106,7 +112,7 @@ def forget_tenant(tenant: str) -> Steps[None]:
 
 
 def forget_old() -> Steps[None]:
-    """Delete expired unique keys, ended leases, usage of past days, and free claims."""
+    """Delete expired unique keys, ended leases, usage of past days, free claims, and unused saved values."""
     for statement in _OLD:
         yield from ask(statement)
     yield from forget_claims()

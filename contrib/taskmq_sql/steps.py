@@ -77,8 +77,12 @@ class Runner(Protocol):
         """Return the result of a call that only reads."""
         ...
 
-    async def write(self, work: Work[T]) -> T:
-        """Return the result of a call that runs in one transaction, durable on return."""
+    async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
+        """Return the result of a call that runs in one transaction.
+
+        Args:
+            is_lasting: the transaction is durable on return; otherwise a power failure may undo it.
+        """
         ...
 
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:

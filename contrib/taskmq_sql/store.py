@@ -10,6 +10,7 @@ from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.jobs.journals import SqlJournals
 from taskmq_sql.nodes import PlacementQueries, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
 from taskmq_sql.schedules import SqlSchedules
@@ -27,6 +28,7 @@ class SqlJobStore:
         histories: runs queries of the run history.
         changes: runs changes of definitions.
         lookups: reads settings without waiting for lists.
+        reports: writes what workers report.
         jobs: queries on the jobs of the same database.
         schedules: schedules of the same database.
         ended_jobs: tables with ended jobs.
@@ -39,6 +41,7 @@ class SqlJobStore:
         histories: Runner,
         changes: Runner,
         lookups: Runner,
+        reports: Runner,
         jobs: PlacementQueries,
         schedules: SqlSchedules,
         ended_jobs: EndedJobs,
@@ -50,6 +53,7 @@ class SqlJobStore:
         self._definitions = SqlDefinitions(changes)
         self._tasks = SqlTasks(changes)
         self._settings = SqlSettings(lookups)
+        self._journals = SqlJournals(reports, lookups)
         self._schedules = schedules
         self._accounts = accounts
         self._ended_jobs = ended_jobs
@@ -65,6 +69,10 @@ class SqlJobStore:
     @property
     def history(self) -> SqlHistory:
         return self._history
+
+    @property
+    def journals(self) -> SqlJournals:
+        return self._journals
 
     @property
     def nodes(self) -> SqlNodes:

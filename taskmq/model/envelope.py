@@ -73,6 +73,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         crashes: how many workers died while they had this dispatch; None: its message never came back. If it did, the
             worker reports `started` before the run.
         due: the instant at which the job was due, ms since the epoch; None once an earlier run of it started.
+        saves: version of the values that earlier runs saved.
+        saved: these values as JSON, by name; None: there are none.
+        kept: references to those that are kept elsewhere; None: there are none.
     """
 
     id: str
@@ -82,6 +85,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outages: Annotated[int, msgspec.Meta(ge=0)] = 0
     crashes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     due: _Instant | None = None
+    saves: Annotated[int, msgspec.Meta(ge=0)] = 0
+    saved: dict[str, msgspec.Raw] | None = None
+    kept: dict[str, msgspec.Raw] | None = None
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """Reports on jobs, compiled from the state, the dead letters and the workers."""
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import datetime
@@ -12,7 +11,7 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress, progress_of
 from taskmq.contracts.jobs import JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
-from taskmq.errors import MalformedMessage, StateUnavailable, UnsupportedFeature
+from taskmq.errors import MalformedMessage, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
@@ -150,21 +149,9 @@ async def locate_missing_job(app: TaskMQ, job_id: str) -> str:
 
 
 async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:
-    """Read the progress that the jobs' tasks have reported, by the store's ids.
-
-    Returns an empty dictionary if the app has no state or the state does not answer.
-    """
-    stores = app.sessions.current().stores
-    begun = [job for job in jobs if job.first_started is not None or job.started is not None or job.attempt > 1]
-    if stores.progress is None:
-        return {}
-    try:
-        # A run reports under the name that its message carries.
-        found = await asyncio.gather(*(_find_progress(stores, name_of(job)) for job in begun))
-    except StateUnavailable as error:
-        _log.debug("state unavailable, omitting the progress of %d jobs: %s", len(begun), error)
-        return {}
-    return {job.id: one for job, one in zip(begun, found, strict=True) if one is not None}
+    """Read the progress that the stored jobs' tasks have reported, by the store's ids."""
+    found = await app.sessions.store().journals.progress([job.id for job in jobs])
+    return {job_id: progress_of(record) for job_id, record in found.items()}
 
 
 async def _find_letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLetter]:

@@ -83,17 +83,20 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         is_settled: whether the run is over and its message settled; later code in its context is not the worker's.
 
     **Reports of a running task** (`progress`, `heartbeat`) may be called any number of times, from any thread. Only
-    the last value is kept, written at most twice a second and at the end. They never raise because of the state.
+    the last value is kept, written at most once a second and at the end. They never raise because of the state or the
+    store.
 
     **Saved values for later runs** (`step`, `checkpoint`; `astep`, `acheckpoint` in coroutines) are durable when the
     call returns. A run that follows after a crash, a retry or a deploy finds them. Only the last run to start may
     save: an earlier one that is still alive somewhere cannot save any more. All values are deleted when the job has
-    ended, and after a week without a run. These methods raise:
+    ended, and after a week without a run. Values of a stored job are saved in its store, by the scheduler; those of
+    other jobs in the state. These methods raise:
 
-    - `StateUnavailable`: the value may not be saved, so the run must not continue as if it were.
+    - `StateUnavailable`: the value may not be saved, so the run must not continue as if it were. For a stored job: no
+      scheduler has answered for a minute.
     - `RunSuperseded`: another run of the job has started.
     - `EncodeError`, `TooLarge`: a value cannot be encoded as JSON, or is too large.
-    - `UnsupportedFeature`: the app has no state; or a blocking call was made on the event loop.
+    - `UnsupportedFeature`: the app has no state, and the job is not stored; or a blocking call was made on the event loop.
 
     If the task is called as a plain function, outside of a worker, all of them work and nothing outlives the call.
     """
@@ -279,7 +282,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     def last_heartbeat(self) -> Any:
         """Details of an earlier run's last heartbeat, as plain data; None without any.
 
-        The last half second of reports may be missing: heartbeats are not saved one by one.
+        The last second of reports may be missing: heartbeats are not saved one by one.
         """
         return read_value(self._begun.values, HEARTBEAT)
 
@@ -320,6 +323,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
                     attempt=self.attempt,
                     started=self.started,
                     left_behind=self.mark_cancelled,
+                    invitation=self._envelope.store,
                 )
             return self.journal
 

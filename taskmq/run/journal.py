@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.model.codec import PLAIN, ReturnType
-from taskmq.model.envelope import JSON
+from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.units import Duration, storable
 from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
@@ -30,6 +30,8 @@ __all__ = [
     "JournalWriter",
     "RunJournal",
     "SavedStep",
+    "check_size",
+    "describe_saved",
     "read_value",
 ]
 
@@ -38,7 +40,7 @@ HEARTBEAT: Final = "heartbeat"
 """Names under which a run's checkpoint and its heartbeat's details are saved."""
 
 LARGEST_VALUE: Final = 256 * 1024
-"""Maximum bytes of one saved value as JSON: all values of a job are read together when it resumes."""
+"""Maximum bytes of one value in the state, as JSON: all values of a job are read together when it resumes."""
 
 _STEP: Final = "step "
 _LONGEST_NOTE: Final = 500
@@ -67,6 +69,7 @@ class JournalWriter(Protocol):
         Raises:
             StateUnavailable: the state could not be reached; it may be saved all the same.
             RunSuperseded: another run of the job has started.
+            TooLarge: the value is too large.
         """
         ...
 
@@ -92,7 +95,8 @@ class RunJournal:
         details: of its last heartbeat, as JSON; None without one.
         is_dirty: whether there is news since it was written.
         has_told: whether the task has reported progress or a heartbeat.
-        run: the run in the state, from its first `begin` on.
+        run: the run as the state or the store knows it, from its first `begin` on.
+    invitation: of a stored job.
     """
 
     __slots__ = (
@@ -103,6 +107,7 @@ class RunJournal:
         "details",
         "done",
         "has_told",
+        "invitation",
         "is_dirty",
         "job_id",
         "note",
@@ -112,7 +117,14 @@ class RunJournal:
     )  # fmt: skip
 
     def __init__(
-        self, writer: JournalWriter, *, job_id: str, attempt: int, started: int, left_behind: Callable[[], None]
+        self,
+        writer: JournalWriter,
+        *,
+        job_id: str,
+        attempt: int,
+        started: int,
+        left_behind: Callable[[], None],
+        invitation: Invitation | None = None,
     ) -> None:
         self._writer = writer
         self._left_behind = left_behind
@@ -127,6 +139,12 @@ class RunJournal:
         self.is_dirty: bool = False
         self.has_told: bool = False
         self.run: BegunRun | None = None
+        self.invitation: Invitation | None = invitation
+
+    @property
+    def has_saved(self) -> bool:
+        """Whether this run may have saved values for later runs."""
+        return self.run is not None or self.details is not None
 
     def tell_progress(self, done: float, total: float | None, note: str) -> None:
         self.done, self.total, self.note = done, total, storable(note[:_LONGEST_NOTE])
@@ -136,7 +154,9 @@ class RunJournal:
 
     def tell_heartbeat(self, details: object) -> None:
         if details is not None:
-            self.details = _encode(details, "the details of the heartbeat")
+            data = _encode(details, "the details of the heartbeat")
+            check_size(HEARTBEAT, data)
+            self.details = data
         if not self.is_dirty:
             self._touch()
 
@@ -214,7 +234,6 @@ class SavedStep:
 
         Raises:
             EncodeError: it cannot be encoded as JSON, or does not fit the annotated type.
-            TooLarge: it has more than `LARGEST_VALUE` bytes.
         """
         return _encode(value, f"the value of step {self._name!r}", self._type)
 
@@ -260,6 +279,7 @@ class Detached:
         return journal.run
 
     def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
+        check_size(name, value)
         self.begin_blocking(journal).values[name] = value
 
 
@@ -272,13 +292,24 @@ def read_value(values: dict[str, bytes], name: str) -> Any:
     return None if data is None else decode_value(data, JSON)
 
 
+def describe_saved(name: str) -> str:
+    """Describe a saved value for people."""
+    if name.startswith(_STEP):
+        return f"the value of step {name.removeprefix(_STEP)!r}"
+    return "the details of the heartbeat" if name == HEARTBEAT else "the checkpoint"
+
+
+def check_size(name: str, value: bytes) -> None:
+    """Raise `TooLarge` if a value is too large for the state."""
+    if len(value) > LARGEST_VALUE:
+        raise TooLarge(len(value), LARGEST_VALUE, describe_saved(name))
+
+
 def _encode(value: object, what: str, kind: ReturnType = PLAIN) -> bytes:
     try:
         data = kind.encode(value, JSON)
     except EncodeError as error:
         raise EncodeError(f"{what} cannot be saved: {error}") from error.__cause__
-    if len(data) > LARGEST_VALUE:
-        raise TooLarge(len(data), LARGEST_VALUE, what)
     return data
 
 

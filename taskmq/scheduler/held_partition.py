@@ -84,7 +84,14 @@ class HeldPartition:
         self.state = PartitionState(AppRules(app))
         queue = ReportsQueue(session, reports_queue(app.name, lease.partition))
         self._publisher = InvitationPublisher(
-            session, store.dispatching, self.state, lease=lease, reports=queue, proofs=proofs, counts=counts
+            session,
+            store.dispatching,
+            self.state,
+            journals=store.journals,
+            lease=lease,
+            reports=queue,
+            proofs=proofs,
+            counts=counts,
         )
         self._placer = Placer(store, lease, self.state)
         self.dispatcher = JobDispatcher(

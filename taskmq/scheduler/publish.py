@@ -15,12 +15,12 @@ withdrawn or failed here: it continues, and its report will arrive.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, Withdrawn
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JournalStore, Withdrawn
 from taskmq.durable.service import pause
 from taskmq.errors import (
     BrokerBlocked,
@@ -39,6 +39,7 @@ from taskmq.errors import (
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.headers import labels_of
+from taskmq.model.jobs.journals import SavedValues
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.scheduler.partition import PartitionState, public_name
@@ -66,6 +67,7 @@ class InvitationPublisher:
     """Publisher of one partition's invitations.
 
     Args:
+        journals: has the values that earlier runs saved.
         lease: lease of the partition.
         reports: queue for the reports of its jobs.
         proofs: makes the proofs of its dispatches.
@@ -77,6 +79,7 @@ class InvitationPublisher:
         store: DispatchStore,
         state: PartitionState,
         *,
+        journals: JournalStore,
         lease: HeldLease,
         reports: ReportsQueue,
         proofs: InvitationProofs,
@@ -85,6 +88,7 @@ class InvitationPublisher:
         self._session = session
         self._store = store
         self._state = state
+        self._journals = journals
         self._lease = lease
         self._reports = reports
         self._proofs = proofs
@@ -126,7 +130,9 @@ class InvitationPublisher:
                 in_hand -= names
                 names = {(job.id, job.token) for job in pending}
                 in_hand |= names
-                pending, outage = await self._publish(pending, in_doubt)
+                if (saved := await self._read_saved(pending)) is None:
+                    return
+                pending, outage = await self._publish(pending, in_doubt, saved)
                 if (outage is not None) is not is_troubled:
                     is_troubled = outage is not None
                     if is_troubled:
@@ -154,15 +160,29 @@ class InvitationPublisher:
         """Return the jobs still to publish: those that were not reported, given up or started meanwhile."""
         return [job for job in jobs if self._state.ledger.waits(job.id, job.token)]
 
+    async def _read_saved(self, jobs: Sequence[DispatchedJob]) -> dict[str, SavedValues] | None:
+        """Read the values that earlier runs saved; None if retrying was stopped before the store had answered."""
+        begun = [job.id for job in jobs if job.due is None]
+        if not begun:
+            return {}
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                return await self._journals.values(begun)
+            except StoreUnavailable:
+                if await pause(self._is_stopping, backoff.next()):
+                    return None
+
     async def _publish(
-        self, jobs: Sequence[DispatchedJob], in_doubt: set[str]
+        self, jobs: Sequence[DispatchedJob], in_doubt: set[str], saved: Mapping[str, SavedValues]
     ) -> tuple[list[DispatchedJob], SendError | None]:
         """Publish once. Returns the jobs to publish again, and the outage that is the reason, if any.
 
         Args:
             in_doubt: jobs that the broker may have without a confirm; more may be added.
+            saved: values that earlier runs saved.
         """
-        errors = await self._send(jobs)
+        errors = await self._send(jobs, saved)
         again: list[DispatchedJob] = []
         refused: dict[str, list[DispatchedJob]] = {}
         reasons: dict[str, SendError] = {}
@@ -194,12 +214,14 @@ class InvitationPublisher:
             again += [] if await self._undispatch(back, str(reasons[queue])) else back
         return again, outage
 
-    async def _send(self, jobs: Sequence[DispatchedJob]) -> list[SendError | None]:
+    async def _send(self, jobs: Sequence[DispatchedJob], saved: Mapping[str, SavedValues]) -> list[SendError | None]:
         failures = await self._declare({_target_queue(job) for job in jobs})
         errors: list[SendError | None] = [failures.get(_target_queue(job)) for job in jobs]
         indexes = [index for index, error in enumerate(errors) if error is None]
         if indexes:
-            outcomes = await self._session.publish_now([self._outgoing(jobs[index]) for index in indexes])
+            outcomes = await self._session.publish_now(
+                [self._outgoing(jobs[index], saved.get(jobs[index].id)) for index in indexes]
+            )
             for index, outcome in zip(indexes, outcomes, strict=True):
                 errors[index] = outcome
         return errors
@@ -221,7 +243,7 @@ class InvitationPublisher:
                 failures[name] = Unroutable(name, str(error))
         return failures
 
-    def _outgoing(self, job: DispatchedJob) -> Outgoing:
+    def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         reports = self._reports.name
         proof = self._proofs.prove(job.id, job.token, reports)
         invitation = Invitation(
@@ -235,7 +257,7 @@ class InvitationPublisher:
         )
         return Outgoing(
             queue=jobs_queue(_target_queue(job)),
-            body=invite(job.body, attempt=job.attempt, invitation=invitation),
+            body=invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved),
             content_type=JSON,
             job_id=public_name(job),
             task=job.task,

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taskmq.client.delayed import WaitingJob, waiting_jobs
-from taskmq.client.progress import JobProgress
+from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.history import history_of
@@ -225,11 +225,11 @@ class JobQueries:
         return await self.sent.find_result(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
-        """Find the progress, see `JobService`. Runs report under the job's name, even if given the store's id."""
-        found = await self.sent.find_progress(job_id)
-        if found is not None or not self._store.has_store or (record := await self._store.find(job_id)) is None:
-            return found
-        return None if (name := name_of(record)) == job_id else await self.sent.find_progress(name)
+        """Find the progress, see `JobService`; that of a stored job is in the store."""
+        if not self._store.has_store or (record := await self._store.find(job_id)) is None:
+            return await self.sent.find_progress(job_id)
+        found = (await self._sessions.store().journals.progress([record.id])).get(record.id)
+        return None if found is None else progress_of(found)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
         if self._store.has_store:

@@ -19,6 +19,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.jobs.journals import SavedValues
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
@@ -29,7 +30,7 @@ from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.partition import public_name
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.store_records import StoredRecords
 
@@ -86,6 +87,7 @@ class StoreRun:
         self._dispatching = store.dispatching
         self._reports = reports_queue(app.name, 0)
         self._results = AcceptedResults(app, store)
+        self._journals = ReportedJournals(session.broker, store.journals)
         self._arrived: list[Delivery] = []
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
@@ -167,7 +169,13 @@ class StoreRun:
                 delivery.ack()
                 self.moved += 1
                 continue
-            reports = [report for report in decode_reports(delivery.body) if report.kind != "alive"]
+            reports = [
+                report
+                for report in decode_reports(delivery.body)
+                if report.kind != "alive" and not self._journals.add(report)
+            ]
+            await self._journals.keep_progress()
+            await self._journals.save()
             applied = await self._dispatching.apply(reports, came_by=self._reports)
             ends: list[AcceptedEnd] = []
             for report, one in zip(reports, applied, strict=True):
@@ -176,6 +184,7 @@ class StoreRun:
                 if one.outcome == "accepted" and one.state is not None and one.state.is_final:
                     ends.append(AcceptedEnd(report, one.state, None))
                     await self._note(report, one.state)
+            await self._journals.forget(ends)
             await self._results.put(ends)
             delivery.ack()
             self.moved += 1
@@ -228,12 +237,15 @@ class StoreRun:
         passage.gates.add(batch.jobs, now=now)
         for name in dict.fromkeys(job.queue for job in batch.jobs):
             await self._session.declare([self._app.producer.queue(name)])
-        for outcome in await self._session.publish_now([self._outgoing(job) for job in batch.jobs]):
+        saved = await self._store.journals.values([job.id for job in batch.jobs if job.due is None])
+        for outcome in await self._session.publish_now(
+            [self._outgoing(job, saved.get(job.id)) for job in batch.jobs]
+        ):
             if outcome is not None:
                 raise outcome
         await self._dispatching.confirm([batch.id])
 
-    def _outgoing(self, job: DispatchedJob) -> Outgoing:
+    def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         assert self._key is not None
         proof = self._key.prove(job.id, job.token, self._reports)
         invitation = Invitation(
@@ -247,7 +259,7 @@ class StoreRun:
         )
         return Outgoing(
             queue=jobs_queue(job.queue),
-            body=invite(job.body, attempt=job.attempt, invitation=invitation),
+            body=invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved),
             content_type=JSON,
             job_id=public_name(job),
             task=job.task,

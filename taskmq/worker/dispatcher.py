@@ -35,6 +35,7 @@ from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.processor import Processor
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.stored_journals import StoredJournals
 from taskmq.worker.run.task_pool import LOOP_BUDGET, Pause, WorkItem
 from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.reports import ReportSender
@@ -95,7 +96,6 @@ class Dispatcher:
             thread_ended=self._thread_ended,
         )
         self._monotonic = self.slots.monotonic
-        self._journal = JournalService(app)
         self._settler = Settler(
             app,
             worker=worker,
@@ -105,6 +105,11 @@ class Dispatcher:
             redactor=redactor,
             logs=logs,
         )
+        session = app.sessions.current()
+        stored = StoredJournals(
+            session.broker, self._settler.reports, worker=worker, clock=app.sessions.clock, large=session.large_values
+        )
+        self._journal = JournalService(app, stored)
         self._processor = Processor(
             app,
             executors,

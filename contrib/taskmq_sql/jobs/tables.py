@@ -12,6 +12,9 @@
     ready          one narrow row per queued job
     gated          one row per queued job that waits behind a gate; such a job has no row in `ready`
     timer          one narrow row per scheduled or retrying job
+    job_progress   the last progress that each job's run reported, updated in place
+    saved_run      the run that may save values of a job
+    saved_value    saved steps and checkpoints of jobs
     dispatch_batch outbox, and jobs under way by batch
     job_history    ended jobs, partitioned by the day of their end
     attempt        attempts that did not end their job, by day
@@ -44,7 +47,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0103"
+HEAD: Final = "0104"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -97,6 +97,7 @@ class PostgresJobStore(SqlJobStore):
             histories=runner(self._database.histories),
             changes=runner(self._database.changes),
             lookups=self._database.runner(self._database.lookups, self._database.changes),
+            reports=self._database.runner(self._database.steps, self._database.reports),
             jobs=PostgresPlacements(self._database),
             schedules=SqlSchedules(
                 lists=runner(self._database.changes),

@@ -22,6 +22,7 @@ T = TypeVar("T")
 _NOW: Final = "select taskmq.now_ms()"
 # An arbitrary number that only this code uses.
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
+_UNSYNCED: Final = "set local synchronous_commit = off"
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 
 
@@ -72,8 +73,10 @@ class PostgresRunner:
     async def read(self, work: Work[T]) -> T:
         return await self._reads.run("read", lambda connection: drive(connection, work(), self._names))
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         async def write(connection: Connection) -> T | TaskMQError:
+            if not is_lasting:
+                await connection.execute(_UNSYNCED)
             try:
                 return await drive(connection, work(), self._names)
             except TaskMQError as error:

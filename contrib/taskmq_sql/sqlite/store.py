@@ -108,6 +108,7 @@ class SqliteJobStore(SqlJobStore):
             histories=runner,
             changes=runner,
             lookups=runner,
+            reports=runner,
             jobs=SqlitePlacements(self._writer, self._reader),
             schedules=SqlSchedules(
                 lists=runner,

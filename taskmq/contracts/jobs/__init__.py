@@ -32,6 +32,7 @@ from taskmq.contracts.jobs.dispatch import (
     forgotten_end,
     partition_of,
 )
+from taskmq.contracts.jobs.journals import JournalStore
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
@@ -91,6 +92,7 @@ __all__ = [
     "JobScheduleStore",
     "JobStore",
     "JobUpdate",
+    "JournalStore",
     "KeptJob",
     "Lane",
     "LaneHead",

@@ -11,6 +11,7 @@ from taskmq.contracts.finding import Finding
 from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.bulks import BulkStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.journals import JournalStore
 from taskmq.contracts.jobs.nodes import NodeStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
@@ -73,6 +74,11 @@ class JobStore(PauseStore, Protocol):
     @property
     def bulks(self) -> BulkStore:
         """Bulk operations on the jobs."""
+        ...
+
+    @property
+    def journals(self) -> JournalStore:
+        """Progress and saved values of the jobs' runs."""
         ...
 
     @property

@@ -16,6 +16,7 @@ import msgspec
 
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
+from taskmq.model.jobs.journals import RunProgress, SavedValues, SaveRequest
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -54,7 +55,7 @@ MOST_UNHEEDED: Final = 10
 
 ReportKind = Literal[
     "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
-    "detached", "alive",
+    "detached", "alive", "progress", "saving",
 ]  # fmt: skip
 """Kinds of reports:
 
@@ -69,7 +70,9 @@ ReportKind = Literal[
 - `interrupted`: the job runs again immediately, and the attempt does not count; the message of the error says why the
   run was stopped: its worker stops, or it was preempted;
 - `detached`: the run continues without its message, which is acknowledged now, so the broker redelivers it to no one;
-- `alive`: the run still continues. Sent every ten seconds; the scheduler keeps it in memory only.
+- `alive`: the run still continues. Sent every ten seconds; the scheduler keeps it in memory only;
+- `progress`: the last progress of the run. It comes before the report of the run's end;
+- `saving`: the run saves a value, or is about to save values, and waits for the scheduler's answer.
 """
 
 PREEMPTED: Final = "Preempted"
@@ -92,6 +95,8 @@ _AFTER: Final[dict[ReportKind, JobState]] = {
     "interrupted": JobState.QUEUED,
     "detached": JobState.RUNNING,
     "alive": JobState.RUNNING,
+    "progress": JobState.RUNNING,
+    "saving": JobState.RUNNING,
 }
 _RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED})
 
@@ -113,6 +118,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             scheduler that does not know this field dispatches the job anew.
         content_type, result: the encoded return value of a success.
         error: of a failure; for other ends `message` is the reason.
+        progress: of a `progress` report.
+        saving: of a `saving` report.
+        has_saved: of an end: whether the job may have saved values, which a success and a cancellation delete.
     """
 
     id: str
@@ -129,6 +137,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None
+    progress: RunProgress | None = None
+    saving: SaveRequest | None = None
+    has_saved: bool = False
 
 
 class UnreadReport(NamedTuple):
@@ -289,12 +300,21 @@ def _within_time(report: Report) -> Report:
     return report if report.delay <= LONGEST_DELAY else msgspec.structs.replace(report, delay=LONGEST_DELAY)
 
 
-def invite(body: bytes, *, attempt: int, invitation: Invitation) -> bytes:
+def invite(body: bytes, *, attempt: int, invitation: Invitation, saved: SavedValues | None = None) -> bytes:
     """Return the body of the message of one dispatch.
 
     Args:
         body: an envelope in JSON without `attempt` and `store`, as the store keeps it.
         attempt: its number, from 1.
+        saved: what earlier runs of the job saved.
     """
+    if saved is not None:
+        values = saved.values.items()
+        invitation = msgspec.structs.replace(
+            invitation,
+            saves=saved.version,
+            saved={name: msgspec.Raw(each.value) for name, each in values if not each.is_reference} or None,
+            kept={name: msgspec.Raw(each.value) for name, each in values if each.is_reference} or None,
+        )
     # The stored body is a whole object that has a task, so two more fields fit before its end.
     return b'%s,"attempt":%d,"store":%s}' % (body[:-1], attempt, _encoder.encode(invitation))

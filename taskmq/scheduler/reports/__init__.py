@@ -3,6 +3,7 @@
 consumer   the partition's queue: read, applied together, acknowledged
 queue      declares that queue
 inventions reports with tokens that the store never issued: counted, and logged at most once a minute
+journals   progress and saved values of runs
 letters    other messages in that queue: dropped invitations, unknown jobs, malformed messages
 refusals   jobs that workers refuse: retried with growing delays, then failed
 returned_jobs  jobs whose invitation was redelivered: published again
@@ -10,6 +11,7 @@ results    accepted results, stored where `Job.result` waits
 """
 
 from taskmq.scheduler.reports.consumer import ReportConsumer
+from taskmq.scheduler.reports.journals import ReportedJournals
 from taskmq.scheduler.reports.letters import WORKER_LOST, ParkedReports, worker_lost
 from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
@@ -21,6 +23,7 @@ __all__ = [
     "AcceptedResults",
     "ParkedReports",
     "ReportConsumer",
+    "ReportedJournals",
     "ReportsQueue",
     "ReturnedJobs",
     "worker_lost",

@@ -4,7 +4,8 @@
                                        | raises: split in halves, until the faulty report is found: it is parked, and
                                        |         its job fails
                                        | the store is down: the consumer stops and starts again later
-                  log lines                         -> the store, before the reports of their runs
+                  log lines, progress               -> the store, before the reports of their runs
+                  values to save                    -> the store -> answered
                   redelivered invitations           -> after all reports before them: `returned_jobs`
                   no report: an invitation that the broker dropped -> the job is dispatched again, fails, or
                                                                       continues if another copy runs it
@@ -20,8 +21,10 @@ about an unknown job is parked, because the database may have been restored and 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Subscription
@@ -45,6 +48,7 @@ from taskmq.model.topology import PARKING
 from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.reports.inventions import Inventions
+from taskmq.scheduler.reports.journals import ReportedJournals
 from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
 from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
@@ -110,6 +114,7 @@ class ReportConsumer:
         self._returned = returned
         self._logs = store.history.logs if isinstance(store, Remembering) else None
         self._lines: list[RunLog] = []
+        self._journals = ReportedJournals(session.broker, store.journals)
         self._parked = parked
         self._results = results
         self._wakeups = wakeups
@@ -171,13 +176,16 @@ class ReportConsumer:
                     received += await self._read(delivery)
                 # Before the reports of their runs, because lines of an ended run are not accepted.
                 await self._keep_lines()
+                await self._journals.keep_progress()
                 for start in range(0, len(received), _BATCH):
                     await self._apply_in_turn(received[start : start + _BATCH])
+                has_answered = self._journals.is_saving
+                await self._journals.save()
                 for delivery in self._in_work:
                     delivery.ack()
                 self._in_work.clear()
                 self._backoff.reset()
-                if len(received) < _FEW:
+                if len(received) < _FEW and not has_answered:
                     await pause(self._is_stopping, max(began + _PACE - asyncio.get_running_loop().time(), 0))
 
     def _receive(self, delivery: Delivery) -> None:
@@ -195,6 +203,7 @@ class ReportConsumer:
         self._in_work.clear()
         self._waiting.clear()
         self._lines.clear()
+        self._journals.clear()
         self._arrived.clear()
 
     async def _keep_lines(self) -> None:
@@ -242,9 +251,19 @@ class ReportConsumer:
                 await judge(each, self._store) if each.kind == "refused" else with_readable_result(each),
                 delivery.redelivered,
             )
-            for each in reports
-            if not self._is_alive(each)
+            for each in self._collect(reports)
         ]
+
+    def _collect(self, reports: Sequence[Report]) -> Iterator[Report]:
+        """Yield the reports to apply; the others are counted, or kept for later steps."""
+        for report in reports:
+            if self._is_alive(report):
+                continue
+            if not self._journals.add(report):
+                yield report
+            elif report.kind == "saving" and self._ledger.waits(report.id, report.token):
+                # The next dispatch of a job carries its saved values if a run of it is known to have begun.
+                yield msgspec.structs.replace(report, kind="started", saving=None)
 
     def _is_alive(self, report: Report) -> bool:
         """Whether the report only says that a job is still running; updates the ledger if so."""
@@ -340,6 +359,7 @@ class ReportConsumer:
         if any(one.has_dependents for one in applied):
             self._releases.wake()
         if ends:
+            await self._journals.forget(ends)
             await self._results.put(ends)
 
     async def _put_aside(self, report: Report, outcome: Literal["invented", "unknown"]) -> None:

@@ -39,7 +39,7 @@ from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, Pla
 from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.repetition import Repetitions
-from taskmq.testing.job_store_suite.reports import Interruptions, ReportProofs, Reports, RestoredStores
+from taskmq.testing.job_store_suite.reports import Interruptions, JournalCases, ReportProofs, Reports, RestoredStores
 from taskmq.testing.job_store_suite.resumption import Resumptions
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
@@ -64,6 +64,7 @@ class JobStoreSuite(
     Reports,
     Interruptions,
     ReportProofs,
+    JournalCases,
     Retention,
     Repetitions,
     Resumptions,

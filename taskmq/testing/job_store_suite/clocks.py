@@ -1,12 +1,13 @@
 """Tests in which time passes, for stores whose clock can be moved."""
 
 from taskmq.contracts.jobs import Catalogued, partition_key
+from taskmq.model.jobs.journals import SaveRequest
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.nodes import NodeTold
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
 from taskmq.testing.runner import case
 
 __all__ = ["MovedClocks"]
@@ -40,6 +41,23 @@ class MovedClocks(JobStoreCase):
 
         assert await driver.try_dispatch() is None
         assert await driver.state(job) is JobState.EXPIRED
+
+    @case
+    async def test_saved_values_of_a_failed_job_are_kept_for_a_week(self) -> None:
+        driver = self.driver()
+        journals = driver.store.journals
+        failed, live = await driver.dispatch_new(), await driver.dispatch_new()
+        for job in (failed, live):
+            request = SaveRequest(reply="worker.saved.w1", number=1, run="a")
+            await journals.save([report(job, "saving", saving=request)])
+        await driver.expect_accepted(failed, "failed")
+
+        await driver.schedulers.maintain()
+        assert (await journals.values([failed.id, live.id])).keys() == {failed.id, live.id}
+        await self.advance(8 * 86_400)
+        await driver.schedulers.maintain()
+
+        assert (await journals.values([failed.id, live.id])).keys() == {live.id}
 
     @case
     async def test_a_removed_node_returns_with_a_new_epoch(self) -> None:

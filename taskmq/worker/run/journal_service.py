@@ -1,7 +1,8 @@
 """Journal service: stores what runs report and save.
 
-News (progress, heartbeats) is collected and written at most every half second, by one task that exists only while
-there is some. Saved values go to the state immediately. A worker whose tasks use none of it does nothing here.
+News (progress, heartbeats) is collected and written at most once a second, by one task that exists only while there
+is some. Saved values are written immediately: those of stored jobs to the job store (`stored_journals`), those of
+other jobs to the state. A worker whose tasks use none of it does nothing here.
 """
 
 import asyncio
@@ -28,8 +29,9 @@ from taskmq.model.outcome import (
 )
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
-from taskmq.run.journal import HEARTBEAT, RunJournal
+from taskmq.run.journal import HEARTBEAT, RunJournal, check_size
 from taskmq.run.locks import Lock
+from taskmq.worker.run.stored_journals import StoredJournals
 
 __all__ = ["KEPT", "JournalService"]
 
@@ -41,7 +43,7 @@ KEPT: Final = 7 * 86_400.0
 """Seconds for which a job's saved values are kept after its last run started or saved."""
 
 _WHAT: Final = "progress, steps and checkpoints"
-_PERIOD: Final = 0.5
+_PERIOD: Final = 1.0
 # State of a job whose run reported something, by its outcome.
 _STATES: Final[dict[type, JobState]] = {
     Succeeded: JobState.SUCCEEDED,
@@ -59,8 +61,9 @@ _PATIENCE: Final = 2.0
 class JournalService:
     """The journals of one worker. Belongs to the running loop; journals of threads call it there."""
 
-    def __init__(self, app: TaskMQ) -> None:
+    def __init__(self, app: TaskMQ, stored: StoredJournals) -> None:
         self._app = app
+        self._stored = stored
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -91,6 +94,11 @@ class JournalService:
 
     async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         run = await self.begin(journal)
+        if (invitation := journal.invitation) is not None:
+            if not await self._stored.save(journal, invitation, name, value, fence=run.token):
+                raise self._superseded_error(journal)
+            return
+        check_size(name, value)
         if not await self._checkpoints().save(journal.job_id, name, value, token=run.token, ttl=KEPT):
             raise self._superseded_error(journal)
 
@@ -133,6 +141,10 @@ class JournalService:
         A dead job keeps it, because a replay continues from there.
         """
         run, checkpoints = journal.run, self._stores().checkpoints
+        if journal.invitation is not None:
+            # The scheduler drops the values with the report of the end.
+            self._stored.forget(journal)
+            return
         if run is None or checkpoints is None or not isinstance(outcome, Succeeded | Cancelled):
             return
         try:
@@ -149,6 +161,7 @@ class JournalService:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._stored.aclose()
 
     def _note(self, journal: RunJournal) -> None:
         self._news.add(journal)
@@ -175,6 +188,9 @@ class JournalService:
     async def _write(self, journal: RunJournal, state: JobState = JobState.RUNNING) -> None:
         # Before the news is read: later news is written next time.
         journal.is_dirty = False
+        if journal.invitation is not None:
+            self._stored.report_progress(journal, journal.invitation, state)
+            return
         store = require_store(self._stores().progress, f"{_WHAT} need")
         record = ProgressRecord(
             job_id=journal.job_id,
@@ -199,7 +215,10 @@ class JournalService:
         self._is_answering = False
 
     async def _begin(self, journal: RunJournal) -> BegunRun:
-        run = await self._checkpoints().begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
+        if journal.invitation is None:
+            run = await self._checkpoints().begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
+        else:
+            run = await self._stored.begin(journal, journal.invitation)
         if run is None:
             raise self._superseded_error(journal)
         journal.run = run

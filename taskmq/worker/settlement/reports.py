@@ -95,6 +95,10 @@ class ReportSender:
         self._add(invitation, report, partial(_answer, confirmed))
         return await confirmed
 
+    def add(self, invitation: Invitation, report: Report) -> None:
+        """Send the report before later ones of the job, without waiting; it may be lost if the worker stops."""
+        self._add(invitation, report, _ignore)
+
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
         """Report the start of an attempt that still runs after a quarter of a second."""
         loop = asyncio.get_running_loop()
@@ -175,6 +179,9 @@ class ReportSender:
                     await self._broker.publish(message, timeout=self._timeout)
             except TooLarge as error:
                 if len(reports) == 1:
+                    if goes_on(reports[0].kind):
+                        _log.error("job %s: dropping a report that is too large: %s", reports[0].id, error)
+                        return False
                     reports = [_without_result(reports[0], error)]
                     continue
                 # One of them is too large: publish the others separately.
@@ -193,6 +200,10 @@ class ReportSender:
             await self._broker.declare_reports([ReportQueue(queue)])
         except TaskMQError as error:
             _log.warning("queue %s cannot be declared: %s", queue, error)
+
+
+def _ignore(is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
+    """Ignore whether a report was confirmed."""
 
 
 def _answer(confirmed: "asyncio.Future[bool]", is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only

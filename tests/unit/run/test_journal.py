@@ -205,8 +205,6 @@ def test_a_step_with_an_unsavable_value_is_not_done_and_named() -> None:
 
     with pytest.raises(EncodeError, match=r"the value of step 'odd' cannot be saved"):
         context(writer).step("odd", object)
-    with pytest.raises(TooLarge, match="the value of step 'large' has"):
-        context(writer).step("large", lambda: "x" * LARGEST_VALUE)
 
     assert writer.values == {}
 
@@ -265,8 +263,13 @@ def test_a_checkpoint_is_available_to_this_run_and_the_next() -> None:
 def test_a_checkpoint_without_a_json_form_names_its_job() -> None:
     with pytest.raises(EncodeError, match="the checkpoint of job job-7 cannot be saved"):
         context(Shelf()).checkpoint(object())
-    with pytest.raises(TooLarge, match="the checkpoint of job job-7"):
-        asyncio.run(context(Shelf()).acheckpoint("x" * LARGEST_VALUE))
+
+
+def test_a_value_is_too_large_for_a_plain_call_as_it_is_for_the_state() -> None:
+    with pytest.raises(TooLarge, match="the value of step 'large' has"):
+        Context.create_detached("t").step("large", lambda: "x" * LARGEST_VALUE)
+    with pytest.raises(TooLarge, match="the checkpoint has"):
+        asyncio.run(Context.create_detached("t").acheckpoint("x" * LARGEST_VALUE))
 
 
 # Outside a worker

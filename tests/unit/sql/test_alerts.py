@@ -20,7 +20,7 @@ class _Empty:
         del is_lasting
         return await self.write(work)
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         steps = work()
         try:
             self.statements.append(next(steps))

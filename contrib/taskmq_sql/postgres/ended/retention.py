@@ -39,7 +39,9 @@ def _forget_keys(rows: Sequence[Row]) -> Steps[None]:
     yield from ask(_KEYS, list(tenants), list(keys), list(ids))
 
 
-ENDED_JOBS: Final = EndedJobs(("job_body", "job_detail", "event", "attempt"), _forget_keys)
+ENDED_JOBS: Final = EndedJobs(
+    ("job_body", "job_detail", "event", "attempt", "job_progress", "saved_value", "saved_run"), _forget_keys
+)
 """The tables with rows of ended jobs."""
 
 

@@ -31,15 +31,16 @@ keys as (delete from taskmq.job_key where ctid = any(array(
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
 select id from part order by id desc limit 1"""
+_RARE: Final = ("job_detail", "job_progress", "saved_value", "saved_run")
 # Runs only if jobs of that time have any: looking for rows that do not exist is half of the work.
 _DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),
-details as (delete from taskmq.job_detail where id = any(array(select id from part where exists (
-  select from taskmq.job_detail where id >= (select id from part order by id limit 1)
+details as (delete from taskmq.{table} where id = any(array(select id from part where exists (
+  select from taskmq.{table} where id >= (select id from part order by id limit 1)
     and id <= (select id from part order by id desc limit 1)))))
 select id from part order by id desc limit 1"""
 _HAS_DETAILS: Final = """
-select exists (select from taskmq.job_detail
+select exists (select from taskmq.{table}
   where id >= (select id from {day} order by id limit 1) and id <= (select id from {day} order by id desc limit 1))"""
 _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -84,8 +85,9 @@ async def drop_day(connection: Connection, table: str, name: str) -> None:
     if table == "job_history":
         day = f"{SCHEMA}.{name}"
         await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
-        if await connection.fetchval(_HAS_DETAILS.format(day=day)):
-            await _in_parts(connection, _DETAILS.format(day=day))
+        for rare in _RARE:
+            if await connection.fetchval(_HAS_DETAILS.format(day=day, table=rare)):
+                await _in_parts(connection, _DETAILS.format(day=day, table=rare))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
     await _drop(connection, name)
 

@@ -264,6 +264,20 @@ CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at);
 CREATE INDEX alert_notice_due ON alert_notice (tenant, next_at, id) WHERE next_at IS NOT NULL
 """
 
+_JOURNALS: Final = """
+CREATE TABLE job_progress (
+    id BLOB NOT NULL PRIMARY KEY, started INTEGER NOT NULL, updated INTEGER NOT NULL, done REAL NOT NULL, total REAL,
+    attempt INTEGER NOT NULL, state INTEGER NOT NULL, note TEXT NOT NULL, details BLOB
+) WITHOUT ROWID;
+CREATE TABLE saved_run (
+    id BLOB NOT NULL PRIMARY KEY, fence INTEGER NOT NULL, touched INTEGER NOT NULL, version INTEGER NOT NULL,
+    number INTEGER NOT NULL, run TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE saved_value (
+    id BLOB NOT NULL, name TEXT NOT NULL, is_reference INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (id, name)
+)
+"""
+
 _FIRST_KEY: Final = """
 INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', 'now') AS INTEGER) * 1000)
 """
@@ -291,7 +305,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

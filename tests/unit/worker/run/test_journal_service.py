@@ -21,6 +21,8 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.processor import Processor
+from taskmq.worker.run.stored_journals import StoredJournals
+from taskmq.worker.settlement.reports import ReportSender
 from taskmq_local import forget_memory
 from tests.servers.waiting import until
 from tests.unit.worker.bench import NOW, run
@@ -61,6 +63,14 @@ class _Down:
             raise StateUnavailable("down")
 
 
+def open_journals(app: TaskMQ) -> JournalService:
+    session = app.sessions.current()
+    reports = ReportSender(session.broker, worker="w1", timeout=5, stopping=asyncio.Event())
+    return JournalService(
+        app, StoredJournals(session.broker, reports, worker="w1", clock=app.sessions.clock, large=None)
+    )
+
+
 def context(recorder: JournalService, *, attempt: int = 1, job_id: str = "job-7") -> Context:
     from taskmq.model.envelope import Envelope
 
@@ -85,7 +95,7 @@ async def test_a_run_without_journal_calls_starts_no_task_and_sends_no_query(app
     async def t(ctx: Context) -> list[Any]:
         return [ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled, ctx.journal is None]
 
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), journal_writer=recorder)
     attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
     assert isinstance(attempt, Attempt)
@@ -98,7 +108,7 @@ async def test_a_run_without_journal_calls_starts_no_task_and_sends_no_query(app
 
 
 async def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app: TaskMQ) -> None:
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
     loop = asyncio.get_running_loop()
 
@@ -128,7 +138,7 @@ async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
     app: TaskMQ, caplog: pytest.LogCaptureFixture
 ) -> None:
     down = _Down(app)
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
     for done in range(3):
         ctx.progress(done)
@@ -151,7 +161,7 @@ async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
 
 async def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
     down = _Down(app)
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
     calls: list[int] = []
 
@@ -172,7 +182,7 @@ async def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> Non
 
 
 async def test_a_heartbeat_is_available_to_the_next_run_of_the_job(app: TaskMQ) -> None:
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     first = context(recorder)
     first.heartbeat({"row": 5})
     assert first.journal is not None
@@ -188,7 +198,7 @@ async def test_a_heartbeat_is_available_to_the_next_run_of_the_job(app: TaskMQ) 
 
 
 async def test_concurrent_requests_begin_one_run(app: TaskMQ) -> None:
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
 
     tokens = await asyncio.gather(
@@ -202,7 +212,7 @@ async def test_concurrent_requests_begin_one_run(app: TaskMQ) -> None:
 
 async def test_a_caller_that_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
     down = _Down(app)
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
     waiting = asyncio.create_task(ctx.resume())
     await asyncio.sleep(0)
@@ -219,7 +229,7 @@ async def test_a_caller_that_gives_up_waiting_for_the_begin_leaves_it_to_the_oth
 
 
 async def test_an_abandoned_run_saves_nothing_and_learns_that_no_caller_waits(app: TaskMQ) -> None:
-    recorder, other = JournalService(app), JournalService(app)
+    recorder, other = open_journals(app), open_journals(app)
     old, new = context(recorder), context(other)
     await old.acheckpoint(1)
     await new.acheckpoint(2)
@@ -243,7 +253,7 @@ async def test_an_abandoned_run_saves_nothing_and_learns_that_no_caller_waits(ap
 
 
 async def test_a_blocking_call_on_the_loop_of_the_worker_is_refused_and_names_its_twin(app: TaskMQ) -> None:
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
 
     with pytest.raises(UnsupportedFeature, match=r"await context\.astep"):
@@ -258,7 +268,7 @@ async def test_a_blocking_call_on_the_loop_of_the_worker_is_refused_and_names_it
 
 async def test_without_a_state_steps_are_refused_and_progress_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     app = TaskMQ("amqp://nowhere")
-    recorder = JournalService(app)
+    recorder = open_journals(app)
     ctx = context(recorder)
     ctx.progress(1)
     assert ctx.journal is not None
@@ -276,7 +286,7 @@ def test_a_thread_that_outlives_its_worker_is_reported_and_its_progress_is_dropp
     kept: list[Context] = []
 
     async def main() -> None:
-        kept.append(context(JournalService(app)))
+        kept.append(context(open_journals(app)))
         await app.aclose()
 
     asyncio.run(main())
@@ -416,7 +426,7 @@ def test_a_fork_of_a_thread_task_cannot_save(app: TaskMQ) -> None:
         return words
 
     async def main() -> None:
-        words = await asyncio.to_thread(save_in_a_fork, context(JournalService(app)))
+        words = await asyncio.to_thread(save_in_a_fork, context(open_journals(app)))
 
         assert words.startswith("a fork of the worker can save nothing")
         await app.aclose()

@@ -1,0 +1,44 @@
+"""Progress and saved values of the runs of stored jobs."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from taskmq.contracts.stores.progress import ProgressRecord
+from taskmq.model.jobs.journals import SaveAnswer, SavedValues
+from taskmq.model.jobs.reports import Report
+
+__all__ = ["JournalStore"]
+
+
+class JournalStore(Protocol):
+    """Progress and saved values, written by schedulers from reports of workers.
+
+    Only reports with the job's present token count; there is no epoch. Every method raises `StoreUnavailable` if the
+    store cannot be reached.
+    """
+
+    async def report(self, reports: Sequence[Report]) -> None:
+        """Replace the progress of these jobs. A power failure may undo it.
+
+        A run that started earlier than the one that reported last changes nothing.
+        """
+        ...
+
+    async def progress(self, ids: Sequence[str]) -> dict[str, ProgressRecord]:
+        """Return the last progress of those of these jobs, live or ended, that have reported any."""
+        ...
+
+    async def save(self, reports: Sequence[Report]) -> list[SaveAnswer]:
+        """Begin runs and save values in one transaction, in order; return the answers to those that are not ignored.
+
+        Saved values are durable when this returns. Requests of unknown jobs have no answer.
+        """
+        ...
+
+    async def values(self, ids: Sequence[str]) -> dict[str, SavedValues]:
+        """Return the saved values of those of these jobs that have any, with the details of the last heartbeat."""
+        ...
+
+    async def forget(self, ids: Sequence[str]) -> None:
+        """Delete the saved values of those of these jobs that are not live."""
+        ...

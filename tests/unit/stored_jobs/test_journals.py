@@ -1,0 +1,156 @@
+"""Progress, saved steps and checkpoints of stored jobs, in an app without a state."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from taskmq import Context, TaskMQ
+from taskmq.errors import TaskFailed
+from taskmq.model.jobs.journals import LARGEST_SAVED
+from taskmq.model.states import JobState
+from tests.coroutines import run_by
+from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
+
+_made: list[str] = []
+
+
+async def _make(name: str, size: int = 0) -> str:
+    _made.append(name)
+    return name + "." * size
+
+
+def define_steps(app: TaskMQ) -> None:
+    """Define tasks that report and save."""
+
+    @app.task(name="in_steps", queue="work", retry=RETRY)
+    async def in_steps(context: Context, fails: int) -> list[str]:
+        found = [await context.astep("a", _make, "a"), await context.astep("b", _make, "b")]
+        if context.attempt <= fails:
+            raise ValueError("not yet")
+        found.append(await context.astep("c", _make, f"c{context.attempt}"))
+        return found
+
+    @app.task(name="too_much", queue="work", retry=None)
+    async def too_much(context: Context) -> None:
+        await context.astep("half", _make, "half", LARGEST_SAVED // 2)
+        await context.astep("rest", _make, "rest", LARGEST_SAVED // 2)
+
+    @app.task(name="loop", queue="work", retry=RETRY)
+    async def loop(context: Context, until: int) -> list[object]:
+        await context.resume()
+        before = [context.last_checkpoint, context.last_heartbeat]
+        context.progress(context.attempt, until, "at work")
+        context.heartbeat(f"attempt {context.attempt}")
+        await context.acheckpoint(context.attempt * 10)
+        await asyncio.sleep(3)
+        context.progress(until, until)
+        if context.attempt < until:
+            raise ValueError("not yet")
+        return before
+
+    @app.task(name="fences", queue="work", retry=RETRY)
+    async def fences(context: Context, fails: int) -> int:
+        await context.resume()
+        if context.attempt <= fails:
+            _made.append(str(context.fencing_token))
+            raise ValueError("not yet")
+        return context.fencing_token
+
+
+in_own_store = partial(in_shop, has_state=False, also=define_steps)
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    _made.clear()
+
+
+@run_by(in_own_store)
+async def test_a_saved_step_is_not_run_again_by_the_next_attempt(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("in_steps", 2)
+
+    assert await job.aresult(timeout=120) == ["a", "b", "c3"]
+    assert _made == ["a", "b", "c3"]
+
+
+@run_by(in_own_store)
+async def test_a_resumed_job_continues_from_the_steps_of_its_failed_run(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("in_steps", 3, job_id="order-17")
+    with pytest.raises(TaskFailed):
+        await job.aresult(timeout=120)
+
+    await shop.jobs.aretry("order-17")
+
+    assert await job.aresult(timeout=120) == ["a", "b", "c4"]
+    assert _made == ["a", "b", "c4"]
+
+
+@run_by(in_own_store)
+async def test_a_run_reads_the_last_checkpoint_and_heartbeat(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("loop", 2)
+
+    assert await job.aresult(timeout=120) == [10, "attempt 1"]
+
+
+@run_by(in_own_store)
+async def test_progress_is_read_while_the_job_runs_and_after_its_end(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("loop", 1, job_id="order-17")
+    assert await job.aprogress() is None
+
+    await asyncio.sleep(2)
+    during = await job.aprogress()
+    await job.aresult(timeout=60)
+    last = await job.aprogress()
+
+    assert during is not None
+    assert (during.done, during.total, during.note, during.state) == (1, 1, "at work", JobState.RUNNING)
+    assert last is not None
+    assert (last.done, last.note, last.attempt, last.state) == (1, "", 1, JobState.SUCCEEDED)
+    assert last.updated > during.updated
+
+
+@run_by(in_own_store)
+async def test_the_values_of_an_ended_job_are_deleted(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("loop", 1)
+    await job.aresult(timeout=60)
+    record = await shop.jobs.aget(job.id)
+
+    while await shop.process.store.journals.values([record.id]):
+        await asyncio.sleep(1)
+
+    assert record.state is JobState.SUCCEEDED
+
+
+@run_by(in_own_store)
+async def test_a_step_fails_that_no_longer_fits_into_messages(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("too_much")
+
+    with pytest.raises(TaskFailed, match=r"the value of step 'rest' of job .* set results_at="):
+        await job.aresult(timeout=60)
+
+    assert _made == ["half", "rest"]
+
+
+@run_by(in_own_store)
+async def test_each_run_has_a_larger_fencing_token(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("fences", 2)
+
+    last = await job.aresult(timeout=120)
+
+    assert int(_made[0]) < int(_made[1]) < last
+
+
+@run_by(partial(in_shop, also=define_steps))
+async def test_the_store_keeps_the_values_of_stored_jobs_beside_a_state(shop: Shop, /) -> None:
+    stored = await shop.jobs.asubmit("in_steps", 1)
+    assert await stored.aresult(timeout=120) == ["a", "b", "c2"]
+
+    state = shop.app.sessions.current().state
+    assert state is not None
+
+    loop = await shop.jobs.asubmit("loop", 1)
+    await loop.aresult(timeout=60)
+
+    assert await state.progress.find(loop.id) is None
+    assert _made == ["a", "b", "c2"]
