@@ -96,7 +96,8 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
       scheduler has answered for a minute.
     - `RunSuperseded`: another run of the job has started.
     - `EncodeError`, `TooLarge`: a value cannot be encoded as JSON, or is too large.
-    - `UnsupportedFeature`: the app has no state, and the job is not stored; or a blocking call was made on the event loop.
+    - `UnsupportedFeature`: the app has no state, and the job is not stored; or a blocking call was made on the event
+      loop.
 
     If the task is called as a plain function, outside of a worker, all of them work and nothing outlives the call.
     """

@@ -39,7 +39,7 @@ from taskmq.errors import (
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.headers import labels_of
-from taskmq.model.jobs.journals import SavedValues
+from taskmq.model.history.journals import SavedValues
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.scheduler.partition import PartitionState, public_name

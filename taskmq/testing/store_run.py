@@ -17,9 +17,9 @@ from taskmq.contracts.history import Remembering
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
+from taskmq.model.history.journals import SavedValues
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.jobs.journals import SavedValues
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord

@@ -83,6 +83,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/worker/reporter.py",
     "taskmq/worker/run/journal_service.py",
     "taskmq/worker/run/poison.py",
+    "taskmq/worker/run/stored_journals.py",
     "taskmq/worker/run/task_pool.py",
     "taskmq/workflow/handle.py",
 }

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.stores.progress import ProgressRecord
-from taskmq.model.jobs.journals import (
+from taskmq.model.history.journals import (
     NO_DETAILS,
     NO_HEAD,
     SaveAnswer,
@@ -82,7 +82,7 @@ class SqlJournals:
             await self._reports.write(partial(_report, list(last.values())), is_lasting=False)
 
     async def progress(self, ids: Sequence[str]) -> dict[str, ProgressRecord]:
-        known = _known(ids)
+        known = _job_ids(ids)
         rows = (await self._lookups.read(partial(ask, _PROGRESS, known))) if known else ()
         return {
             (found := job_id(row[0])): ProgressRecord(
@@ -103,15 +103,15 @@ class SqlJournals:
         return (await self._reports.write(partial(_save, asked))) if asked else []
 
     async def values(self, ids: Sequence[str]) -> dict[str, SavedValues]:
-        known = _known(ids)
+        known = _job_ids(ids)
         return (await self._reports.read(partial(_values, known))) if known else {}
 
     async def forget(self, ids: Sequence[str]) -> None:
-        if known := _known(ids):
+        if known := _job_ids(ids):
             await self._reports.write(partial(_forget, known), is_lasting=False)
 
 
-def _known(ids: Sequence[str]) -> list[JobId]:
+def _job_ids(ids: Sequence[str]) -> list[JobId]:
     return [JobId(each) for each in dict.fromkeys(ids) if is_job_id(each)]
 
 

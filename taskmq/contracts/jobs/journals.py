@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from taskmq.contracts.stores.progress import ProgressRecord
-from taskmq.model.jobs.journals import SaveAnswer, SavedValues
+from taskmq.model.history.journals import SaveAnswer, SavedValues
 from taskmq.model.jobs.reports import Report
 
 __all__ = ["JournalStore"]

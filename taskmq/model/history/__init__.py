@@ -1,1 +1,1 @@
-"""History of runs: log lines, figures by the minute, failures, alerts. Pure."""
+"""History of runs: log lines, progress, saved values, figures by the minute, failures, alerts. Pure."""

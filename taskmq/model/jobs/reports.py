@@ -16,7 +16,7 @@ import msgspec
 
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
-from taskmq.model.jobs.journals import RunProgress, SavedValues, SaveRequest
+from taskmq.model.history.journals import RunProgress, SavedValues, SaveRequest
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 

@@ -13,7 +13,7 @@ from typing import Final
 from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.jobs import JournalStore
 from taskmq.errors import StoreUnavailable
-from taskmq.model.jobs.journals import SaveAnswer, encode_answers
+from taskmq.model.history.journals import SaveAnswer, encode_answers
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.scheduler.reports.results import AcceptedEnd

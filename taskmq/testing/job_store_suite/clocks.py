@@ -1,7 +1,7 @@
 """Tests in which time passes, for stores whose clock can be moved."""
 
 from taskmq.contracts.jobs import Catalogued, partition_key
-from taskmq.model.jobs.journals import SaveRequest
+from taskmq.model.history.journals import SaveRequest
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.nodes import NodeTold

@@ -16,10 +16,17 @@ import msgspec
 from taskmq.client.large_values import LargeValues, read_reference, reference_to
 from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.contracts.stores import BegunRun
-from taskmq.errors import MalformedMessage, StateUnavailable, TooLarge, UnsupportedFeature
+from taskmq.errors import (
+    BrokerUnavailable,
+    MalformedMessage,
+    StateUnavailable,
+    TooLarge,
+    TopologyMismatch,
+    UnsupportedFeature,
+)
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.jobs.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
+from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
 from taskmq.run.journal import RunJournal, describe_saved
@@ -191,12 +198,20 @@ class StoredJournals:
             del self._asked[key]
 
     async def _listen(self) -> None:
-        """Listen to answers, once for all runs."""
+        """Listen to answers, once for all runs.
+
+        Raises:
+            StateUnavailable: the broker does not let this worker listen.
+            UnsupportedFeature: the broker cannot broadcast.
+        """
         if not isinstance(self._broker, Broadcasting):
             raise UnsupportedFeature("saving values of stored jobs needs a broker that broadcasts")
         if self._connecting is None or (self._connecting.done() and self._connecting.exception() is not None):
             self._connecting = asyncio.create_task(self._broker.listen([self._topic], self._receive))
-        await asyncio.shield(self._connecting)
+        try:
+            await asyncio.shield(self._connecting)
+        except (BrokerUnavailable, TopologyMismatch) as error:
+            raise StateUnavailable(f"the answers of schedulers cannot be received: {error}") from error
 
     def _receive(self, topic: str, body: bytes) -> None:
         del topic

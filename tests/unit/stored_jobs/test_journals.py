@@ -7,7 +7,7 @@ import pytest
 
 from taskmq import Context, TaskMQ
 from taskmq.errors import TaskFailed
-from taskmq.model.jobs.journals import LARGEST_SAVED
+from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
 from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop

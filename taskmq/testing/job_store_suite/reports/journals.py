@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.contracts.jobs import DispatchedJob, Retaining
-from taskmq.model.jobs.journals import RunProgress, SavedContent, SaveRequest
+from taskmq.model.history.journals import RunProgress, SavedContent, SaveRequest
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -39,7 +39,7 @@ async def _fence(driver: JobDriver, job: DispatchedJob, *, run: str = "a", base:
     return answer.fence
 
 
-async def _saved(driver: JobDriver, job: DispatchedJob, number: int, **facts: Any) -> bool:
+async def _save(driver: JobDriver, job: DispatchedJob, number: int, **facts: Any) -> bool:
     (answer,) = await driver.store.journals.save([_saving(job, number, **facts)])
     return bool(answer.fence)
 
@@ -113,10 +113,10 @@ class JournalCases(JobStoreCase):
         fence = await _fence(driver, job)
         assert await driver.store.journals.values([job.id, "x"]) == {job.id: (await self._empty(driver, job))}
 
-        assert await _saved(driver, job, 2, fence=fence, name="step a ☂", value=b"[1]")
-        assert await _saved(driver, job, 3, fence=fence, name="checkpoint", value=b"1")
-        assert await _saved(driver, job, 4, fence=fence, name="checkpoint", value=_LARGE)
-        assert await _saved(driver, job, 5, fence=fence, name="step b", value=b"{}", is_reference=True)
+        assert await _save(driver, job, 2, fence=fence, name="step a ☂", value=b"[1]")
+        assert await _save(driver, job, 3, fence=fence, name="checkpoint", value=b"1")
+        assert await _save(driver, job, 4, fence=fence, name="checkpoint", value=_LARGE)
+        assert await _save(driver, job, 5, fence=fence, name="step b", value=b"{}", is_reference=True)
         await driver.store.journals.report([_progress(job, 1, details=msgspec.Raw(b'"at 7"'))])
         await driver.store.journals.report([_progress(job, 2)])
 
@@ -153,15 +153,15 @@ class JournalCases(JobStoreCase):
         driver = self.driver()
         job = await driver.dispatch_new()
         fence = await _fence(driver, job)
-        assert await _saved(driver, job, 2, fence=fence, name="step a", value=b"1")
+        assert await _save(driver, job, 2, fence=fence, name="step a", value=b"1")
 
         uninformed = await _fence(driver, job, run="b", base=0)
         informed = await _fence(driver, job, run="c", base=1)
 
         assert uninformed == 0
         assert informed > fence
-        assert not await _saved(driver, job, 3, fence=fence, name="step b", value=b"1")
-        assert await _saved(driver, job, 2, run="c", fence=informed, name="step b", value=b"2")
+        assert not await _save(driver, job, 3, fence=fence, name="step b", value=b"1")
+        assert await _save(driver, job, 2, run="c", fence=informed, name="step b", value=b"2")
         assert await _values(driver, job) == (2, {"step a": b"1", "step b": b"2"})
 
     @case
@@ -169,15 +169,15 @@ class JournalCases(JobStoreCase):
         driver = self.driver()
         job = await driver.dispatch_new()
         fence = await _fence(driver, job)
-        assert await _saved(driver, job, 2, fence=fence, name="checkpoint", value=b"1")
+        assert await _save(driver, job, 2, fence=fence, name="checkpoint", value=b"1")
         stranger = msgspec.structs.replace(job, id=new_id(_AT))
 
-        assert not await _saved(driver, job, 3, fence=fence, token=forged_token(job.token), name="a")
-        assert not await _saved(driver, job, 3, fence=fence, token=later(job.token), name="a")
-        assert not await _saved(driver, stranger, 3, fence=fence, name="a")
+        assert not await _save(driver, job, 3, fence=fence, token=forged_token(job.token), name="a")
+        assert not await _save(driver, job, 3, fence=fence, token=later(job.token), name="a")
+        assert not await _save(driver, stranger, 3, fence=fence, name="a")
         assert await driver.store.journals.save([report(stranger, "saving", id="x"), _progress(job, 1)]) == []
         again = await driver.again(await driver.expect_accepted(job, "retry"))
-        assert not await _saved(driver, job, 3, fence=fence, name="checkpoint", value=b"2")
+        assert not await _save(driver, job, 3, fence=fence, name="checkpoint", value=b"2")
         assert await _fence(driver, again, run="b", base=1) > fence
         assert await _values(driver, job) == (1, {"checkpoint": b"1"})
 
@@ -188,7 +188,7 @@ class JournalCases(JobStoreCase):
         done, live = await driver.dispatch_new(), await driver.dispatch_new()
         fences = [await _fence(driver, job) for job in (done, live)]
         for job, fence in zip((done, live), fences, strict=True):
-            assert await _saved(driver, job, 2, fence=fence, name="checkpoint", value=b"1")
+            assert await _save(driver, job, 2, fence=fence, name="checkpoint", value=b"1")
             await journals.report([_progress(job, 1, details=msgspec.Raw(b"1"))])
         await driver.expect_accepted(done, "succeeded")
         assert (await journals.values([done.id])).keys() == {done.id}
@@ -198,4 +198,4 @@ class JournalCases(JobStoreCase):
 
         assert (await journals.values([done.id, live.id])).keys() == {live.id}
         assert await _values(driver, live) == (1, {"checkpoint": b"1", "heartbeat": b"1"})
-        assert not await _saved(driver, done, 3, fence=fences[0], name="checkpoint", value=b"2")
+        assert not await _save(driver, done, 3, fence=fences[0], name="checkpoint", value=b"2")

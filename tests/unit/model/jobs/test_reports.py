@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, LAST_INSTANT, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
+from taskmq.model.history.journals import SavedContent, SavedValues
 from taskmq.model.jobs.reports import (
     INTERRUPTED,
     LONGEST,
@@ -235,6 +236,21 @@ def test_an_invitation_is_the_stored_body_with_attempt_and_reports_queue(
     invited = decode_envelope(invite(encode_envelope(envelope), attempt=attempt, invitation=invitation))
 
     assert invited == msgspec.structs.replace(envelope, attempt=attempt, store=invitation)
+
+
+def test_an_invitation_carries_what_earlier_runs_saved() -> None:
+    invitation = Invitation(id="0190", token=7, reports="taskmq.reports.shop.3")
+    values = {"step a": SavedContent(b"[1]"), "step b": SavedContent(b"{}", is_reference=True)}
+
+    invited = decode_envelope(
+        invite(b'{"task":"t"}', attempt=2, invitation=invitation, saved=SavedValues(5, values))
+    ).store
+    begun = decode_envelope(invite(b'{"task":"t"}', attempt=2, invitation=invitation, saved=SavedValues(0, {}))).store
+
+    assert invited == msgspec.structs.replace(
+        invitation, saves=5, saved={"step a": msgspec.Raw(b"[1]")}, kept={"step b": msgspec.Raw(b"{}")}
+    )
+    assert begun == invitation
 
 
 @given(_reports)
