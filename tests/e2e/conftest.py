@@ -16,7 +16,7 @@ from tests.e2e.producer import Producer
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     """A project on each broker with processes; the gate uses RabbitMQ."""
     state = f"local://{tmp_path}/embedded"
-    url = str(request.getfixturevalue("used_amqp_url")) if request.param == "rabbitmq" else state
+    url = str(request.getfixturevalue("amqp_url")) if request.param == "rabbitmq" else state
     it = Project(tmp_path, url, state)
     yield it
     it.close()

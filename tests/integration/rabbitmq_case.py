@@ -75,14 +75,14 @@ class RabbitMQCase(BrokerCase):
         await self.http("DELETE", f"queues/{{vhost}}/{queue}")
 
 
-class UsedVhostCase(RabbitMQCase):
-    """Shared objects of all apps may exist: for tests that neither read nor change them."""
+class FreshVhostCase(RabbitMQCase):
+    """Nothing exists yet: for tests that read or change what every app declares."""
 
     @pytest.fixture(autouse=True)
-    def _server(self, used_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
+    def _server(self, fresh_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
         self.server = rabbitmq_server
-        self.vhost = urlsplit(used_amqp_url).path.removeprefix("/")
-        self.process_url = used_amqp_url + self.options
+        self.vhost = urlsplit(fresh_amqp_url).path.removeprefix("/")
+        self.process_url = fresh_amqp_url + self.options
         with TcpProxy(rabbitmq_server.port) as self.proxy:
             yield
 

@@ -61,13 +61,13 @@ def test_a_pause_survives_restarts_and_requeues_prefetched_jobs(
 
         taskmq("queue", "pause", "images", "--note", "a test")
 
-        worker.says("queue 'images' is paused (a test)")
+        worker.says("queue 'images' paused (a test)")
         eventually(waiting, "the one that has not begun is given back")
         assert waiting() == 1
     assert "paused since" in taskmq("queue", "list", "-Q", "images")
 
     with Started(tmp_path, "worker", "shop:app", "-c", "2", "--grace", "0s", env=env) as worker:
-        worker.says("queue 'images' is paused (a test)")
+        worker.says("queue 'images' paused (a test)")
         assert waiting() == 2
         taskmq("queue", "resume", "images")
         eventually(lambda: waiting() == 0, "both are in the worker's hands")

@@ -19,7 +19,7 @@ from taskmq.testing.runner import case, eventually, raises
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.frame_proxy import FrameProxy
-from tests.integration.rabbitmq_case import UsedVhostCase, refusal
+from tests.integration.rabbitmq_case import RabbitMQCase, refusal
 from tests.servers.waiting import until
 
 pytestmark = pytest.mark.rabbitmq
@@ -30,7 +30,7 @@ NO_DELAYS = "^(?!taskmq\\.delay).*"
 SOON = 5.0
 
 
-class AccessCase(UsedVhostCase):
+class AccessCase(RabbitMQCase):
     """A broker with the name "limited" connects as a user with few permissions."""
 
     frames: FrameProxy

@@ -14,7 +14,7 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.broadcasts import BroadcastInbox
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase, UsedVhostCase
+from tests.integration.rabbitmq_case import FreshVhostCase, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -31,7 +31,7 @@ async def heard_again(announcer: RabbitMQBroker, heard: BroadcastInbox, topic: s
     await eventually(is_heard, expected=True, within=within)
 
 
-class TestListenersQueue(UsedVhostCase):
+class TestListenersQueue(RabbitMQCase):
     async def listeners(self) -> list[dict[str, Any]]:
         queues = await self.http("GET", "queues/{vhost}")
         return [queue for queue in queues if queue["name"].startswith("taskmq.listener.")]
@@ -106,7 +106,7 @@ class TestListenersQueue(UsedVhostCase):
         assert await heard.take_until("end") == ["end"]
 
 
-class TestPlainWire(UsedVhostCase):
+class TestPlainWire(RabbitMQCase):
     options = "?wire=plain"
 
     @case
@@ -122,7 +122,7 @@ class TestPlainWire(UsedVhostCase):
         assert len(heard.heard[0][1]) == 300_000
 
 
-class TestNothingDeclared(RabbitMQCase):
+class TestNothingDeclared(FreshVhostCase):
     """Brokers with `?declare=off` and without the exchange."""
 
     options = "?declare=off"
@@ -159,7 +159,7 @@ class TestNothingDeclared(RabbitMQCase):
         assert "no exchange 'taskmq.events'" in messages.texts[0]
 
 
-class TestDenied(UsedVhostCase):
+class TestDenied(RabbitMQCase):
     async def user(self, configure: str, write: str, read: str) -> RabbitMQBroker:
         """Open a broker with these permissions."""
         name = f"user-{self.vhost}"
@@ -255,7 +255,7 @@ class TestOutages(OwnNodeCase):
 
 
 @pytest.mark.timeout(150)
-class TestAlarms(UsedVhostCase):
+class TestAlarms(RabbitMQCase):
     deadline = 120
 
     @case

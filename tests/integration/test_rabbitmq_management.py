@@ -39,8 +39,8 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(main())
 
 
-def test_an_object_is_put_read_and_deleted_whatever_its_name(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
-    api = management(amqp_url, rabbitmq_server)
+def test_an_object_is_put_read_and_deleted_whatever_its_name(fresh_amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = management(fresh_amqp_url, rabbitmq_server)
     path = f"queues/{api.vhost}/{segment('a/b c?#ä%2F')}"
 
     async def main() -> tuple[Any, Any]:
@@ -115,14 +115,14 @@ def test_a_server_at_the_usual_port_is_used_if_it_is_in_the_same_cluster(
     assert run(api.clock_ms) is not None
 
 
-def test_another_rabbitmq_at_the_usual_port_is_not_asked(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
-    api = _guess_management(amqp_url, rabbitmq_server, "somebody@else")
+def test_another_rabbitmq_at_the_usual_port_is_not_asked(fresh_amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = _guess_management(fresh_amqp_url, rabbitmq_server, "somebody@else")
 
     with pytest.raises(ManagementUnavailable, match=r"another RabbitMQ, .*\?management=http"):
         run(lambda: api.put(f"queues/{api.vhost}/wrong", {}))
 
     assert run(api.clock_ms) is None
-    assert run(lambda: management(amqp_url, rabbitmq_server).get(f"queues/{api.vhost}")) == []
+    assert run(lambda: management(fresh_amqp_url, rabbitmq_server).get(f"queues/{api.vhost}")) == []
 
 
 def test_unacked_and_delayed_messages_can_be_counted(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:

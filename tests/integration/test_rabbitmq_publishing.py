@@ -25,12 +25,12 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import open_broker
-from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, UsedVhostCase
+from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
 
 
-class TestPublishing(UsedVhostCase):
+class TestPublishing(RabbitMQCase):
     @case
     async def test_a_message_is_legible_in_the_management_console(self) -> None:
         broker = self.broker()
@@ -293,7 +293,7 @@ class TestPublishing(UsedVhostCase):
         return seen
 
 
-class TestDeadlines(UsedVhostCase):
+class TestDeadlines(RabbitMQCase):
     @case
     async def test_without_a_broker_nothing_was_sent_and_the_reason_is_reported(self) -> None:
         broker = self.broker(CUT_OFF)

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
 from taskmq.testing.broker_suite.publish_many import app_message
 from taskmq.testing.runner import case, eventually
-from tests.integration.rabbitmq_case import CUT_OFF, UsedVhostCase
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw
 
 pytestmark = pytest.mark.rabbitmq
 
 
-class TestMany(UsedVhostCase):
+class TestMany(RabbitMQCase):
     @case
     async def test_a_typical_message_is_as_legible_as_any_other(self) -> None:
         broker = self.broker()
@@ -82,7 +82,7 @@ class TestMany(UsedVhostCase):
 
 
 @pytest.mark.timeout(120)
-class TestCuts(UsedVhostCase):
+class TestCuts(RabbitMQCase):
     deadline = 90
 
     @case

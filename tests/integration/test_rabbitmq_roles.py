@@ -30,7 +30,7 @@ from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from taskmq_rabbitmq.model import delay_ladder as delay
-from tests.integration.rabbitmq_case import UsedVhostCase
+from tests.integration.rabbitmq_case import RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
@@ -44,7 +44,7 @@ ROLES: Final[tuple[Role, ...]] = ("producer", "worker", "beat", "scheduler", "se
 NO_DEFAULT: Final[tuple[Role, ...]] = ROLES[:-1]
 
 
-class RolesCase(UsedVhostCase):
+class RolesCase(RabbitMQCase):
     """A virtual host with all of the app's topology, and a user for each role."""
 
     queues: ClassVar[tuple[WorkQueue, ...]] = (ORDERS,)

@@ -17,7 +17,7 @@ from taskmq_rabbitmq.broker import RabbitMQBroker
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from taskmq_rabbitmq.model.url import parse_url
 from tests.integration.frame_proxy import BASIC_ACK, BASIC_CANCEL, BASIC_CONSUME_OK, BASIC_DELIVER, FrameProxy
-from tests.integration.rabbitmq_case import CUT_OFF, UsedVhostCase
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -25,7 +25,7 @@ QUICKLY = 0.2
 NEVER = 3600.0
 
 
-class FrameCase(UsedVhostCase):
+class FrameCase(RabbitMQCase):
     watch_seconds = QUICKLY
     frames: FrameProxy
 

@@ -19,6 +19,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq import open_broker
 from tests.servers import (
     NotSupported,
@@ -561,6 +562,7 @@ def _is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.rabbitmq
 def test_a_vhost_is_cleared_unless_its_shared_objects_differ(rabbitmq_server: RabbitMQ) -> None:
     url = rabbitmq_server.create_vhost()
     vhost = url.rpartition("/")[2]
@@ -582,4 +584,49 @@ def test_a_vhost_is_cleared_unless_its_shared_objects_differ(rabbitmq_server: Ra
     assert "taskmq.parking" in names()
     rabbitmq_server.http("DELETE", f"/api/queues/{vhost}/taskmq.parking")
     assert not rabbitmq_server.clear_vhost(url)
+    parking = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
+    rabbitmq_server.http("PUT", f"/api/queues/{vhost}/taskmq.parking", parking)
+    binding = {"routing_key": "taskmq.parking"}
+    rabbitmq_server.http("POST", f"/api/bindings/{vhost}/e/taskmq/q/taskmq.parking", binding)
+    assert not rabbitmq_server.clear_vhost(url), "its arguments differ"
+    rabbitmq_server.delete_vhost(url)
+
+
+@pytest.mark.rabbitmq
+def test_a_vhost_with_a_delayed_message_a_policy_or_a_limit_is_not_used_again(rabbitmq_server: RabbitMQ) -> None:
+    async def delay(url: str, seconds: int) -> None:
+        broker = open_broker(url, BrokerOptions(name="tests"))
+        await broker.declare([WorkQueue("orders")])
+        if seconds:
+            await broker.publish(
+                message("orders", "late", due=time.time_ns() // 1_000_000 + seconds * 1000), timeout=10
+            )
+        await broker.aclose()
+
+    policy = {"pattern": ".*", "definition": {"max-length": 5}}
+    for seconds, path, body in (
+        (3600, "", None),
+        (0, "policies/{}/short", policy),
+        (0, "vhost-limits/{}/max-queues", {"value": 1}),
+    ):
+        url = rabbitmq_server.create_vhost()
+        asyncio.run(delay(url, seconds))
+        if path:
+            rabbitmq_server.http("PUT", f"/api/{path.format(url.rpartition('/')[2])}", body)
+        assert not rabbitmq_server.clear_vhost(url)
+        rabbitmq_server.delete_vhost(url)
+
+
+@pytest.mark.rabbitmq
+def test_the_connections_of_a_vhost_end_before_it_is_cleared(rabbitmq_server: RabbitMQ) -> None:
+    url = rabbitmq_server.create_vhost()
+
+    async def declare_and_stay() -> bool:
+        broker = open_broker(url, BrokerOptions(name="tests"))
+        await broker.declare([WorkQueue("orders")])
+        is_clear = await asyncio.to_thread(rabbitmq_server.clear_vhost, url)
+        await broker.aclose()
+        return is_clear
+
+    assert asyncio.run(declare_and_stay())
     rabbitmq_server.delete_vhost(url)

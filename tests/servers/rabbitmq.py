@@ -3,16 +3,13 @@
 import os
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, Literal, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
-import pika  # type: ignore[import-untyped]
-import pika.exceptions  # type: ignore[import-untyped]
-
 from taskmq.testing.containers import RabbitMQContainer, engine_answers
-from taskmq_rabbitmq.model.entities import Binding, events, ladder, shared_entities
+from tests.servers import vhosts
 from tests.servers.chroot import SUITES
 from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
 from tests.servers.installation import find_rabbitmq
@@ -33,9 +30,6 @@ _ALARM: Final = (
     "case lists:any(fun({{{{resource_limit, {resource}, _}}, _}}) -> true; (_) -> false end, "
     "rabbit_alarm:get_alarms()) of {wanted} -> ok; _ -> timer:sleep(50), Look(Left - 1) end end)(600)"
 )
-# Shared objects that no test may miss or change in a reused vhost.
-_EVERY_APP: Final = (*shared_entities(), *events(), *ladder())
-_OF_EVERY_APP: Final = frozenset(each.name for each in _EVERY_APP if not isinstance(each, Binding))
 
 
 class RabbitMQ(Server):
@@ -79,6 +73,7 @@ class RabbitMQ(Server):
         self._url = ""
         self._management_url = ""
         self._version: str | None = None
+        self._clear_hash: str | None = None
 
     @property
     def url(self) -> str:
@@ -127,41 +122,20 @@ class RabbitMQ(Server):
         self.http("DELETE", f"/api/vhosts/{quote(name, safe='')}")
 
     def clear_vhost(self, url: str) -> bool:
-        """Remove everything from a vhost but the empty shared objects of all apps; return False if it was not empty.
+        """Remove everything from a vhost but the empty objects of every app; return False if they differ.
 
-        It costs the node a quarter of a new vhost with the same declarations.
+        It costs the node a tenth of a new vhost with the same declarations.
         """
-        vhost = quote(unquote(urlsplit(url).path.removeprefix("/")), safe="")
-        try:
-            with closing(pika.BlockingConnection(pika.URLParameters(f"{url}?heartbeat=0"))) as connection:
-                channel = connection.channel()
-                for name in self._names("queues", vhost):
-                    if name not in _OF_EVERY_APP:
-                        channel.queue_delete(name)
-                    elif channel.queue_purge(name).method.message_count:
-                        # Other channels of the node may hold more of them.
-                        return False
-                for name in self._names("exchanges", vhost) - _OF_EVERY_APP:
-                    if name and not name.startswith("amq."):
-                        channel.exchange_delete(name)
-        except (pika.exceptions.AMQPError, ServerFailed):
+        source = self._running_source()
+        if not isinstance(source, Node):
             return False
-        return self._has_only_shared_objects(vhost)
-
-    def _names(self, kind: str, vhost: str) -> set[str]:
-        found = cast("list[dict[str, str]]", self.http("GET", f"/api/{kind}/{vhost}?columns=name"))
-        return {each["name"] for each in found}
-
-    def _has_only_shared_objects(self, vhost: str) -> bool:
-        bindings = cast("list[dict[str, str]]", self.http("GET", f"/api/bindings/{vhost}"))
-        found = {
-            (each["source"], each["destination"], each["routing_key"]) for each in bindings if each["source"] != ""
-        }
-        return (
-            found == {(each.source, each.target, each.key) for each in _EVERY_APP if isinstance(each, Binding)}
-            and self._names("queues", vhost) | self._names("exchanges", vhost) >= _OF_EVERY_APP
-            and not any(self.http("GET", f"/api/{kind}/{vhost}") for kind in ("policies", "operator-policies"))
-        )
+        if self._clear_hash is None:
+            self._clear_hash = source.evaluate(vhosts.expression_of_clear_hash())
+        try:
+            left = source.evaluate(vhosts.expression_to_clear(unquote(urlsplit(url).path[1:])))
+        except ServerFailed:
+            return False
+        return left == self._clear_hash
 
     def ctl(self, *arguments: str) -> str:
         """Return the output of rabbitmqctl for this node; takes a second or two."""
