@@ -84,21 +84,22 @@ class LoopMonitor:
 
     async def _turn(self) -> None:
         while True:
-            self._due = time.monotonic() + self._tick
-            await asyncio.sleep(self._tick)
             now = time.monotonic()
             late = max(now - self._due, 0.0)
             if late >= self._lag or now - self._lagged > _REMEMBERED:
                 self._lag, self._lagged = late, now
+            self._due = now + self._tick
+            await asyncio.sleep(self._tick)
 
     def _look(self, ident: int) -> None:
         spell: _Spell | None = None
-        looked = time.monotonic()
+        looked = self._due
         while not self._over.wait(self._tick):
             now, last = time.monotonic(), looked
             looked = now
             due = self._due
-            if now - last > self._tick + self._patience:
+            # If only this thread is late, as on a busy machine, the loop is not.
+            if now - last > self._tick + self._patience and self.lag > self._patience:
                 self._complain_of_silence(now - last - self._tick)
                 spell = None
                 # From here on the loop's present behaviour counts.
