@@ -106,7 +106,7 @@ def rabbitmq_server() -> Iterator[RabbitMQ]:
 
 @pytest.fixture
 def fresh_amqp_url(rabbitmq_server: RabbitMQ) -> Iterator[str]:
-    """Create a vhost for a test that reads or changes what every app declares."""
+    """Create a vhost for a test of the objects that all apps share."""
     url = rabbitmq_server.create_vhost()
     yield url
     rabbitmq_server.delete_vhost(url)
@@ -119,7 +119,7 @@ def _used_vhosts() -> list[str]:
 
 @pytest.fixture
 def amqp_url(rabbitmq_server: RabbitMQ, _used_vhosts: list[str]) -> Iterator[str]:
-    """Return an exclusive vhost; the objects that every app declares may exist in it, and are empty."""
+    """Return an exclusive vhost; the objects that all apps share may exist in it, and are empty."""
     url = _used_vhosts.pop() if _used_vhosts else rabbitmq_server.create_vhost()
     yield url
     if rabbitmq_server.clear_vhost(url):

@@ -63,10 +63,8 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "unit/worker/host/test_event_loop.py": {
             "_hold_up",
             "test_a_c_call_that_holds_the_interpreter_is_reported_afterwards",
-            "test_a_blocked_loop_is_reported_with_its_stack_and_runs_and_its_end",
-            "test_a_change_during_listing_costs_the_names_and_not_the_watch",
-            "test_the_end_of_a_block_is_reported_even_if_the_worker_ends_at_once",
-            "test_the_holder_of_the_interpreter_is_reported_when_the_call_returns",
+            "_block_until_its_end_is_reported",
+            "test_a_running_loop_is_not_reported",
             "test_without_patience_nothing_is_watched",
         },
     },

@@ -76,7 +76,7 @@ class RabbitMQCase(BrokerCase):
 
 
 class FreshVhostCase(RabbitMQCase):
-    """Nothing exists yet: for tests that read or change what every app declares."""
+    """The vhost is new, for tests of the objects that all apps share."""
 
     @pytest.fixture(autouse=True)
     def _server(self, fresh_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:

@@ -85,6 +85,7 @@ def test_the_end_of_a_block_is_reported_even_if_the_worker_ends_at_once(caplog: 
 
     _run(main)
     _hold_up(lambda: bool(_find(caplog, "event loop runs again")))
+    assert _find(caplog, "event loop blocked")
 
 
 def test_a_running_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -158,3 +159,4 @@ def test_a_change_during_listing_costs_the_names_and_not_the_watch(caplog: pytes
 
     caplog.set_level(logging.INFO)
     _run(main)
+    assert _find(caplog, "event loop runs again")
