@@ -275,7 +275,7 @@ BORDERS: dict[str, Callable[[str], Any]] = {
     "ordered-writes": writes,
     "ordered-key": takes,
 }
-KEYED: Final = ("idempotency", "template")
+KEYED: Final = ("idempotency", "key", "template")
 """The worker makes the keys of their jobs: a sender without the task's code has sent them."""
 ORDERED: Final = tuple(border for border in BORDERS if border.startswith("ordered"))
 """Borders in ordered queues, which jobs of the store do not use."""
