@@ -90,6 +90,7 @@ def forget_jobs(tables: EndedJobs, ids: Sequence[Any]) -> Steps[list[Any]]:
     gone = [row[0] for row in rows]
     for table in tables.with_job_ids:
         yield from ask(f"delete from taskmq.{table} where id = any($1::uuid[])", gone)
+    yield from ask("delete from taskmq.failed_dependency where dependent = any($1::uuid[])", gone)
     return gone
 
 

@@ -270,6 +270,7 @@ class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
         status: the applied change: updated, cancelled, cancel_requested, held, released, retried or cloned.
         job_id: the job's id.
         id: the store's id.
+        reattached: of a retry: the number of ended dependents that wait for the new run.
     """
 
     status: str
@@ -277,6 +278,7 @@ class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: JobState
     version: int
+    reattached: int = 0
 
 
 class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,6 +323,7 @@ class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
         by: who started it.
         state: running, done, or aborted.
         matched: the number of matching jobs at the start, up to 100,000.
+        reattached: the number of ended dependents that wait for retried jobs.
         done, refused: the number of jobs changed and not changed so far. `refusals` lists the first hundred not
             changed, `repeated` the first hundred retried as new jobs.
     """
@@ -337,6 +340,7 @@ class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
     state: BulkState
     matched: int
     done: int
+    reattached: int
     refused: int
     refusals: list[RefusalView]
     repeated: list[RepeatedView]

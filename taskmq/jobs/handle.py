@@ -41,9 +41,10 @@ class Job(CeleryHints, Generic[R_co]):
         existing: state of the job if it already existed and the call created none: `submit`, `submit_many`,
             `clone(new_id=)` and `retry(new_id=)`. A failed job stays failed; `app.jobs.retry(job.id)` resumes it.
             None if the call created the job, and for handles created from an id (`app.job`).
+        reattached: of `retry`: number of jobs that ended because of the job's end, and wait for the new run.
     """
 
-    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "task")
+    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "reattached", "task")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Job(CeleryHints, Generic[R_co]):
         self.id: str = job_id
         self.task: str = task
         self.existing: JobState | None = None
+        self.reattached: int = 0
         self._jobs = jobs
         self._returns = returns
         self._keeps_result = keeps_result

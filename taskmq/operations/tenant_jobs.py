@@ -469,7 +469,7 @@ class TenantJobs:
         ran = await self._jobs.aretry(
             record, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note
         )
-        return await self._jobs.aget(ran.id)
+        return replace(await self._jobs.aget(ran.id), reattached=ran.reattached)
 
     async def _find_retried(self, record: JobRecord, key: str) -> JobRecord | None:
         """Return the job that a request with this key ran, by the audit log; None if there was none."""

@@ -140,7 +140,8 @@ class JobChanges(JobQueries):
     ) -> Job[Any]:
         """Run a job now. A waiting job becomes due; an ended job runs again. Concurrent calls run it once.
 
-        A job that runs again first waits for those of its dependencies that also run again.
+        A job that runs again first waits for those of its dependencies that also run again. Jobs that ended because
+        of its end (`skipped`, `upstream_failed`) wait for the new run; `reattached` of the answer counts them.
 
         Args:
             mode: how an ended job runs again. `resume`: the same job continues with its next attempt and its saved
@@ -165,15 +166,15 @@ class JobChanges(JobQueries):
         if mode == "resume":
             if new_id is not None:
                 raise InvalidOption(f"new_id={new_id!r}: with mode='resume' the job keeps its id")
-            await self._store.resume(record, version=version, again=again, by=by, note=note)
-            return self._names.handle(record)
+            live = await self._store.resume(record, version=version, again=again, by=by, note=note)
+            return self._names.handle(record, reattached=live.reattached)
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self._sessions.clock.now_ms()
         upstream = await resolve_upstream_again(record, self._sessions.store().get)
         copy = clone_job(record, job_id=new_id, now=now, due=now, depends_on=upstream)
-        existing = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
-        return self._names.handle(copy, existing)
+        existing, reattached = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
+        return self._names.handle(copy, existing, reattached=reattached)
 
     retry = blocking(aretry)
 

@@ -197,12 +197,15 @@ class NamedCalls:
             )
         return NamedCall(self._jobs, name, known, definition)
 
-    def handle(self, record: JobRecord | NewJob, existing: JobState | None = None) -> Job[Any]:
+    def handle(
+        self, record: JobRecord | NewJob, existing: JobState | None = None, *, reattached: int = 0
+    ) -> Job[Any]:
         """Build the handle of a stored job; `existing` is its state if this call did not create it."""
         task = self._tasks.get(record.task)
         returns = ReturnType(Any) if task is None else task.returns
         job: Job[Any] = Job(name_of(record), task=record.task, jobs=self._jobs, returns=returns)
         job.existing = existing
+        job.reattached = reattached
         return job
 
     async def find_task(self, name: str) -> Task[..., Any] | RegisteredSignature | None:

@@ -308,10 +308,11 @@ class StoredJobs:
 
     async def repeat(
         self, record: JobRecord, copy: NewJob, *, version: int | None, again: bool, by: By, note: str
-    ) -> JobState | None:
+    ) -> tuple[JobState | None, int]:
         """Submit a job that repeats an ended one, and link the two.
 
-        Returns the state of the job that an earlier call of the same request created, if any.
+        Returns the state of the job that an earlier call of the same request created, if any, and the number of ended
+        dependents that wait for the new job.
 
         Args:
             version: version that the ended job must have; None: any.
@@ -330,7 +331,7 @@ class StoredJobs:
                 and not again
                 and (same := await self._find_repetition(copy, record.retried_as)) is not None
             ):
-                return same.state
+                return same.state, 0
             await self._check_open(record, version=version, again=again)
             update = JobUpdate(
                 id=record.id,
@@ -348,7 +349,7 @@ class StoredJobs:
                 check_refusal(answer, name_of(copy))
                 if require_accepted(copy, answer).is_new:
                     self._entrance().lanes.add(self._lanes_of([copy]))
-                return answer.existing
+                return answer.existing, answer.reattached
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
         raise _build_conflict(record, f"changed {_TRIES} times while it was being retried; try again")

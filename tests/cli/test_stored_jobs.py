@@ -260,6 +260,22 @@ def test_a_job_waits_for_the_named_jobs(shop: Shop) -> None:
     assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 3
 
 
+def test_a_retry_says_how_many_dependents_wait_again(shop: Shop) -> None:
+    first = shop.submit("--job-id", "first", "--delay", "2h")
+    job = shop.submit("--depends-on", first)
+    shop("cancel", first)
+
+    again = shop("retry", first)
+
+    assert "dependents that wait for the new run: 1" in again.err
+    assert shop.state(job) == "waiting"
+    entries = shop("history", job).data
+    assert [(entry["kind"], entry["state"]) for entry in entries] == [
+        ("ended", "upstream_failed"),
+        ("retry", "waiting"),
+    ]
+
+
 def test_a_progress_bar_is_shown_only_on_a_terminal(home: Path, shop: Shop) -> None:
     shop.submit("--delay", "2h")
     erase = ("store", "erase", "queue:reports", "--yes", "--app", "shop:app")

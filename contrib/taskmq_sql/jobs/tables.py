@@ -6,6 +6,7 @@
     job_key        idempotency keys that submitters chose
     quota_usage    recent usage of tenants and users that have quotas
     dependency     pending upstream jobs of waiting jobs; `has_dependents` of a job marks the other side
+    failed_dependency   dependencies of jobs that ended because of one of them
     upstream_end   ends of upstream jobs that their dependents have yet to process
     unique_key     unique keys, and the job that owns each
     claim          places of concurrency limits and idempotency keys, and the dispatch that holds each
@@ -47,7 +48,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0104"
+HEAD: Final = "0105"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

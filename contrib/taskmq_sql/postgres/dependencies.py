@@ -3,6 +3,7 @@
     submit    locks the live upstream jobs, decides, marks them, and writes unmet dependencies    `dependency`
     an end    of a marked job records itself, in the same statement                               `upstream_end`
     release   reads dependencies on the earliest ends, locks the waiting jobs, decides, writes
+    a retry   of an upstream job lets the dependents that it ended wait again      `failed_dependency`
 
 If a submission and an end of an upstream job race, that job's row decides. If the submission locked it first, the end
 waits and then sees the mark. If the end came first, the submission finds the job in the history.
@@ -25,13 +26,14 @@ from taskmq_sql.postgres.statements import (
     SETTLE,
     STILL_WAITING,
     TAKE_ENDS,
+    TAKE_ENDS_OF,
     UPSTREAM_FAILED,
     UPSTREAM_OF,
     WAITING_FOR,
     WAITING_JOBS,
 )
 
-__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "unmet", "wait"]
+__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "settle_ends_of", "unmet", "wait"]
 
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """Dependencies of a job that are not met, with the states of the upstream jobs."""
@@ -60,6 +62,7 @@ _TELL: Final = """
 insert into taskmq.upstream_end (id, state) select * from unnest($1::uuid[], $2::smallint[])"""
 _LEAVE: Final = "delete from taskmq.upstream_end where number = any($1::bigint[])"
 _ENDS: Final = 100
+_EDGES: Final = 500
 
 
 class Upstream:
@@ -150,6 +153,17 @@ async def release(connection: Connection, limit: int) -> tuple[set[int], bool]:
     return queues, has_ended or len(edges) == limit or len(ends) == _ENDS
 
 
+async def settle_ends_of(connection: Connection, ids: Sequence[str]) -> None:
+    """Apply the recorded ends of these jobs to all their dependents."""
+    ends = await connection.fetch(TAKE_ENDS_OF, ids)
+    if not ends:
+        return
+    columns = [[row[name] for row in ends] for name in ("number", "id", "state")]
+    while edges := await connection.fetch(WAITING_FOR, *columns, _EDGES):
+        await _settle(connection, edges)
+    await connection.execute(_LEAVE, columns[0])
+
+
 async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int], bool]:
     """Resolve these dependencies in order; return the queues that received jobs, and whether jobs ended."""
     dependents = sorted({str(row["dependent"]) for row in edges})
@@ -157,12 +171,14 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
     waiting = {str(row["id"]): row for row in await connection.fetch(WAITING_JOBS, dependents)}
     await connection.execute(SETTLE, [row["upstream"] for row in edges], [row["dependent"] for row in edges])
     ends: dict[str, tuple[JobState, str]] = {}
+    failed: list[Row] = []
     for row in edges:
         dependency = JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]])
         state = STATES[row["state"]]
         after = after_upstream(dependency.condition, state)
         if after is not None and (job_id := str(row["dependent"])) in waiting:
             ends.setdefault(job_id, (after, end_reason(dependency, state)))
+            failed.append(row)
     if ends:
         await connection.execute(
             UPSTREAM_FAILED,
@@ -170,7 +186,8 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
             [CODES[state] for state, _ in ends.values()],
             [why for _, why in ends.values()],
         )
-        await connection.execute(LEAVE_UPSTREAM, list(ends))
+        columns = ([row[name] for row in failed] for name in ("upstream", "dependent", "condition"))
+        await connection.execute(LEAVE_UPSTREAM, list(ends), *columns)
     rest = [job_id for job_id in waiting if job_id not in ends]
     left: set[str] = (
         {str(row["dependent"]) for row in await connection.fetch(STILL_WAITING, rest)} if rest else set[str]()

@@ -48,6 +48,7 @@ __all__ = [
     "STILL_WAITING",
     "SUBMIT",
     "TAKE_ENDS",
+    "TAKE_ENDS_OF",
     "TAKE_OVER",
     "UNDISPATCH",
     "UPSTREAM_FAILED",
@@ -537,6 +538,9 @@ TAKE_ENDS: Final = """
 select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""
 """Locks the earliest ends that no other scheduler is processing."""
 
+TAKE_ENDS_OF: Final = """
+select number, id, state from taskmq.upstream_end where id = any($1::uuid[]) order by number for update"""
+
 WAITING_FOR: Final = """
 select e.number, d.upstream, d.dependent, d.condition, e.state
 from unnest($1::bigint[], $2::uuid[], $3::smallint[]) as e(number, id, state) cross join lateral
@@ -561,9 +565,14 @@ UPSTREAM_OF: Final = """
 select upstream, condition from taskmq.dependency where dependent = $1 order by dependent, upstream limit $2"""
 
 LEAVE_UPSTREAM: Final = """
-delete from taskmq.dependency where ctid = any(array(select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
-    (select ctid from taskmq.dependency where dependent = i.id for update) d))"""
-"""Deletes the dependencies of these jobs, which have ended."""
+with gone as (delete from taskmq.dependency where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
+    (select ctid from taskmq.dependency where dependent = i.id for update) d))
+  returning upstream, dependent, condition)
+insert into taskmq.failed_dependency (upstream, dependent, condition)
+select upstream, dependent, condition from gone
+union all select * from unnest($2::uuid[], $3::uuid[], $4::smallint[]) on conflict do nothing"""
+"""Keeps the dependencies of these jobs, which have ended, for retries of their upstream jobs."""
 
 UPSTREAM_FAILED: Final = f"""
 with gone as (

@@ -3,12 +3,14 @@
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobUpdate, NewJob, Submitted
+from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobUpdate, NewJob, Submitted, count_reattached
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
-from taskmq_sql.sqlite.jobs.dependencies import Upstream
+from taskmq_sql.sqlite.jobs.dependencies import Upstream, settle_ends_of
+from taskmq_sql.sqlite.jobs.dependents import forget_failed_upstream, reattach_dependents
 from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.jobs.submissions import submit
 from taskmq_sql.sqlite.jobs.updates import record_change
@@ -40,12 +42,15 @@ _READY: Final = """
 
 def retry(transaction: Transaction, job: NewJob, change: JobUpdate) -> Submitted | None:
     """Submit a job that repeats an ended one, and record its id there."""
-    if _tenant(transaction, change) is None:
+    ended_id = id_bytes(change.id)
+    if _tenant(transaction, change) is None or ended_id is None:
         return None
     (answer,) = submit(transaction, [job])
     if answer.is_new:
-        transaction.connection.execute(_REPEATED, (id_bytes(job.id), id_bytes(change.id)))
-        record_change(transaction, change, _event(transaction, change, change.before))
+        transaction.connection.execute(_REPEATED, (id_bytes(job.id), ended_id))
+        reattached = _reattach(transaction, change, ended_id, job.id)
+        _record(transaction, change, change.before, reattached)
+        answer = replace(answer, reattached=reattached)
     return answer
 
 
@@ -61,13 +66,16 @@ def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
     due = None if change.due is UNSET else change.due
     body = None if change.body is UNSET else change.body
     connection = transaction.connection
+    settle_ends_of(transaction, [job_id])
     connection.execute(_ATTEMPT, (job_id,))
     connection.execute(_RESUME, (CODES[state], due, body, job_id))
     connection.execute("DELETE FROM job_history WHERE id = ?", (job_id,))
     if state is JobState.QUEUED:
         connection.execute(_READY, (job_id,))
-    record_change(transaction, change, _event(transaction, change, state))
-    return get(transaction, change.id)
+    reattached = _reattach(transaction, change, job_id, change.id)
+    _record(transaction, change, state, reattached)
+    record = get(transaction, change.id)
+    return None if record is None else replace(record, reattached=reattached)
 
 
 def _tenant(transaction: Transaction, change: JobUpdate) -> int | None:
@@ -79,8 +87,15 @@ def _tenant(transaction: Transaction, change: JobUpdate) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _event(transaction: Transaction, change: JobUpdate, state: JobState) -> HistoryEntry:
-    return HistoryEntry(
+def _reattach(transaction: Transaction, change: JobUpdate, ended: bytes, runs: str) -> int:
+    """Let the dependents that the job ended wait for the job `runs`; return how many wait now."""
+    settle_ends_of(transaction, [ended])
+    forget_failed_upstream(transaction, ended)
+    return reattach_dependents(transaction, change, runs)
+
+
+def _record(transaction: Transaction, change: JobUpdate, state: JobState, reattached: int) -> None:
+    event = HistoryEntry(
         version=change.version + 1,
         at=transaction.now,
         kind=change.kind,
@@ -88,3 +103,5 @@ def _event(transaction: Transaction, change: JobUpdate, state: JobState) -> Hist
         by=change.by,
         note=change.note,
     )
+    audit = None if change.audit is None else count_reattached(change.audit, reattached)
+    record_change(transaction, replace(change, audit=audit), event)

@@ -128,6 +128,7 @@ def _view(bulk: Bulk) -> BulkOperationView:
         state=bulk.state,
         matched=bulk.matched,
         done=bulk.done,
+        reattached=bulk.reattached,
         refused=bulk.refused,
         refusals=[
             RefusalView(job_id=one.job_id, code=_CODES.get(one.error, "internal"), detail=one.detail)

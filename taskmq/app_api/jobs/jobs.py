@@ -252,6 +252,7 @@ class AppJobs(AppCalls):
             id=record.id,
             state=record.state,
             version=record.version,
+            reattached=record.reattached,
         )
 
     def _refusal(self, record: JobRecord, error: TaskMQError) -> RefusalView:

@@ -169,6 +169,8 @@ def _show(bulk: "BulkOperationView") -> None:
             note(f"job {one.job_id}: {one.detail}")
         for each in bulk.repeated:
             note(f"job {each.job_id} retried as {each.retried_as}")
+        if bulk.reattached:
+            note(f"dependents that wait for retried jobs: {bulk.reattached}")
 
 
 def _row(bulk: "BulkOperationView") -> dict[str, Any]:

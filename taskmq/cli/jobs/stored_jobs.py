@@ -406,6 +406,8 @@ def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Se
                 is_another = what == "retry" and job not in (after.id, after.job_id)
                 state = f"{after.state} as {after.job_id}" if is_another else after.state
                 rows.append({"job": job, "state": state, "refused": ""})
+                if after.reattached:
+                    note(f"job {job}: dependents that wait for the new run: {after.reattached}")
             except JobNotFound as error:
                 codes.add(NOT_FOUND)
                 refused = str(await add_hint(api, job, error))

@@ -26,6 +26,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "count_reattached",
     "counted_facts",
     "over_quota",
     "rename_dependencies",
@@ -112,6 +113,7 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
         is_duplicate: whether another job has the unique key; nothing was created.
         exceeded: the quota that was exceeded, so nothing was created; the other fields are meaningless then.
         refusal: the reason why nothing was created; the state is `unknown`.
+        reattached: of a retry: number of ended dependents that wait for this job now.
     """
 
     id: str
@@ -122,6 +124,7 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     is_duplicate: bool = False
     exceeded: QuotaExcess | None = None
     refusal: DependencyRefusal | None = None
+    reattached: int = 0
 
     @property
     def existing(self) -> JobState | None:
@@ -152,6 +155,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         content_type, result: of a job that succeeded.
         error: of a failed job or attempt; for other ends, `message` is the reason.
         retried_as: the store's id of the job that repeats it; "": none does.
+        reattached: number of ended dependents that wait for it again; only in the answer to a retry.
     """
 
     id: str
@@ -180,6 +184,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorRecord | None = None
     detail: JobDetail | None = None
     retried_as: str = ""
+    reattached: int = 0
 
     @property
     def scheduled_for(self) -> int:
@@ -280,6 +285,11 @@ def counted_facts(job: NewJob, *, now: int) -> CountedJob:
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
     return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
+
+
+def count_reattached(entry: AuditEntry, count: int) -> AuditEntry:
+    """Return the audit entry of a retry with the number of dependents that wait for the new run."""
+    return structs.replace(entry, after={**(entry.after or {}), "reattached": count}) if count else entry
 
 
 def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:

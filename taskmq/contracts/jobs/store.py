@@ -148,6 +148,10 @@ class JobStore(PauseStore, Protocol):
         earlier dispatch change nothing. If it was dispatched, its next attempt begins: the previous one is kept among
         its attempts, with its error if it failed. The job waits for `depends_on` first.
 
+        Jobs that ended because of that end (`skipped`, `upstream_failed`), and those behind them, wait for the new
+        run, each with an event `retry`, unless another of their dependencies cannot be met. `reattached` of the
+        answer counts them, and so does the audit entry.
+
         Returns None, and changes nothing, if the job has another state or version, or if `after` may not follow its
         state (`taskmq.model.states`).
         """
@@ -165,7 +169,8 @@ class JobStore(PauseStore, Protocol):
                 is changed.
 
         Returns:
-                    None if the ended job has another state or version; nothing was stored then.
+            None if the ended job has another state or version; nothing was stored then. `reattached` counts the
+            dependents that wait for the new job (see `update`).
         """
         ...
 

@@ -68,6 +68,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         user_id, user, via: the caller who requested it.
         tasks: patterns; the task of a job that runs again must match one of each group.
         began, ended: ms.
+        reattached: number of ended dependents that wait for jobs that were retried.
         done, refused: counts so far; `refusals` has the reasons of the first refused jobs, and `repeated` the
             repetitions of the first jobs that were done.
         pending: ids of the jobs that a runner is working on, or was when it died.
@@ -101,6 +102,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     ended: int | None = None
     state: BulkState = "running"
     done: int = 0
+    reattached: int = 0
     refused: int = 0
     refusals: tuple[BulkRefused, ...] = ()
     repeated: tuple[BulkRepeated, ...] = ()
@@ -160,6 +162,7 @@ def add_outcomes(
     done: int,
     refusals: Sequence[BulkRefused],
     due: int,
+    reattached: int = 0,
     repeated: Sequence[BulkRepeated] = (),
     deferred: Sequence[str] = (),
 ) -> Bulk:
@@ -167,6 +170,7 @@ def add_outcomes(
     return msgspec.structs.replace(
         bulk,
         done=bulk.done + done,
+        reattached=bulk.reattached + reattached,
         refused=bulk.refused + len(refusals),
         refusals=(*bulk.refusals, *refusals)[:MOST_REFUSALS],
         repeated=(*bulk.repeated, *repeated)[:MOST_REFUSALS],

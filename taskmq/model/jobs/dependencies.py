@@ -3,8 +3,8 @@
     submit(depends_on=[a, (b, "ended")]) -> waiting --a and b have ended as they had to-> queued, scheduled
                                                     --one of them never will------------> upstream_failed, skipped
 
-The *upstream* job is waited for; its *dependents* wait. A dependency is settled once, when the upstream job ends. An
-end is final: a repetition of that job is another job.
+The *upstream* job is waited for; its *dependents* wait. A dependency is settled once, when the upstream job ends. If
+that ended a dependent and the upstream job runs again, the dependent waits for the new run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,16 @@ import msgspec
 
 from taskmq.model.states import JobState
 
-__all__ = ["MOST_UPSTREAM", "DependencyCondition", "JobDependency", "after_upstream", "end_reason", "generations"]
+__all__ = [
+    "MOST_UPSTREAM",
+    "DependencyCondition",
+    "JobDependency",
+    "after_upstream",
+    "end_reason",
+    "generations",
+    "reattachment_note",
+    "unmet_conditions",
+]
 
 DependencyCondition = Literal["succeeded", "ended", "failed"]
 """Required end of the upstream job: `succeeded`, `ended` (in any way), or `failed`.
@@ -25,6 +34,7 @@ DependencyCondition = Literal["succeeded", "ended", "failed"]
 MOST_UPSTREAM: Final = 1_000
 """Maximum of jobs that one job may wait for."""
 
+_CONDITIONS: Final[tuple[DependencyCondition, ...]] = ("succeeded", "ended", "failed")
 _FAILURES: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
 
 
@@ -46,7 +56,6 @@ def after_upstream(condition: DependencyCondition, state: JobState) -> JobState 
     Returns:
         None: the dependency is met. `upstream_failed`: the upstream job should have succeeded and did not. `skipped`:
             it should have failed and did not, so the dependent is not needed.
-        has not, so that the job is not needed.
     """
     if condition == "ended":
         return None
@@ -58,6 +67,22 @@ def after_upstream(condition: DependencyCondition, state: JobState) -> JobState 
 def end_reason(dependency: JobDependency, state: JobState) -> str:
     """Return why a dependent ended, for people."""
     return f"job {dependency.id} was to be {dependency.condition}, and is {state}"
+
+
+def reattachment_note(note: str, ran: str, runs: str) -> str:
+    """Return the note of the event that a dependent waits for a new run.
+
+    Args:
+        note: the operator's note.
+        ran, runs: ids of the job that ended and of the job that runs.
+    """
+    what = f"job {ran} runs again" if ran == runs else f"job {ran} runs again as job {runs}"
+    return f"{note}; {what}" if note else what
+
+
+def unmet_conditions(state: JobState) -> list[DependencyCondition]:
+    """Return the conditions that an upstream job which ended in `state` did not meet."""
+    return [condition for condition in _CONDITIONS if after_upstream(condition, state) is not None]
 
 
 def generations(upstream: Mapping[str, Sequence[str]]) -> tuple[list[list[str]], list[str]]:

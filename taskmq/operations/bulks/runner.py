@@ -146,7 +146,13 @@ class BulkRunner:
         wait = 0 if claimed.rate is None else round(len(outcomes) / claimed.rate * 1000)
         done = outcomes.count(None) + len(repeated)
         after = add_outcomes(
-            claimed, done=done, refusals=refusals, due=now + wait, repeated=repeated, deferred=deferred
+            claimed,
+            done=done,
+            reattached=act.reattached,
+            refusals=refusals,
+            due=now + wait,
+            repeated=repeated,
+            deferred=deferred,
         )
         if not after.has_more and not errors:
             ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
@@ -156,7 +162,9 @@ class BulkRunner:
         found = None if written is not None else await bulks.get(claimed.id)
         # The bulk was aborted meanwhile. If it changed more than once, another runner has counted these jobs.
         if found is not None and found.state == "aborted" and found.version == claimed.version + 1:
-            counted = add_outcomes(found, done=done, refusals=refusals, due=found.due, repeated=repeated)
+            counted = add_outcomes(
+                found, done=done, reattached=act.reattached, refusals=refusals, due=found.due, repeated=repeated
+            )
             await bulks.write(counted)
         for error in errors:
             raise error
@@ -170,9 +178,14 @@ class _Deferred(NamedTuple):
 
 
 class _JobAction:
-    """The action of a bulk on one job."""
+    """The action of a bulk on one job.
+
+    Attributes:
+        reattached: number of ended dependents that wait for jobs that it retried.
+    """
 
     def __init__(self, jobs: TenantJobs, bulk: Bulk) -> None:
+        self.reattached = 0
         self._jobs = jobs
         self._bulk = bulk
         self._note = f"{bulk.note} ({bulk.mark})" if bulk.note else bulk.mark
@@ -200,6 +213,7 @@ class _JobAction:
                     if record.version == before.version and not await self._is_done(record):
                         raise
                 else:
+                    self.reattached += after.reattached
                     return await self._build_outcome(name, "" if after.id == record.id else after.id)
             return BulkRefused(name, "JobConflict", f"job {name} changed during each of {_TRIES} tries")
         except StoreUnavailable:

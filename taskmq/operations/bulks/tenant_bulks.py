@@ -162,5 +162,7 @@ def build_end_entry(bulk: Bulk) -> AuditEntry:
     """Build the audit entry for the end of a bulk, in the name of the user who began it."""
     by = Actor(user_id=bulk.user_id, user=bulk.user, via=bulk.via, note=bulk.note)
     facts: dict[str, object] = {"done": bulk.done, "refused": bulk.refused}
+    if bulk.reattached:
+        facts["reattached"] = bulk.reattached
     action = "bulk.end" if bulk.state == "done" else "bulk.abort"
     return by.entry(action, kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)

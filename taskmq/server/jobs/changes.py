@@ -90,6 +90,11 @@ CHANGES: Final = (put_job, patch_job, cancel_job)
 def changed_response(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:
     """Build the response about a changed job."""
     made = ChangedJob(
-        status=status, job_id=jobs.name_of(record), id=record.id, state=record.state, version=record.version
+        status=status,
+        job_id=jobs.name_of(record),
+        id=record.id,
+        state=record.state,
+        version=record.version,
+        reattached=record.reattached,
     )
     return Response(made, status_code=code, headers={"ETag": f'"{record.version}"'})

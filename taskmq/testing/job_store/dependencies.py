@@ -37,6 +37,7 @@ class DependencyModel:
         self._unmet: dict[str, dict[str, JobDependency]] = {}
         self._upstream: set[str] = set()
         self._ends: list[tuple[str, JobState]] = []
+        self._failed: dict[str, dict[str, JobDependency]] = {}
 
     def add(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
         """Add the dependencies of a job with their states; return whether it has to wait."""
@@ -99,12 +100,46 @@ class DependencyModel:
                 del self._ends[0]
         return Settled(free, ends)
 
+    def settle_ends_of(self, job_id: str) -> Settled:
+        """Settle all recorded ends of one job."""
+        free: list[str] = []
+        ends: dict[str, UpstreamEnd] = {}
+        for upstream, state in [each for each in self._ends if each[0] == job_id]:
+            for waiting in sorted(each for each, unmet in self._unmet.items() if upstream in unmet):
+                self._settle(waiting, upstream, state, free, ends)
+            self._ends.remove((upstream, state))
+        return Settled(free, ends)
+
+    def forget_failed(self, job_id: str) -> None:
+        """Forget what ended the job: it runs again, or another job repeats it."""
+        self._failed.pop(job_id, None)
+
+    def rename_failed(self, ended: str, runs: str, state: JobState) -> set[str]:
+        """Replace a job that ended by the job that runs again; return the dependents that its end ended."""
+        found = {
+            job_id
+            for job_id, upstream in self._failed.items()
+            if ended in upstream and after_upstream(upstream[ended].condition, state) is not None
+        }
+        for job_id in found:
+            dependency = self._failed[job_id].pop(ended)
+            self._failed[job_id][runs] = JobDependency(runs, dependency.condition)
+        return found
+
+    def failed_upstream(self, job_id: str) -> list[JobDependency]:
+        """Return the dependencies of a job that one of them ended."""
+        return list(self._failed[job_id].values())
+
+    def failed_dependents(self, job_id: str) -> set[str]:
+        """Return the jobs that a dependency ended and that depend on this one."""
+        return {each for each, upstream in self._failed.items() if job_id in upstream}
+
     def _settle(
         self, job_id: str, upstream: str, state: JobState, free: list[str], ends: dict[str, UpstreamEnd]
     ) -> None:
         dependency = self._unmet[job_id].pop(upstream)
         if (after := after_upstream(dependency.condition, state)) is not None:
-            del self._unmet[job_id]
+            self._failed[job_id] = {**self._unmet.pop(job_id), upstream: dependency}
             ends[job_id] = UpstreamEnd(after, end_reason(dependency, state))
         elif not self._unmet[job_id]:
             del self._unmet[job_id]

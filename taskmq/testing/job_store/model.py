@@ -36,7 +36,7 @@ from taskmq.contracts.jobs import (
     partition_of,
 )
 from taskmq.model.jobs.changes import ready_state
-from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, reattachment_note
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.proofs import ReportKeys, new_report_key
 from taskmq.model.jobs.reports import (
@@ -51,7 +51,7 @@ from taskmq.model.jobs.reports import (
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
-from taskmq.testing.job_store.dependencies import DependencyModel, submit_in_order
+from taskmq.testing.job_store.dependencies import DependencyModel, Settled, submit_in_order
 from taskmq.testing.job_store.job_table import JobTable
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import matches
@@ -66,6 +66,7 @@ from taskmq.testing.job_store.values import (
     lane_of,
     last_attempt,
     reason_of,
+    reattach_job,
     resume_job,
     shard_of,
 )
@@ -181,12 +182,41 @@ class JobModel:
         upstream = [(each, other.state) for each, other in found if other is not None and other.tenant == job.tenant]
         if not is_meant or len(upstream) < len(found):
             return None
+        self._apply_settled(self.dependencies.settle_ends_of(job.id))
         if job.dispatched is not None:
             self._attempts[job.id].append(last_attempt(job))
         self._outages.pop(job.id, None)
         live = self.jobs[job.id] = resume_job(job, update, waits=self.dependencies.resume(job.id, upstream))
         self.note(live, update.kind, by=update.by, note=update.note)
-        return live
+        return replace(live, reattached=self._reattach(job, job.id, update))
+
+    def _reattach(self, ended: JobRecord, runs: str, update: JobUpdate) -> int:
+        """Let the dependents that the job ended wait for the job `runs`; return how many wait now."""
+        self._apply_settled(self.dependencies.settle_ends_of(ended.id))
+        self.dependencies.forget_failed(ended.id)
+        note = reattachment_note(update.note, ended.id, runs)
+        found = self.dependencies.rename_failed(ended.id, runs, ended.state)
+        count = 0
+        while found:
+            chosen = [job_id for job_id in sorted(found) if self._can_wait(job_id)]
+            for job_id in chosen:
+                self._apply_settled(self.dependencies.settle_ends_of(job_id))
+            for job_id in chosen:
+                upstream = [(each, self.jobs[each.id].state) for each in self.dependencies.failed_upstream(job_id)]
+                self.dependencies.forget_failed(job_id)
+                self.dependencies.resume(job_id, upstream)
+                live = self.jobs[job_id] = reattach_job(self.jobs[job_id], now=self.now)
+                self.note(live, "retry", by=update.by, note=note)
+            count += len(chosen)
+            found = set[str]().union(*map(self.dependencies.failed_dependents, chosen))
+        return count
+
+    def _can_wait(self, job_id: str) -> bool:
+        """Return whether each dependency of an ended job is met, or still can be."""
+        return all(
+            (state := self.jobs[each.id].state) not in TERMINAL or after_upstream(each.condition, state) is None
+            for each in self.dependencies.failed_upstream(job_id)
+        )
 
     def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
         ended = self.jobs.get(update.id)
@@ -198,6 +228,7 @@ class JobModel:
         if answer.is_new:
             marked = self.jobs[ended.id] = replace(ended, version=ended.version + 1, retried_as=job.id)
             self.note(marked, update.kind, by=update.by, note=update.note)
+            answer = replace(answer, reattached=self._reattach(ended, job.id, update))
         return answer
 
     def events(self, job_id: str) -> list[HistoryEntry]:
@@ -428,7 +459,11 @@ class JobModel:
         return lanes
 
     def release_dependents(self, *, limit: int = 500) -> Released:
-        settled = self.dependencies.settle(limit)
+        queues = self._apply_settled(self.dependencies.settle(limit))
+        return Released(frozenset(queues), self.dependencies.is_behind)
+
+    def _apply_settled(self, settled: Settled) -> set[str]:
+        """End and free these dependents; return the queues with new ready jobs."""
         queues: set[str] = set()
         for job_id, end in settled.ends.items():
             self._end_by_itself(self.jobs[job_id], end.state, end.reason)
@@ -440,7 +475,7 @@ class JobModel:
             due = max(job.due, self.now)
             if self._set(job, ready_state(due, self.now), due=due).state is JobState.QUEUED:
                 queues.add(job.queue)
-        return Released(frozenset(queues), self.dependencies.is_behind)
+        return queues
 
     def set_token(self, batch: int, job_id: str, token: int) -> None:
         """Set the token of the job's dispatch to that of another store."""

@@ -22,6 +22,7 @@ __all__ = [
     "lane_of",
     "last_attempt",
     "reason_of",
+    "reattach_job",
     "resume_job",
     "shard_of",
 ]
@@ -108,6 +109,19 @@ def resume_job(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
         body=job.body if update.body is UNSET else update.body,
         error=job.error if job.state is JobState.FAILED else None,
         retried_as="",
+    )
+
+
+def reattach_job(job: JobRecord, *, now: int) -> JobRecord:
+    """Return a job that one of its dependencies ended and that waits again."""
+    return replace(
+        job,
+        state=JobState.WAITING,
+        version=job.version + 1,
+        expires=None if job.expires is None or job.expires <= now else job.expires,
+        finished=None,
+        cancel_requested=None,
+        error=None,
     )
 
 

@@ -20,7 +20,12 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
-from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
+from taskmq.testing.job_store_suite.dependencies import (
+    DependencyEnds,
+    DependencyRaces,
+    DependencyRetries,
+    WaitingJobs,
+)
 from taskmq.testing.job_store_suite.dispatch import (
     Batches,
     ClaimCases,
@@ -85,6 +90,7 @@ class JobStoreSuite(
     Races,
     UniqueRaces,
     DependencyRaces,
+    DependencyRetries,
     Definitions,
     RegisteredTasks,
     StoreClosure,

@@ -207,6 +207,7 @@ async def test_a_failed_graph_is_retried_in_dependency_order(stage: Stage, /, mo
     assert {each.error for each in ended.refusals} == {"JobConflict"}
     ended = await _wait_for_end(stage, bulk)
     assert (ended.matched, ended.done, ended.refused, ended.deferred) == (32, 32, 0, ())
+    assert ended.reattached == 31
     again = {job_id: stage.job(job_id).retried_as or job_id for job_id in (*ids, alone)}
     assert stage.job(again[first]).state is JobState.QUEUED
     assert {stage.job(again[job_id]).state for job_id in (*ids[1:], alone)} == {JobState.WAITING}

@@ -196,13 +196,27 @@ async def test_a_retried_graph_runs_again_in_order(shop: Shop, /) -> None:
     again = await shop.jobs.aretry("first", mode="new")
     await shop.jobs.ahold(again.id)
     await shop.jobs.achange(again.id, args=["done"])
-    await shop.jobs.aretry("second")
-    repeated = await shop.jobs.aretry(third.id)
-    states = [(await shop.jobs.aget(name)).state for name in ("second", repeated.id)]
+    assert again.reattached == 2
+    states = [(await shop.jobs.aget(job.id)).state for job in (second, third)]
     assert states == [JobState.WAITING, JobState.WAITING]
     await shop.jobs.arelease(again.id)
 
-    assert await asyncio.gather(*(job.aresult(timeout=60) for job in (again, second, repeated))) == ["done", 2, 4]
+    assert await asyncio.gather(*(job.aresult(timeout=60) for job in (again, second, third))) == ["done", 2, 4]
+
+
+@run_by(in_shop)
+async def test_dependents_of_a_resumed_job_run_after_its_next_attempt(shop: Shop, /) -> None:
+    first = await shop.jobs.asubmit("counted", 2, job_id="first")
+    second = await shop.jobs.asubmit("double", 1, depends_on=[first])
+    cancelled = await shop.jobs.asubmit("double", 2, depends_on=[first])
+    await cancelled.acancel()
+    assert (await second.aoutcome(timeout=60)).error is not None
+
+    again = await shop.jobs.aretry("first")
+
+    assert again.reattached == 1
+    assert await asyncio.gather(*(job.aresult(timeout=60) for job in (again, second))) == [[1, 2], 2]
+    assert (await shop.jobs.aget(cancelled.id)).state is JobState.CANCELLED
 
 
 @pytest.mark.parametrize("mode", ["resume", "new"])

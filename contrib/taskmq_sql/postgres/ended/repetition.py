@@ -3,8 +3,9 @@
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted
+from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted, count_reattached
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
@@ -15,7 +16,8 @@ from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.dependencies import depend, find_upstream
+from taskmq_sql.postgres.dependencies import depend, find_upstream, settle_ends_of
+from taskmq_sql.postgres.ended.dependents import forget_failed_upstream, reattach_dependents
 from taskmq_sql.postgres.records import job_records
 from taskmq_sql.postgres.reports import Note, note
 from taskmq_sql.postgres.statements import JOB_COLUMNS
@@ -75,7 +77,9 @@ async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Q
         (answer,) = await insert_within(connection, [job], numbers, quotas)
         if answer.is_new:
             await connection.execute(_MARK, update.id, row["ended"], job.id)
-            await _record_change(connection, update, update.before)
+            reattached = await _reattach(connection, update, job.id, tenant=row["tenant"])
+            await _record_change(connection, update, update.before, reattached)
+            return replace(answer, reattached=reattached)
         return answer
 
     return await database.changes.run("transaction", work)
@@ -91,7 +95,7 @@ async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
     is_large = body is not None and len(body) > LONGEST_BODY
     bodies = (body is not None, None if is_large else body, body if is_large else None)
 
-    async def work(connection: Connection) -> Row | None:
+    async def work(connection: Connection) -> tuple[Row | None, int] | None:
         if (row := await _lock_ended(connection, update)) is None:
             return None
         upstream = await find_upstream(connection, [each.id for each in update.depends_on])
@@ -99,14 +103,27 @@ async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
             return None
         unmet = upstream.unmet(update.depends_on)
         state = JobState.WAITING if unmet else JobState.QUEUED
+        await settle_ends_of(connection, [update.id])
         found = await connection.fetchrow(_RESUME, update.id, row["ended"], CODES[state], due, *bodies)
         if unmet:
             await depend(connection, [(update.id, unmet)])
-        await _record_change(connection, update, state)
-        return found
+        reattached = await _reattach(connection, update, update.id, tenant=row["tenant"])
+        await _record_change(connection, update, state, reattached)
+        return found, reattached
 
-    row = await database.changes.run("transaction", work)
-    return None if row is None else (await job_records([row], database.names))[0]
+    answer = await database.changes.run("transaction", work)
+    if answer is None:
+        return None
+    row, reattached = answer
+    (record,) = await job_records([row], database.names)
+    return replace(record, reattached=reattached)
+
+
+async def _reattach(connection: Connection, update: JobUpdate, runs: str, *, tenant: int) -> int:
+    """Let the dependents that the job ended wait for the job `runs`; return how many wait now."""
+    await settle_ends_of(connection, [update.id])
+    await forget_failed_upstream(connection, update.id)
+    return await reattach_dependents(connection, update, runs, tenant=tenant, state=update.before)
 
 
 async def _lock_ended(connection: Connection, update: JobUpdate) -> Row | None:
@@ -119,8 +136,8 @@ async def _lock_ended(connection: Connection, update: JobUpdate) -> Row | None:
     )
 
 
-async def _record_change(connection: Connection, update: JobUpdate, state: JobState) -> None:
+async def _record_change(connection: Connection, update: JobUpdate, state: JobState, reattached: int) -> None:
     """Record the change in the job's history, and in the audit if the update has an entry."""
     await note(connection, [Note(update.id, update.version + 1, update.kind, state, update.by, update.note)])
     if update.audit is not None:
-        await drive(connection, note_audit([update.audit]))
+        await drive(connection, note_audit([count_reattached(update.audit, reattached)]))

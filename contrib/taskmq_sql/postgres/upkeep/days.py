@@ -42,6 +42,10 @@ select id from part order by id desc limit 1"""
 _HAS_DETAILS: Final = """
 select exists (select from taskmq.{table}
   where id >= (select id from {day} order by id limit 1) and id <= (select id from {day} order by id desc limit 1))"""
+_FAILED_UPSTREAM: Final = """
+with part as materialized (select id from {day} where state in (9, 10) and id > $1 order by id limit $2),
+upstream as (delete from taskmq.failed_dependency where dependent = any(array(select id from part)))
+select id from part order by id desc limit 1"""
 _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
 
@@ -88,6 +92,8 @@ async def drop_day(connection: Connection, table: str, name: str) -> None:
         for rare in _RARE:
             if await connection.fetchval(_HAS_DETAILS.format(day=day, table=rare)):
                 await _in_parts(connection, _DETAILS.format(day=day, table=rare))
+        if await connection.fetchval(_HAS_DETAILS.format(day=day, table="job_detail")):
+            await _in_parts(connection, _FAILED_UPSTREAM.format(day=day))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
     await _drop(connection, name)
 

@@ -5,7 +5,8 @@ dispatched or waits for its time; `job_history` has the ended jobs. Times are ms
 of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` has the last version of
 each definition, `definition_version` all versions, and `task_registration` the forms that tasks have had.
 `dependency` has the pending dependencies of waiting jobs, `upstream_end` the ends that are yet to be processed for
-them. `setting` has operators' rules about policies, pools and quotas, `quota_usage` the recent usage of each quota.
+them, `failed_dependency` the dependencies of jobs that ended because of one of them. `setting` has operators' rules
+about policies, pools and quotas, `quota_usage` the recent usage of each quota.
 
 The version is the file's `user_version`. Its `application_id` distinguishes job stores from other SQLite files.
 """
@@ -278,6 +279,17 @@ CREATE TABLE saved_value (
 )
 """
 
+_REATTACHMENT: Final = """
+CREATE TABLE failed_dependency (
+    upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)
+) WITHOUT ROWID;
+CREATE INDEX failed_dependency_dependent ON failed_dependency (dependent);
+ALTER TABLE attempt ADD COLUMN processor_ms INTEGER;
+ALTER TABLE attempt ADD COLUMN peak_memory INTEGER;
+ALTER TABLE job_history ADD COLUMN processor_ms INTEGER;
+ALTER TABLE job_history ADD COLUMN peak_memory INTEGER
+"""
+
 _FIRST_KEY: Final = """
 INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', 'now') AS INTEGER) * 1000)
 """
@@ -305,7 +317,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

@@ -5,7 +5,7 @@ from typing import Final
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released
 from taskmq.model.jobs.changes import ready_state
-from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.jobs.codes import CONDITION_CODES, CONDITIONS
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
@@ -13,7 +13,7 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, save
 
-__all__ = ["Upstream", "depends_on", "has_ends", "release", "unmet"]
+__all__ = ["Upstream", "depends_on", "has_ends", "release", "settle_ends_of", "unmet"]
 
 _HELD: Final = CODES[JobState.HELD]
 _WAITING: Final = frozenset({CODES[JobState.WAITING], _HELD})
@@ -22,6 +22,11 @@ _UPSTREAM: Final = (
     "SELECT id, tenant, state FROM job_history WHERE id IN (@values)",
 )
 _EDGES: Final = "SELECT dependent, condition FROM dependency WHERE upstream = ? ORDER BY dependent LIMIT ?"
+_ENDS_OF: Final = "SELECT number, id, state FROM upstream_end WHERE id IN (@values)"
+_MANY: Final = 500
+_KEEP: Final = """
+    INSERT OR IGNORE INTO failed_dependency SELECT upstream, dependent, condition FROM dependency WHERE dependent = ?
+"""
 _UNMET: Final = "SELECT upstream, condition FROM dependency WHERE dependent = ? ORDER BY upstream LIMIT ?"
 
 
@@ -44,19 +49,23 @@ class Upstream:
                 return DependencyRefusal(each.id, "unknown")
         return None
 
-    def add(self, dependent: bytes) -> bool:
-        """Record the job's unmet dependencies; return whether there are any."""
-        connection = self._transaction.connection
-        edges = [
-            (job_id, dependent, CONDITION_CODES[each.condition], self._found[job_id][1])
+    def unmet(self) -> list[tuple[bytes, DependencyCondition, JobState]]:
+        """Return the unmet dependencies, with the states of the upstream jobs."""
+        found = [
+            (job_id, each.condition, self._found[job_id][1])
             for job_id, each in self._dependencies
             if job_id is not None
         ]
-        edges = [
-            edge
-            for edge in edges
-            if edge[3] not in TERMINAL or after_upstream(CONDITIONS[edge[2]], edge[3]) is not None
+        return [
+            (job_id, condition, state)
+            for job_id, condition, state in found
+            if state not in TERMINAL or after_upstream(condition, state) is not None
         ]
+
+    def add(self, dependent: bytes) -> bool:
+        """Record the job's unmet dependencies; return whether there are any."""
+        connection = self._transaction.connection
+        edges = [(job_id, dependent, CONDITION_CODES[condition], state) for job_id, condition, state in self.unmet()]
         run_each(
             connection,
             "INSERT OR IGNORE INTO dependency (upstream, dependent, condition) VALUES @rows",
@@ -105,20 +114,31 @@ def release(transaction: Transaction, limit: int) -> Released:
     return Released(frozenset(names), has_ends(transaction))
 
 
+def settle_ends_of(transaction: Transaction, ids: Sequence[bytes]) -> None:
+    """Apply the recorded ends of these jobs to all their dependents."""
+    connection = transaction.connection
+    for number, upstream, state in select_each(connection, _ENDS_OF, ids):
+        while edges := connection.execute(_EDGES, (upstream, _MANY)).fetchall():
+            _settle(transaction, upstream, STATES[state], edges)
+        connection.execute("DELETE FROM upstream_end WHERE number = ?", (number,))
+
+
 def _settle(
     transaction: Transaction, upstream: bytes, state: JobState, edges: Sequence[tuple[bytes, int]]
 ) -> set[int]:
     """Resolve dependencies on one job; return the queues that received ready jobs."""
     connection, now = transaction.connection, transaction.now
-    connection.executemany(
-        "DELETE FROM dependency WHERE upstream = ? AND dependent = ?",
-        [(upstream, dependent) for dependent, _ in edges],
-    )
     jobs = {
         job_id: job
         for job_id, job in load(transaction, [dependent for dependent, _ in edges]).items()
         if job.state in _WAITING
     }
+    failed = [(job_id,) for job_id, code in edges if job_id in jobs and after_upstream(CONDITIONS[code], state)]
+    connection.executemany(_KEEP, failed)
+    connection.executemany(
+        "DELETE FROM dependency WHERE upstream = ? AND dependent = ?",
+        [(upstream, dependent) for dependent, _ in edges],
+    )
     queues: set[int] = set()
     for dependent, code in edges:
         if (job := jobs.get(dependent)) is None:

@@ -1,7 +1,7 @@
 """Random histories of jobs: each step is chosen from the model, then applied to a store and to the model."""
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -194,9 +194,10 @@ class JobHistory:
         update = self._update(stale, job.state, kind="retry")
         self.model.now = await self._pick_driver().store.now_ms()
         answer = await self._pick_driver().store.retry(copy, update)
+        before = dict(self.model.jobs.items())
         expected = self.model.retry(copy, update)
         assert answer == expected, f"{update}: {answer} instead of {expected}"
-        return {job.id} if answer is None else {job.id, answer.id}
+        return {job.id, *self._changed_since(before)}
 
     def _update(self, job: JobRecord, after: JobState, **fields: Any) -> JobUpdate:
         return JobUpdate(id=job.id, before=job.state, version=job.version, after=after, by="ann", **fields)
@@ -215,11 +216,17 @@ class JobHistory:
 
     async def _apply_update(self, update: JobUpdate) -> set[str]:
         changed = await self._pick_driver().store.update(update)
+        before = dict(self.model.jobs.items())
         expected = self.model.update(update)
         assert (changed is None) is (expected is None), f"{update}: {changed} instead of {expected}"
-        if changed is not None:
-            assert changed == await self._pick_driver().store.get(update.id), f"{update}"
-        return {update.id}
+        if changed is not None and expected is not None:
+            assert changed.reattached == expected.reattached, f"{update}"
+            assert replace(changed, reattached=0) == await self._pick_driver().store.get(update.id), f"{update}"
+        return {update.id, *self._changed_since(before)}
+
+    def _changed_since(self, before: Mapping[str, JobRecord]) -> set[str]:
+        """Return the ids of the model's jobs that are new or changed."""
+        return {job_id for job_id, job in self.model.jobs.items() if before.get(job_id) != job}
 
     async def _dispatch(self) -> set[str]:
         queue = self.dice.choice(_QUEUES)

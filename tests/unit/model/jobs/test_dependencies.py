@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
+from taskmq.model.jobs.dependencies import (
+    JobDependency,
+    after_upstream,
+    end_reason,
+    generations,
+    reattachment_note,
+    unmet_conditions,
+)
 from taskmq.model.states import TERMINAL, JobState
 
 _NODES = st.integers(0, 12).map(str)
@@ -34,6 +41,17 @@ def test_a_successful_dependency_on_failure_skips_its_dependents(state: JobState
 
 def test_an_unmet_dependency_names_the_job_and_the_expected_end() -> None:
     assert end_reason(JobDependency("a", "failed"), JobState.SUCCEEDED) == "job a was to be failed, and is succeeded"
+
+
+def test_a_successful_end_leaves_only_dependencies_on_failure_unmet() -> None:
+    assert unmet_conditions(JobState.SUCCEEDED) == ["failed"]
+    assert unmet_conditions(JobState.FAILED) == ["succeeded"]
+    assert unmet_conditions(JobState.CANCELLED) == ["succeeded", "failed"]
+
+
+def test_the_note_of_a_reattached_job_names_the_job_that_runs() -> None:
+    assert reattachment_note("", "a", "a") == "job a runs again"
+    assert reattachment_note("fixed", "a", "b") == "fixed; job a runs again as job b"
 
 
 @given(_GRAPHS)

@@ -137,7 +137,8 @@ function Actions({ job, reload }) {
   const close = () => show("");
   const retry = async () => {
     const made = await send(`${where}/retry`, { again: Boolean(job.retried_as) });
-    notify(made.id === job.id ? "Running now." : "Retried as a new job.");
+    const waits = made.reattached ? ` Dependents that wait for it: ${made.reattached}.` : "";
+    notify((made.id === job.id ? "Running now." : "Retried as a new job.") + waits);
     if (made.id === job.id) reload(); else go(["jobs", made.id]);
   };
   const clone = async () => { const made = await send(`${where}/clone`); notify("Cloned."); go(["jobs", made.id]); };
