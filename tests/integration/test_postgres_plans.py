@@ -51,6 +51,11 @@ _STATEMENTS: Final[dict[str, str]] = {
     "UPSTREAM_MARK": dependencies._MARK,  # pyright: ignore[reportPrivateUsage]
     "UPSTREAM_WAIT": dependencies._WAIT,  # pyright: ignore[reportPrivateUsage]
     "UPSTREAM_ENDED": dependencies._ENDED,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_SETTLE": dependencies._SETTLE,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_LEAVE": dependencies._LEAVE_UPSTREAM,  # pyright: ignore[reportPrivateUsage]
+    "UPSTREAM_OF": dependencies._UPSTREAM_OF,  # pyright: ignore[reportPrivateUsage]
+    "STILL_WAITING": dependencies._STILL_WAITING,  # pyright: ignore[reportPrivateUsage]
+    "WAITING_JOBS": dependencies._WAITING_JOBS,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 _WALKED: Final = {

@@ -22,15 +22,9 @@ from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import (
     FREE,
-    LEAVE_UPSTREAM,
-    SETTLE,
-    STILL_WAITING,
     TAKE_ENDS,
-    TAKE_ENDS_OF,
     UPSTREAM_FAILED,
-    UPSTREAM_OF,
     WAITING_FOR,
-    WAITING_JOBS,
 )
 
 __all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "settle_ends_of", "unmet", "wait"]
@@ -61,6 +55,28 @@ select * from unnest($1::uuid[], $2::uuid[], $3::smallint[]) on conflict do noth
 _TELL: Final = """
 insert into taskmq.upstream_end (id, state) select * from unnest($1::uuid[], $2::smallint[])"""
 _LEAVE: Final = "delete from taskmq.upstream_end where number = any($1::bigint[])"
+_TAKE_ENDS_OF: Final = """
+select number, id, state from taskmq.upstream_end where id = any($1::uuid[]) order by number for update"""
+_WAITING_JOBS: Final = """
+select id, state from taskmq.job where id = any($1::uuid[]) and state in (11, 12) order by id for update"""
+_SETTLE: Final = """
+delete from taskmq.dependency where ctid = any(array(
+  select d.ctid from unnest($1::uuid[], $2::uuid[]) as i(upstream, dependent) cross join lateral
+    (select ctid from taskmq.dependency where upstream = i.upstream and dependent = i.dependent for update) d))"""
+_STILL_WAITING: Final = """
+select i.id as dependent from unnest($1::uuid[]) as i(id) cross join lateral
+  (select from taskmq.dependency where dependent = i.id order by dependent, upstream limit 1) d"""
+_UPSTREAM_OF: Final = """
+select upstream, condition from taskmq.dependency where dependent = $1 order by dependent, upstream limit $2"""
+_LEAVE_UPSTREAM: Final = """
+with gone as (delete from taskmq.dependency where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
+    (select ctid from taskmq.dependency where dependent = i.id for update) d))
+  returning upstream, dependent, condition)
+insert into taskmq.failed_dependency (upstream, dependent, condition)
+select upstream, dependent, condition from gone
+union all select * from unnest($2::uuid[], $3::uuid[], $4::smallint[]) on conflict do nothing"""
+"""Keeps the dependencies of these jobs, which have ended, for retries of their upstream jobs."""
 _ENDS: Final = 100
 _EDGES: Final = 500
 
@@ -155,7 +171,7 @@ async def release(connection: Connection, limit: int) -> tuple[set[int], bool]:
 
 async def settle_ends_of(connection: Connection, ids: Sequence[str]) -> None:
     """Apply the recorded ends of these jobs to all their dependents."""
-    ends = await connection.fetch(TAKE_ENDS_OF, ids)
+    ends = await connection.fetch(_TAKE_ENDS_OF, ids)
     if not ends:
         return
     columns = [[row[name] for row in ends] for name in ("number", "id", "state")]
@@ -168,8 +184,8 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
     """Resolve these dependencies in order; return the queues that received jobs, and whether jobs ended."""
     dependents = sorted({str(row["dependent"]) for row in edges})
     # Locked before any write: if a job's last two dependencies end concurrently, the later one sees the other.
-    waiting = {str(row["id"]): row for row in await connection.fetch(WAITING_JOBS, dependents)}
-    await connection.execute(SETTLE, [row["upstream"] for row in edges], [row["dependent"] for row in edges])
+    waiting = {str(row["id"]): row for row in await connection.fetch(_WAITING_JOBS, dependents)}
+    await connection.execute(_SETTLE, [row["upstream"] for row in edges], [row["dependent"] for row in edges])
     ends: dict[str, tuple[JobState, str]] = {}
     failed: list[Row] = []
     for row in edges:
@@ -187,10 +203,10 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
             [why for _, why in ends.values()],
         )
         columns = ([row[name] for row in failed] for name in ("upstream", "dependent", "condition"))
-        await connection.execute(LEAVE_UPSTREAM, list(ends), *columns)
+        await connection.execute(_LEAVE_UPSTREAM, list(ends), *columns)
     rest = [job_id for job_id in waiting if job_id not in ends]
     left: set[str] = (
-        {str(row["dependent"]) for row in await connection.fetch(STILL_WAITING, rest)} if rest else set[str]()
+        {str(row["dependent"]) for row in await connection.fetch(_STILL_WAITING, rest)} if rest else set[str]()
     )
     free = [job_id for job_id in rest if job_id not in left]
     queues = {row["queue"] for row in await connection.fetch(FREE, free)} if free else set[int]()
@@ -199,5 +215,5 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
 
 async def unmet(connection: Connection, job_id: str, limit: int) -> list[JobDependency]:
     """Return the dependencies that a job still waits for."""
-    rows = await connection.fetch(UPSTREAM_OF, job_id, limit)
+    rows = await connection.fetch(_UPSTREAM_OF, job_id, limit)
     return [JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]]) for row in rows]

@@ -36,26 +36,20 @@ __all__ = [
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
-    "LEAVE_UPSTREAM",
     "LOOK",
     "OPEN_ANY",
     "OPEN_GATES",
     "PLACE",
     "PLACEABLE",
     "PUT_BEHIND",
-    "SETTLE",
     "STARTED",
-    "STILL_WAITING",
     "SUBMIT",
     "TAKE_ENDS",
-    "TAKE_ENDS_OF",
     "TAKE_OVER",
     "UNDISPATCH",
     "UPSTREAM_FAILED",
-    "UPSTREAM_OF",
     "WAITING",
     "WAITING_FOR",
-    "WAITING_JOBS",
     "WITHDRAWN",
 ]
 
@@ -538,9 +532,6 @@ TAKE_ENDS: Final = """
 select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""
 """Locks the earliest ends that no other scheduler is processing."""
 
-TAKE_ENDS_OF: Final = """
-select number, id, state from taskmq.upstream_end where id = any($1::uuid[]) order by number for update"""
-
 WAITING_FOR: Final = """
 select e.number, d.upstream, d.dependent, d.condition, e.state
 from unnest($1::bigint[], $2::uuid[], $3::smallint[]) as e(number, id, state) cross join lateral
@@ -548,31 +539,6 @@ from unnest($1::bigint[], $2::uuid[], $3::smallint[]) as e(number, id, state) cr
    order by upstream, dependent limit $4) d
 order by e.number, d.dependent limit $4"""
 """Lists dependencies on jobs that ended."""
-
-WAITING_JOBS: Final = """
-select id, state from taskmq.job where id = any($1::uuid[]) and state in (11, 12) order by id for update"""
-
-SETTLE: Final = """
-delete from taskmq.dependency where ctid = any(array(
-  select d.ctid from unnest($1::uuid[], $2::uuid[]) as i(upstream, dependent) cross join lateral
-    (select ctid from taskmq.dependency where upstream = i.upstream and dependent = i.dependent for update) d))"""
-
-STILL_WAITING: Final = """
-select i.id as dependent from unnest($1::uuid[]) as i(id) cross join lateral
-  (select from taskmq.dependency where dependent = i.id order by dependent, upstream limit 1) d"""
-
-UPSTREAM_OF: Final = """
-select upstream, condition from taskmq.dependency where dependent = $1 order by dependent, upstream limit $2"""
-
-LEAVE_UPSTREAM: Final = """
-with gone as (delete from taskmq.dependency where ctid = any(array(
-  select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
-    (select ctid from taskmq.dependency where dependent = i.id for update) d))
-  returning upstream, dependent, condition)
-insert into taskmq.failed_dependency (upstream, dependent, condition)
-select upstream, dependent, condition from gone
-union all select * from unnest($2::uuid[], $3::uuid[], $4::smallint[]) on conflict do nothing"""
-"""Keeps the dependencies of these jobs, which have ended, for retries of their upstream jobs."""
 
 UPSTREAM_FAILED: Final = f"""
 with gone as (

@@ -89,11 +89,10 @@ async def drop_day(connection: Connection, table: str, name: str) -> None:
     if table == "job_history":
         day = f"{SCHEMA}.{name}"
         await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
+        await _in_parts(connection, _FAILED_UPSTREAM.format(day=day))
         for rare in _RARE:
             if await connection.fetchval(_HAS_DETAILS.format(day=day, table=rare)):
                 await _in_parts(connection, _DETAILS.format(day=day, table=rare))
-        if await connection.fetchval(_HAS_DETAILS.format(day=day, table="job_detail")):
-            await _in_parts(connection, _FAILED_UPSTREAM.format(day=day))
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
     await _drop(connection, name)
 
