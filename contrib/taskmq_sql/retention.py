@@ -56,6 +56,9 @@ _OLD: Final = (
     # Leases that ended an hour ago. Those of partitions stay: their epochs are compared forever.
     """delete from taskmq.lease
     where substr(key, 1, 10) <> 'partition:' and expires <= taskmq.now_ms() - 3600000""",
+    # A rate that was not used for a minute is as good as a new one.
+    """delete from taskmq.rate where key in (
+        select key from taskmq.rate where used < taskmq.now_ms() / 1000 - 60 for update skip locked)""",
     # Skips rows that a submission has locked. A rate may be used up for longer than a day.
     f"""delete from taskmq.quota_usage where name in (
         select name from taskmq.quota_usage
@@ -113,7 +116,7 @@ def forget_tenant(tenant: str) -> Steps[None]:
 
 
 def forget_old() -> Steps[None]:
-    """Delete expired unique keys, ended leases, usage of past days, free claims, and unused saved values."""
+    """Delete expired keys, ended leases, unused rates, usage of past days, free claims, and unused saved values."""
     for statement in _OLD:
         yield from ask(statement)
     yield from forget_claims()

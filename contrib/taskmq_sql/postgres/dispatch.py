@@ -15,10 +15,12 @@ from taskmq.contracts.jobs import (
     LaneHead,
     OpenedClaims,
     Pick,
+    RatedJob,
     ReadyJob,
     Released,
     ReturnedJob,
     TakenClaims,
+    TakenStarts,
     Withdrawn,
     partition_key,
 )
@@ -26,10 +28,12 @@ from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
+from taskmq.model.limits import RateDemand
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq_sql.jobs.claims import SqlClaims, keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
+from taskmq_sql.jobs.rates import SqlRates
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.leases import SqlLeases
 from taskmq_sql.postgres.connections import Connection, Row
@@ -88,6 +92,7 @@ class PostgresDispatch:
         self._fires = _Fires(database)
         self._claims = SqlClaims(database.runner(database.dispatches, database.dispatches))
         self._keys = SqlReportKeys(database.runner(database.reads, database.accounts))
+        self._rates = SqlRates(database.runner(database.dispatches, database.dispatches))
 
     @property
     def partitions(self) -> int:
@@ -211,6 +216,14 @@ class PostgresDispatch:
 
     async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
         return await self._claims.open(places)
+
+    async def take_starts(
+        self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
+    ) -> TakenStarts | None:
+        return await self._rates.take(partition, epoch, [job for job in jobs if is_job_id(job.id)], lead=lead)
+
+    async def rate_waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
+        return await self._rates.waits(rates, lead=lead)
 
     async def _find_lanes(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
         """Return the picks whose queue and tenant exist, and their lanes as numbers."""

@@ -25,11 +25,13 @@ from taskmq.contracts.jobs import (
     NewJob,
     OpenedClaims,
     Pick,
+    RatedJob,
     ReadyJob,
     Released,
     ReturnedJob,
     Submitted,
     TakenClaims,
+    TakenStarts,
     Withdrawn,
     partition_of,
 )
@@ -40,11 +42,14 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
+from taskmq.model.limits import RateDemand
 from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_embedded.work import Care
 from taskmq_sql.jobs.claims import SqlClaims, keep_results
+from taskmq_sql.jobs.rates import SqlRates
+from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.leases import SqlLeases
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.retention import forget_old
@@ -227,6 +232,7 @@ class SqliteDispatch:
         self._runner = SqliteRunner(writer, reader)
         self._keys = SqlReportKeys(self._runner)
         self._claims = SqlClaims(self._runner)
+        self._rates = SqlRates(self._runner)
 
     @property
     def partitions(self) -> int:
@@ -280,6 +286,14 @@ class SqliteDispatch:
 
     async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
         return await self._claims.open(places)
+
+    async def take_starts(
+        self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
+    ) -> TakenStarts | None:
+        return await self._rates.take(partition, epoch, [job for job in jobs if is_job_id(job.id)], lead=lead)
+
+    async def rate_waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
+        return await self._rates.waits(rates, lead=lead)
 
     async def confirm(self, batches: Sequence[int]) -> None:
         # If a power failure undoes it, the batch counts as unconfirmed and is published again.

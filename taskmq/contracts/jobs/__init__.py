@@ -64,6 +64,7 @@ from taskmq.contracts.jobs.schedules import (
     schedule_shard,
 )
 from taskmq.contracts.jobs.signals import READY_TOPIC, decode_lanes, encode_lanes, ready_topic
+from taskmq.contracts.jobs.starts import RatedJob, TakenStarts
 from taskmq.contracts.jobs.store import JobStore, PauseStore, Upgradable
 from taskmq.model.keys import partition_key
 
@@ -106,6 +107,7 @@ __all__ = [
     "PlacedJob",
     "Prunable",
     "PutDefinition",
+    "RatedJob",
     "ReadyJob",
     "Released",
     "Retaining",
@@ -115,6 +117,7 @@ __all__ = [
     "StoredSchedule",
     "Submitted",
     "TakenClaims",
+    "TakenStarts",
     "TaskStore",
     "UnplacedJob",
     "Upgradable",

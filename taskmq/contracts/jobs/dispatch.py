@@ -5,6 +5,7 @@ lanes -> dispatch -> take_claims -> publish -> confirm -> ... reports -> apply -
 |  came back from a worker: dispatch_again -> publish, under the same token
 look -> put_behind gates -> open_gates -> lanes
 take_claims: behind the gate of a claim -> open_claims -> lanes
+dispatch -> take_starts: those without room wait behind the gate of a rate
 due -> fire -> lanes
 take_over: batches that an earlier holder of the partition dispatched
 """
@@ -18,11 +19,13 @@ import msgspec
 
 from taskmq.contracts.jobs.claims import JobClaim, TakenClaims
 from taskmq.contracts.jobs.records import JobRecord
+from taskmq.contracts.jobs.starts import RatedJob, TakenStarts
 from taskmq.contracts.stores.leases import Coordinator
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
+from taskmq.model.limits import RateDemand
 from taskmq.model.states import JobState
 
 __all__ = [
@@ -317,6 +320,24 @@ class DispatchStore(Protocol):
         Args:
             places: the number of places of each claim.
         """
+        ...
+
+    async def take_starts(
+        self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
+    ) -> TakenStarts | None:
+        """Count the starts of dispatched jobs under their rates, in order; None without the lease of the partition.
+
+        A job without room is ready again, behind the gate of the rate, and no event is written. A rate counts for all
+        partitions and their holders. Rates that were not used for a minute are forgotten.
+
+        Args:
+            jobs: jobs of queues of the partition.
+            lead: seconds that a job takes to reach its worker, at most: a strict start is at least as far ahead.
+        """
+        ...
+
+    async def rate_waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
+        """Return the seconds until each rate has room, by its key; 0 or less: now."""
         ...
 
     async def confirm(self, batches: Sequence[int]) -> None:

@@ -5,24 +5,9 @@ from typing import Protocol
 
 import msgspec
 
+from taskmq.model.limits import RateDemand
+
 __all__ = ["Demand", "LimitEntry", "LimitStore", "LimitUsage", "PlaceDemand", "RateDemand"]
-
-
-class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """A start under a rate.
-
-    Attributes:
-        key: the limit.
-        interval: seconds between two starts.
-        burst: maximum of starts at once after a long pause; at least 1.
-        strict: whether no start is early, and none that was missed is made up for: granted starts are never closer
-            than `interval`.
-    """
-
-    key: str
-    interval: float
-    burst: int = 1
-    strict: bool = False
 
 
 class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):

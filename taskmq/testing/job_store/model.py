@@ -28,9 +28,11 @@ from taskmq.contracts.jobs import (
     Lane,
     NewJob,
     Pick,
+    RatedJob,
     Released,
     ReturnedJob,
     Submitted,
+    TakenStarts,
     Withdrawn,
     partition_key,
     partition_of,
@@ -49,6 +51,7 @@ from taskmq.model.jobs.reports import (
     restart_note,
 )
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
+from taskmq.model.limits import RateBook
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
 from taskmq.testing.job_store.dependencies import DependencyModel, Settled, submit_in_order
@@ -90,6 +93,7 @@ class JobModel:
         dependencies: dependencies between jobs, and ends that are not settled yet.
         placed: partitions of queues that differ from the model's own.
         gates: gates that hold ready jobs, by job id.
+        rates: until when each rate is used up, seconds since the epoch.
         report_keys: keys that sign tokens, newest first.
     """
 
@@ -101,6 +105,7 @@ class JobModel:
         self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
         self.gates: dict[str, str] = {}
+        self.rates: dict[str, float] = {}
         self._dice = dice or random.Random(0)
         self.report_keys = [new_report_key(self._dice.randbytes(35))]
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
@@ -301,6 +306,26 @@ class JobModel:
                 del self.gates[job.id]
                 opened.append((gate, lane_of(job)))
         return opened
+
+    def take_starts(self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float) -> TakenStarts | None:
+        if not self._holds(partition, epoch):
+            return None
+        book = RateBook(self.rates, now=self.now / 1000, lead=lead)
+        instants: dict[str, float | None] = {}
+        waiting: dict[str, str] = {}
+        for one in jobs:
+            job = self.under_way(one.id, one.token)
+            if job is None or job.state is not JobState.DISPATCHED or job.cancel_requested is not None:
+                continue
+            if not one.is_sure and (closed := book.find_closed(one.rates)):
+                self._set(job, JobState.QUEUED)
+                self.gates[job.id] = waiting[job.id] = closed
+            else:
+                instant = book.take(one.rates)
+                instants[job.id] = None if instant is None else instant * 1000
+        self.rates = book.used
+        rates = {demand.key: demand for one in jobs for demand in one.rates}
+        return TakenStarts(instants, waiting, {key: book.wait(demand) for key, demand in rates.items()})
 
     def confirm(self, batches: Sequence[int]) -> None:
         for number in batches:

@@ -34,6 +34,7 @@ from taskmq.testing.job_store_suite.dispatch import (
     PartitionLeases,
     PoolCases,
     Returns,
+    StartCases,
     Timers,
 )
 from taskmq.testing.job_store_suite.history import HistoryCases
@@ -66,6 +67,7 @@ class JobStoreSuite(
     Dispatches,
     Batches,
     Returns,
+    StartCases,
     Reports,
     Interruptions,
     ReportProofs,

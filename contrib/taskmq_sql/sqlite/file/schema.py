@@ -301,6 +301,7 @@ CREATE TABLE claim (
 );
 CREATE INDEX gated_gate ON gated (gate, priority DESC, due, id)
 """
+_RATES: Final = "CREATE TABLE rate (key TEXT PRIMARY KEY, used REAL NOT NULL) WITHOUT ROWID"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
 
@@ -317,7 +318,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT, _RATES),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

@@ -7,6 +7,7 @@ from taskmq.testing.job_store_suite.dispatch.gates import GateCases
 from taskmq.testing.job_store_suite.dispatch.leases import PartitionLeases
 from taskmq.testing.job_store_suite.dispatch.pools import PoolCases
 from taskmq.testing.job_store_suite.dispatch.returns import Returns
+from taskmq.testing.job_store_suite.dispatch.starts import StartCases
 from taskmq.testing.job_store_suite.dispatch.timers import Timers
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "PartitionLeases",
     "PoolCases",
     "Returns",
+    "StartCases",
     "Timers",
 ]

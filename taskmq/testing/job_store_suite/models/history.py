@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     NewJob,
     Pick,
+    RatedJob,
     ReturnedJob,
     partition_key,
 )
@@ -25,10 +26,11 @@ from taskmq.model.jobs.changes import Action, Decision, decide
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.limits import RateDemand
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
-from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, forged_token, later
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, forged_token, later, new_id
 
 __all__ = ["JobHistory"]
 
@@ -43,6 +45,13 @@ _OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "
 # Measured by the store's clock, which the model reads a moment earlier.
 _TIMES: Final = ("due", "submitted", "dispatched", "finished")
 _A_MOMENT: Final = 60_000
+
+
+def _slow_rates() -> tuple[tuple[RateDemand, ...], ...]:
+    """Return combinations of rates that do not recover during a test, with keys of their own."""
+    plain = RateDemand(key=f"rate:{new_id(0)}", interval=LONG, burst=3)
+    strict = RateDemand(key=f"rate:{new_id(0)}", interval=LONG, strict=True)
+    return (plain,), (strict,), (plain, strict)
 
 
 @dataclass
@@ -65,6 +74,7 @@ class JobHistory:
     reported: list[Report] = field(default_factory=list[Report])
     read: list[DueJob] = field(default_factory=list[DueJob])
     bodies: int = 0
+    rates: tuple[tuple[RateDemand, ...], ...] = field(default_factory=_slow_rates)
 
     async def step(self, where: str) -> None:
         """Make one step on both, and compare everything observable."""
@@ -83,6 +93,7 @@ class JobHistory:
             (4, self._release),
             (3, self._put_behind),
             (3, self._open_gates),
+            (3, self._take_starts),
             (3, self._resume),
             (2, self._repeat),
         )
@@ -265,6 +276,26 @@ class JobHistory:
         expected = self.model.open_gates(partition, self.of_model[partition][nth], gates)
         assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
         return await self._compare_gates(behind)
+
+    async def _take_starts(self) -> set[str]:
+        """Request starts of some dispatched jobs under rates that do not recover during the test."""
+        partition = self.model_partition(queue := self.dice.choice(_QUEUES))
+        await self._hold(partition)
+        nth = self.dice.choice((-1, -1, -1, 0))
+        sent = [job for job in self.sent if job.queue == queue]
+        jobs = [
+            RatedJob(job.id, job.token, self.dice.choice(self.rates), is_sure=self.dice.random() < 0.2)
+            for job in {job.id: job for job in self.dice.sample(sent, k=min(3, len(sent)))}.values()
+        ]
+        taken = await self._pick_driver().schedulers.take_starts(
+            partition, self.epochs[partition][nth], jobs, lead=0.1
+        )
+        expected = self.model.take_starts(partition, self.of_model[partition][nth], jobs, lead=0.1)
+        assert (taken is None) is (expected is None), f"{taken} instead of {expected}"
+        if taken is not None and expected is not None:
+            assert taken.instants.keys() == expected.instants.keys(), f"{taken} instead of {expected}"
+            assert taken.waiting == expected.waiting, f"{taken} instead of {expected}"
+        return await self._compare_gates({job.id for job in jobs})
 
     async def _compare_gates(self, jobs: set[str]) -> set[str]:
         for job in sorted(jobs):

@@ -1,0 +1,87 @@
+"""Starts under rates in the table `rate`: one row per rate and key, which is locked while starts are granted."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from taskmq.contracts.jobs import RatedJob, TakenStarts, partition_key
+from taskmq.model.limits import RateBook, RateDemand
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.steps import JobId, Runner, Steps, ask, clock, first, insert, job_id
+
+__all__ = ["SqlRates"]
+
+_DISPATCHED: Final = CODES[JobState.DISPATCHED]
+
+_LEASE: Final = """
+select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"""
+_LOCK: Final = """
+insert into taskmq.rate as r (key, used) @rows(text, float8) on conflict (key) do update set used = r.used"""
+_USED: Final = "select key, used from taskmq.rate where key = any($1::text[])"
+_USE: Final = """
+insert into taskmq.rate (key, used) @rows(text, float8) on conflict (key) do update set used = excluded.used"""
+_JOBS: Final = """
+select id, token, state, cancel_requested from taskmq.job where id = any($1::uuid[]) order by id for update"""
+_RETURN: Final = """
+update taskmq.job set state = 1, version = version + 1 where id = any($1::uuid[])
+returning id, due, queue, tenant, priority"""
+_PUT: Final = """
+insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
+@rows(uuid, bigint, int, int, smallint, smallint, text)"""
+_UNUSED: Final = 0.0
+
+
+class SqlRates:
+    """Rates of a `DispatchStore`, in the database's tables."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def take(self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float) -> TakenStarts | None:
+        """See `DispatchStore.take_starts`."""
+        return await self._runner.write(partial(_take, partition, epoch, jobs, lead))
+
+    async def waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
+        """See `DispatchStore.rate_waits`."""
+        return await self._runner.read(partial(_waits, rates, lead))
+
+
+def _take(partition: int, epoch: int, jobs: Sequence[RatedJob], lead: float) -> Steps[TakenStarts | None]:
+    if (yield from first(_LEASE, partition_key(partition), epoch)) is None:
+        return None
+    rates = {demand.key: demand for job in jobs for demand in job.rates}
+    # In one order, so that two schedulers with several rates cannot deadlock.
+    keys = sorted(rates)
+    yield from insert(_LOCK, [(key, _UNUSED) for key in keys])
+    rows = yield from ask(_JOBS, [JobId(job.id) for job in jobs])
+    dispatched = {(job_id(row[0]), row[1]) for row in rows if row[2] == _DISPATCHED and row[3] is None}
+    book = yield from _read_book(keys, lead)
+    instants: dict[str, float | None] = {}
+    waiting: dict[str, str] = {}
+    for job in jobs:
+        if (job.id, job.token) not in dispatched:
+            continue
+        if not job.is_sure and (closed := book.find_closed(job.rates)):
+            waiting[job.id] = closed
+        else:
+            instant = book.take(job.rates)
+            instants[job.id] = None if instant is None else instant * 1000
+    yield from insert(_USE, [(key, book.used[key]) for key in keys])
+    if waiting:
+        returned = yield from ask(_RETURN, [JobId(job) for job in waiting])
+        behind = [(*row[:4], partition, row[4], waiting[job_id(row[0])]) for row in returned]
+        yield from insert(_PUT, behind)
+    return TakenStarts(instants, waiting, {key: book.wait(rates[key]) for key in keys})
+
+
+def _waits(rates: Sequence[RateDemand], lead: float) -> Steps[dict[str, float]]:
+    book = yield from _read_book([demand.key for demand in rates], lead)
+    return {demand.key: book.wait(demand) for demand in rates}
+
+
+def _read_book(keys: Sequence[str], lead: float) -> Steps[RateBook]:
+    rows = yield from ask(_USED, list(keys))
+    # Read last: a transaction may have waited for the rows.
+    now = yield from clock()
+    return RateBook({str(key): float(used) for key, used in rows}, now=now / 1000, lead=lead)
