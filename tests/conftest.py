@@ -52,8 +52,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (part := config.getoption("part")) is not None:
-        left_out = [item for item in items if not parts.belongs(item, part)]
-        items[:] = [item for item in items if parts.belongs(item, part)]
+        chosen, left_out = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            (chosen if parts.belongs(item, part) else left_out).append(item)
+        items[:] = chosen
         config.hook.pytest_deselected(items=left_out)
     # Slow tests come first: no process is left with a long test when the others have ended.
     if hasattr(config, "workerinput"):
@@ -92,7 +94,6 @@ def _plain(test: Callable[..., Coroutine[Any, Any, None]], run: Callable[..., No
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     gc.enable()
 

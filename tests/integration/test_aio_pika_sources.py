@@ -307,21 +307,21 @@ def _is_empty(server: RabbitMQ) -> bool:
 
 
 def test_a_message_that_can_never_be_a_job_is_parked_and_blocks_no_other(
-    tmp_path: Path, stack: ExitStack, own_rabbitmq: StartRabbitMQ, amqp_url: str, redis_url: str
+    tmp_path: Path, stack: ExitStack, rabbitmq_server: RabbitMQ, amqp_url: str, fresh_amqp_url: str, redis_url: str
 ) -> None:
-    ours = own_rabbitmq(config={"max_message_size": "100000"})
+    stack.enter_context(rabbitmq_server.settings({"max_message_size": 100_000}))
     with Raw(amqp_url) as raw:
         raw.quorum("orders")
         raw.publish("", "orders", b"x" * 90_000, message_id="large")
         raw.publish("", "orders", b"small", message_id="m")
-    with Raw(ours.url) as raw:
+    with Raw(fresh_amqp_url) as raw:
         raw.channel.exchange_declare("sales", "topic", durable=True)
-    place = _Place(tmp_path, stack, TASKMQ_URL=ours.url, TASKMQ_STATE=redis_url, CRM_URL=amqp_url)
+    place = _Place(tmp_path, stack, TASKMQ_URL=fresh_amqp_url, TASKMQ_STATE=redis_url, CRM_URL=amqp_url)
     place.start("worker")
     beat = place.start("beat")
 
     place.until(lambda: "small m" in place.runs(), "the other one is reacted to")
-    with Raw(ours.url) as raw:
+    with Raw(fresh_amqp_url) as raw:
         letter = raw.take("taskmq.parking", within=30)
     beat.says("message large parked")
     assert (letter.properties.message_id, len(letter.body)) == ("large", 90_000)

@@ -25,7 +25,7 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import open_broker
-from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase, TunedNodeCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -405,8 +405,8 @@ class TestDeadlines(RabbitMQCase):
 
 
 @pytest.mark.slow
-class TestSmallLimit(OwnNodeCase):
-    config: ClassVar = {"max_message_size": "100000"}
+class TestSmallLimit(TunedNodeCase):
+    settings: ClassVar = {"max_message_size": 100_000}
 
     @case
     async def test_only_a_message_too_large_for_the_broker_fails(self) -> None:
