@@ -120,7 +120,8 @@ class Ward:
             texts = [text for _, _, text, _ in findings]
             return findings if all(any(one in text for text in texts) for one in words) else []
 
-        return eventually(find_matching, f"findings with {words}", within=_PATIENCE)
+        # Each look costs the node and this process a tenth of a second.
+        return eventually(find_matching, f"findings with {words}", within=_PATIENCE, every=timedelta(seconds=0.5))
 
     def queue(self, name: str, **arguments: Any) -> None:
         keys = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
