@@ -4,34 +4,26 @@ from typing import Any
 
 import msgspec
 
-from taskmq.api.values import PriorityLevel, ShortText
+from taskmq.api.job_requests import JobTerms
+from taskmq.api.values import ShortText
 
 __all__ = ["DefinitionBody", "DefinitionList", "DefinitionVersions", "DefinitionView"]
 
 
-class DefinitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DefinitionBody(JobTerms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a definition.
 
     Attributes:
         task: the name of the task to run.
         args, kwargs: positional and keyword arguments. Submissions supply the missing ones.
-        queue: the task's own queue, which is the default.
-        expires_in: the time after submission during which a job may start, such as "1h".
-        owner: the owner of jobs whose submission names none. Through a server, this can only be the caller.
     """
 
     task: ShortText
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    queue: ShortText = ""
-    priority: PriorityLevel | None = None
-    expires_in: ShortText | float | None = None
-    description: str = ""
-    owner: ShortText = ""
-    labels: dict[str, str] = {}
+    args: list[Any] = msgspec.field(default_factory=list[Any])
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
+class DefinitionView(DefinitionBody, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A version of a definition."""
 
     name: str
@@ -39,15 +31,6 @@ class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     at: str | None
     by: str
-    task: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    queue: str
-    priority: int | None
-    expires_in: float | None
-    description: str
-    owner: str
-    labels: dict[str, str]
 
 
 class DefinitionList(msgspec.Struct, frozen=True):

@@ -7,7 +7,9 @@ import msgspec
 from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortText
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
+from taskmq.model.retry import Backoff
 from taskmq.operations.bulks import BulkAction
+from taskmq.options.task_options import Guarantee
 
 __all__ = [
     "ActionBody",
@@ -15,7 +17,10 @@ __all__ = [
     "BulkBody",
     "ChangeBody",
     "CloneBody",
+    "JobTerms",
+    "PlaceTerms",
     "RetryBody",
+    "RetryTerms",
     "SubmitBody",
     "UpstreamJob",
 ]
@@ -33,24 +38,82 @@ class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     condition: DependencyCondition = "succeeded"
 
 
-class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetryTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pace of a job's retries. Default: the task's.
+
+    Attributes:
+        backoff: how the longest delay grows with each attempt.
+        base: the longest delay after the first attempt, such as "10s".
+        cap: the upper bound of every delay.
+        jitter: whether a delay is drawn from 0 to the longest one.
+    """
+
+    backoff: Backoff | None = None
+    base: ShortText | float | None = None
+    cap: ShortText | float | None = None
+    jitter: bool | None = None
+
+
+class PlaceTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node of a job, in a queue with placement.
+
+    Attributes:
+        labels: labels the node must have.
+        prefers: labels the node should have; the job waits up to `patience` seconds for such a node.
+        gang: a name and the number of its jobs, which start together.
+    """
+
+    labels: dict[str, ShortText] = {}
+    prefers: dict[str, ShortText] = {}
+    patience: float | None = None
+    gang: tuple[ShortText, int] | None = None
+
+
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a job that definitions may set as well.
+
+    Attributes:
+        queue: the task's own queue, which is the default.
+        priority: high, medium or low, or 0 (lowest) to 9.
+        expires_in: the time after submission after which the job no longer starts, such as "1h".
+        timeout: the maximum duration of a run, at most the task's.
+        max_attempts: the maximum of runs, including the first one.
+        retry: the pace of retries.
+        guarantee: `at_most_once` runs the job once or never, without retries.
+        owner: the owner, for display and quotas. Default: the caller. Through a server, it can only be the caller.
+        resources: the amounts it uses on its node, by name, in a queue with placement. Memory and storage may be
+            strings such as "16G". Default: the task's.
+        node_labels: labels the node must have, as in `place`.
+        preemptible: whether a run may be stopped in favour of a pool below its share. Default: the task's.
+    """
+
+    queue: ShortText | None = None
+    priority: PriorityLevel | None = None
+    expires_in: ShortText | float | None = None
+    timeout: ShortText | float | None = None
+    max_attempts: int | None = None
+    retry: RetryTerms | None = None
+    guarantee: Guarantee | None = None
+    description: str = ""
+    owner: ShortText = ""
+    labels: dict[str, str] = {}
+    resources: dict[str, float | ShortText] = {}
+    node_labels: dict[str, ShortText] = {}
+    place: PlaceTerms | None = None
+    preemptible: bool | None = None
+
+
+class SubmitBody(JobTerms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job to submit.
 
     Attributes:
         job_type: the name of a task or definition; `task` is an alias.
         job_id: an id chosen by the client. Submitting the same id and content again returns the existing job.
         schedule_time: when to run, with a time zone; or `delay`, such as "10m". Default: now.
-        priority: high, medium or low, or 0 (lowest) to 9.
         payload: the keyword arguments; `kwargs` is an alias.
         args: the positional arguments.
-        queue: the task's own queue, which is the default.
-        expires_at: the time after which the job no longer starts; or `expires_in`, such as "1h".
-        resources: the amounts it uses on its node, by name, in a queue with placement. Memory and storage may be
-            strings such as "16G". Default: the task's.
-        node_labels: labels the node must have.
-        preemptible: whether a run may be stopped in favour of a pool below its share. Default: the task's.
+        expires_at: the time after which the job no longer starts; or `expires_in`.
         held: hold the job until it is released.
-        owner: the owner, for display and quotas. Default: the caller. Through a server, it can only be the caller.
         depends_on: ids of jobs that must succeed first, or `{"job_id": ..., "condition": "ended"}`.
     """
 
@@ -59,19 +122,10 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     job_id: ShortText | None = None
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
-    priority: PriorityLevel | None = None
     payload: dict[str, Any] | None = None
     kwargs: dict[str, Any] | None = None
     args: list[Any] | None = None
-    queue: ShortText | None = None
     expires_at: Instant | None = None
-    expires_in: ShortText | float | None = None
-    description: str = ""
-    owner: ShortText = ""
-    labels: dict[str, str] = {}
-    resources: dict[str, float | ShortText] = {}
-    node_labels: dict[str, ShortText] = {}
-    preemptible: bool | None = None
     held: bool = False
     depends_on: Annotated[list[ShortText | UpstreamJob], msgspec.Meta(max_length=MOST_UPSTREAM)] = []
 

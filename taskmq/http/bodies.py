@@ -3,21 +3,35 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.api.job_requests import ChangeBody, SubmitBody
+from taskmq.api.job_requests import ChangeBody, PlaceTerms, RetryTerms, SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.api.values import PriorityLevel
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
 from taskmq.http.exchange import decode, error_named
 from taskmq.http.retries import seconds_of_duration
+from taskmq.model.nodes import PlaceOptions
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
+from taskmq.options.task_options import RetryOptions
 
-__all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs", "result_of"]
+__all__ = [
+    "change_body",
+    "items_of",
+    "named_bodies",
+    "new_key",
+    "place_terms",
+    "query_of_jobs",
+    "result_of",
+    "retry_terms",
+]
+
+
+T = TypeVar("T")
 
 
 def new_key() -> str:
@@ -72,6 +86,30 @@ def query_of_jobs(
 ) -> dict[str, Any]:
     """Build the query parameters that select jobs."""
     return {"filter": filter, "status": status, "job_type": job_type, "start_time": since, "end_time": until}
+
+
+def retry_terms(retry: RetryOptions | None) -> RetryTerms | None:
+    """Build the pace of retries for a body.
+
+    Raises:
+        InvalidOption: a field is unknown or invalid.
+    """
+    if retry is None:
+        return None
+    base, cap = seconds_of_duration(retry.get("base"), "base"), seconds_of_duration(retry.get("cap"), "cap")
+    return _convert("retry", {**retry, "base": base, "cap": cap}, RetryTerms)
+
+
+def place_terms(place: PlaceOptions | None) -> PlaceTerms | None:
+    """Build the choice of the node for a body; raises as `retry_terms` does."""
+    return None if place is None else _convert("place", place, PlaceTerms)
+
+
+def _convert(what: str, given: Mapping[str, object], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"{what}: {error}") from None
 
 
 def items_of(found: SubmittedJobs, *, server: str) -> list[SubmittedJob | RefusedJob]:

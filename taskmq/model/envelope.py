@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
+from taskmq.model.retry import RunOptions
 from taskmq.model.units import LAST_INSTANT
 
 __all__ = [
@@ -122,6 +123,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         store: of a stored job: its worker reports the outcome.
         blob: location of the arguments, if the message does not carry them.
         preemptible: whether the scheduler may stop the run of a stored job for other jobs; None: as its task says.
+        run: options of the job's runs that differ from its task's.
         earlier: attempts before an ended stored job was resumed: the retries of its task count from there.
         limits: keys of a stored job's limits, computed at its submission: by kind and name of the limit.
     """
@@ -147,6 +149,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     store: Invitation | None = None
     blob: BlobReference | None = None
     preemptible: bool | None = None
+    run: RunOptions | None = None
     earlier: Annotated[int, msgspec.Meta(ge=0)] = 0
     limits: dict[str, str] | None = None
 

@@ -1,21 +1,29 @@
 """Retry policies: whether a failed attempt is followed by another one, and after how long. Pure.
 
+A job may override its task's policy and timeout by `RunOptions`, which its message carries.
+
 Full jitter (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog 2015): the delay is drawn uniformly from
 zero to the policy's ceiling for that attempt, so that tasks which failed together do not retry together.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
 
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["Backoff", "RetryPolicy", "coarse_delay"]
+__all__ = ["MOST_ATTEMPTS", "Backoff", "RetryPolicy", "RunOptions", "coarse_delay"]
+
+MOST_ATTEMPTS: Final = 1_000_000
+"""Maximum of attempts that a job may ask for."""
 
 Backoff = Literal["exponential", "linear", "constant"]
 
 _MICROSECOND = timedelta(microseconds=1)
+_Span = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +89,39 @@ class RetryPolicy:
         """
         ceiling = self.ceiling(attempt)
         return ceiling * fraction if self.jitter else ceiling
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Options of a job's runs that differ from its task's; durations in milliseconds.
+
+    Attributes:
+        timeout: maximum duration of a run, unless the task's is shorter.
+        max_attempts, backoff, base, cap, jitter: fields of the retry policy; None: the task's.
+        once: whether the job runs at most once, without retries.
+    """
+
+    timeout: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=MOST_ATTEMPTS)] | None = None
+    backoff: Backoff | None = None
+    base: _Span | None = None
+    cap: _Span | None = None
+    jitter: bool | None = None
+    once: bool = False
+
+    @property
+    def retries(self) -> dict[str, Any]:
+        """The given fields of the retry policy, as arguments of `RetryPolicy`."""
+        spans = {name: span for name in ("base", "cap") if (span := getattr(self, name)) is not None}
+        plain = {name: getattr(self, name) for name in ("max_attempts", "backoff", "jitter")}
+        return {name: value for name, value in plain.items() if value is not None} | {
+            name: timedelta(milliseconds=span) for name, span in spans.items()
+        }
+
+    def policy(self, own: RetryPolicy | None) -> RetryPolicy | None:
+        """Return the job's retry policy; `own` is the task's, None for no retries."""
+        if self.once:
+            return None
+        return replace(own or RetryPolicy(), **self.retries) if self.retries else own
 
 
 def coarse_delay(milliseconds: int, *, unit: int = 125) -> int:

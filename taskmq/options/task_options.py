@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, Literal, TypedDict, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, check_task_name
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
-from taskmq.model.retry import RetryPolicy
+from taskmq.model.retry import MOST_ATTEMPTS, Backoff, RetryPolicy, RunOptions
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
@@ -35,21 +35,26 @@ __all__ = [
     "CallOptions",
     "CallPlan",
     "ExecutorKind",
+    "Guarantee",
     "Lane",
+    "RetryOptions",
+    "SharedOptions",
     "TaskOptions",
     "TaskPlan",
+    "TemplateOptions",
     "plan_call",
     "plan_task",
 ]
 
 Ack = Literal["late", "early"]
 Lane = Literal["broker", "store"]
+Guarantee = Literal["at_least_once", "at_most_once"]
 ExecutorKind = Literal["auto", "async", "thread", "process"]
 
 _ID_LIMIT: Final = 255
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Options of a task derive these keys, options of a call are the keys.
-_MADE: Final = ("order_key", "idempotency_key")
+# Options of a task derive these keys, options of a call are the keys; the others are a task's own.
+_OF_TASKS: Final = ("order_key", "idempotency_key", "timeout", "retry")
 # Far enough from the last instant that an envelope can represent.
 _LONGEST: Final = timedelta(days=365_000)
 
@@ -137,37 +142,76 @@ class TaskOptions(TypedDict, total=False):
     unique_ttl: Duration
 
 
-class CallOptions(TypedDict, total=False):
-    """Options of `task.options(...)` for one call; they override the task's. All others are as of a task.
+class RetryOptions(TypedDict, total=False):
+    """Pace of one job's retries, as in `RetryPolicy`; which errors are retried is the task's. None: the task's."""
+
+    backoff: Backoff | None
+    base: Duration | None
+    cap: Duration | None
+    jitter: bool | None
+
+
+class TemplateOptions(TypedDict, total=False):
+    """Options of a call that templates of jobs may set as well; None counts as not given. Others are as of a task.
+
+    Attributes:
+        expires: duration after sending, or instant (with a time zone), after which the job does not start any more.
+            Default: the task's.
+        timeout: maximum duration of a run; at most the task's. Default: the task's.
+        max_attempts: maximum of runs, including the first one. Default: the task's.
+        retry: pace of the retries: `backoff`, `base`, `cap` and `jitter` as of a `RetryPolicy`. Default: the task's.
+        guarantee: `at_most_once`: the job runs once or never, without retries, as with `ack="early"`.
+            `at_least_once`: refused for a task with `ack="early"`. Default: the task's.
+    """
+
+    queue: str | None
+    priority: int | None
+    expires: Duration | datetime | None
+    timeout: Duration | None
+    max_attempts: int | None
+    retry: RetryOptions | None
+    guarantee: Guarantee | None
+
+
+class SharedOptions(TemplateOptions, total=False):
+    """Options of one call, whether it is sent or submitted.
+
+    Attributes:
+        job_id: the job's id, up to 255 bytes. It must not begin with "taskmq:", which is reserved for schedules and
+            events. With a state, an id that is sent twice is one job. Default: a new time-ordered UUID.
+    """
+
+    delay: Duration | None
+    job_id: str | None
+    tenant: str | None
+
+
+class CallOptions(SharedOptions, total=False):
+    """Options of `task.options(...)` for one call; they override the task's.
 
     Attributes:
         order_key: the key itself. Default: the task's key for these arguments.
         idempotency_key: the key itself. Default: the task's key for these arguments.
         eta: the job does not start before this instant (with a time zone); instead of `delay`. Default: none.
-        expires: duration after sending, or instant (with a time zone), after which the job does not start any more.
-            Default: the task's.
-        job_id: the job's id, up to 255 bytes. It must not begin with "taskmq:", which is reserved for schedules and
-            events. With a state, an id that is sent twice is one job. Default: a new time-ordered UUID.
         headers: further headers of the message, few and short. Stored jobs have no headers; use `meta`.
             Default: none.
     """
 
-    queue: str
-    priority: int
     lane: Lane
     order_key: str
     idempotency_key: str
-    delay: Duration
     eta: datetime
-    expires: Duration | datetime
-    job_id: str
-    tenant: str
     meta: Mapping[str, str]
     headers: Mapping[str, HeaderValue]
 
 
 class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Validated options of a call. Times are milliseconds; `eta` and `expires_at` since the epoch."""
+    """Validated options of a call. Times are milliseconds; `eta` and `expires_at` since the epoch.
+
+    Attributes:
+        run: what differs from the task's options of a run.
+        longest, runs_once: the task's timeout, and whether its jobs run at most once; a call may not exceed them.
+    """
 
     queue: str = DEFAULT_QUEUE
     priority: int | None = None
@@ -182,6 +226,9 @@ class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, str] | None = None
     headers: Mapping[str, HeaderValue] | None = None
     lane: Lane = "broker"
+    run: RunOptions | None = None
+    longest: int | None = None
+    runs_once: bool = False
 
 
 class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,6 +264,15 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Name of the resource that limits the task's runs in a worker."""
         return f"runs of {self.name}"
 
+    def with_run(self, run: RunOptions) -> "TaskPlan":
+        """Return the plan of a job with these options; a timeout of the task that is shorter stays."""
+        timeout = self.timeout
+        if run.timeout is not None:
+            timeout = min(run.timeout / 1000, timeout or run.timeout / 1000)
+        if self.ack == "early":
+            return replace(self, timeout=timeout)
+        return replace(self, timeout=timeout, retry=run.policy(self.retry), ack="early" if run.once else "late")
+
 
 def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
     """Validate the options of a task.
@@ -241,13 +297,15 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
         preemptible = _flag("preemptible", options.get("preemptible", False))
         if preemptible and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with preemptible")
-        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key not in _MADE}
+        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key not in _OF_TASKS}
+        longest = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+        base = CallPlan(longest=None if longest is None else round(longest * 1000), runs_once=ack == "early")
         plan = TaskPlan(
             name=check_task_name(_text("name", options.get("name", default_name))),
             names_queue="queue" in options,
-            call=_call(CallPlan(), call),
+            call=_call(base, call),
             retry=retry,
-            timeout=None if timeout is None else parse_duration(timeout, what="timeout").total_seconds(),
+            timeout=longest,
             ack="early" if ack == "early" else "late",
             executor=_resolve_executor(executor, is_async=is_async),
             result=_flag("result", options["result"]) if "result" in options else None,
@@ -282,7 +340,8 @@ def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str, others: 
     """
     try:
         _refuse_unknown(options, (*CallOptions.__annotations__, *others))
-        return _call(base, options)
+        # A priority of None is that of the queue.
+        return _call(base, {name: one for name, one in options.items() if one is not None or name == "priority"})
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
 
@@ -312,12 +371,15 @@ def _result_ttl(options: Mapping[str, Any]) -> float | None:
 def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
     if "delay" in options and "eta" in options:
         raise InvalidOption("delay and eta exclude each other")
-    changes: dict[str, Any] = {}
+    plan = base
     for option, value in options.items():
-        changes |= _READERS[option](value, base) if option in _READERS else {}
-    plan = replace(base, **changes)
+        if option in _READERS:
+            plan = replace(plan, **_READERS[option](value, plan))
     if plan.job_id is not None:
         check_chosen_id(plan.job_id, tenant=plan.tenant, what="job_id")
+    run = plan.run
+    if run is not None and (run.once or plan.runs_once) and run.retries.items() - {("max_attempts", 1)}:
+        raise InvalidOption("the job runs at most once: leave out max_attempts and retry")
     return plan
 
 
@@ -342,6 +404,51 @@ def _expires(value: Any, _: CallPlan) -> dict[str, Any]:
     if isinstance(value, datetime):
         return {"expires_at": _instant(value, what="expires"), "expires": None}
     return {"expires": _span(value, what="expires"), "expires_at": None}
+
+
+def _timeout(value: Any, base: CallPlan) -> dict[str, Any]:
+    span = _span(value, what="timeout")
+    if not span:
+        raise InvalidOption(f"timeout={value!r}: must be at least a millisecond")
+    if base.longest is not None and span > base.longest:
+        raise InvalidOption(f"timeout={value!r}: must be at most the task's, {base.longest / 1000:g} s")
+    return _run(base, timeout=span)
+
+
+def _max_attempts(value: Any, base: CallPlan) -> dict[str, Any]:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_ATTEMPTS:
+        raise InvalidOption(f"max_attempts={value!r}: must be a whole number from 1 to {MOST_ATTEMPTS:,}")
+    return _run(base, max_attempts=value)
+
+
+def _retry(value: Any, base: CallPlan) -> dict[str, Any]:
+    if isinstance(value, RetryPolicy):
+        raise InvalidOption(
+            "retry: must be a mapping, such as {'base': '10s'}; which errors are retried is the task's"
+        )
+    given: dict[str, Any] = {str(name): one for name, one in _mapping("retry", value).items() if one is not None}
+    if unknown := sorted(given.keys() - RetryOptions.__annotations__):
+        raise InvalidOption(
+            f"retry: unknown option {unknown[0]!r}; {did_you_mean(unknown[0], RetryOptions.__annotations__)}"
+        )
+    if "backoff" in given:
+        _one_of("retry: backoff", given["backoff"], get_args(Backoff))
+    if "jitter" in given:
+        _flag("retry: jitter", given["jitter"])
+    spans = {name: _span(given[name], what=f"retry: {name}") for name in ("base", "cap") if name in given}
+    return _run(base, **given | spans)
+
+
+def _guarantee(value: Any, base: CallPlan) -> dict[str, Any]:
+    once = _one_of("guarantee", value, get_args(Guarantee)) == "at_most_once"
+    if base.runs_once and not once:
+        raise InvalidOption("guarantee='at_least_once': the task has ack='early', so its jobs run at most once")
+    return _run(base, once=once)
+
+
+def _run(base: CallPlan, /, **changes: Any) -> dict[str, Any]:
+    run = replace(base.run or RunOptions(), **changes)
+    return {"run": None if run == RunOptions() else run}
 
 
 def _meta(value: Any, base: CallPlan) -> dict[str, Any]:
@@ -370,6 +477,10 @@ _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
     "expires": _expires,
     "job_id": lambda value, _: {"job_id": check_line("job_id", _text("job_id", value))},
     "tenant": lambda value, _: {"tenant": _text("tenant", value)},
+    "timeout": _timeout,
+    "max_attempts": _max_attempts,
+    "retry": _retry,
+    "guarantee": _guarantee,
     "meta": _meta,
     "headers": _headers,
 }

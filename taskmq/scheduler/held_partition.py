@@ -251,7 +251,7 @@ class HeldPartition:
             _log.warning(
                 "partition %d: %d jobs were not confirmed; publishing them again", self.lease.partition, count
             )
-        once = [job for job in waiting if self.state.rules.runs_once(job.task)]
+        once = [job for job in waiting if self.state.rules.runs_once(job)]
         if not await self._publisher.fail(once, reason=_UNKNOWN_RUN) or self._is_lost:
             return
         for batch in rest:

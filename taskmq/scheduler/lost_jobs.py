@@ -266,7 +266,8 @@ class InFlightWatch:
         dispatching, name = self._store.dispatching, public_name(record)
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
-        if self._state.rules.runs_once(record.task):
+        flight = self._ledger.find(record.id, record.token)
+        if self._state.rules.runs_once(record) if flight is None else flight.runs_once:
             reason = "its worker died, so it is unknown whether it ran; ack='early' never runs a job twice"
             _log.error("job %s (task %s) failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING

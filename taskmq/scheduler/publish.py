@@ -193,7 +193,7 @@ class InvitationPublisher:
                 continue
             if isinstance(error, PublishUnknown):
                 in_doubt.add(job.id)
-            if isinstance(error, PublishUnknown) and self._state.rules.runs_once(job.task):
+            if isinstance(error, PublishUnknown) and self._state.rules.runs_once(job):
                 again += [] if await self.fail([job], reason=_UNKNOWN_RUN) else [job]
             elif isinstance(error, _OUTAGES):
                 again.append(job)

@@ -1,12 +1,12 @@
 """`app.definitions`: named, versioned templates of jobs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
 import msgspec
 
 from taskmq.client.sessions import Sessions, blocking
-from taskmq.contracts.jobs import DefinitionPage, JobDetail
+from taskmq.contracts.jobs import DefinitionPage
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -20,28 +20,17 @@ from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.jobs.call_schemas import bind_arguments, check_names, registration_of
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
 from taskmq.model.jobs.registrations import TaskFacts
-from taskmq.model.units import Duration, did_you_mean
+from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_order
-from taskmq.stored_jobs.named_calls import NamedCalls
+from taskmq.stored_jobs.named_calls import NamedCalls, bounds_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, catalogue_of
-from taskmq.tasks.job_options import JobPlan, plan_job
+from taskmq.tasks.job_options import DefinitionOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 
-__all__ = ["DefinitionOptions", "Definitions"]
+__all__ = ["Definitions"]
 
 _LONGEST: Final = 262_144
 _TENANT_LIMIT: Final = 255
-
-
-class DefinitionOptions(TypedDict, total=False):
-    """Options of `app.jobs.submit` that a definition may set for its jobs."""
-
-    queue: str
-    priority: int | None
-    expires: Duration | None
-    labels: Mapping[str, str] | None
-    description: str
-    owner: str
 
 
 class Definitions:
@@ -89,19 +78,8 @@ class Definitions:
         found = await self._find_task(name, task)
         values, named = _to_plain(name, args, kwargs or {})
         _check_arguments(found, values, named)
-        plan = _build_plan(name, _name_of(found), options)
-        detail = plan.detail or JobDetail()
-        content = DefinitionContent(
-            task=_name_of(found),
-            args=values,
-            kwargs=named,
-            queue=plan.queue,
-            priority=plan.priority,
-            expires=plan.expires,
-            labels=detail.labels,
-            description=detail.description,
-            owner=detail.owner,
-        )
+        plain = _to_plain_options(name, found, options)
+        content = DefinitionContent(task=_name_of(found), args=values, kwargs=named, **plain)
         if (size := len(encode_content(content))) > _LONGEST:
             raise TooLarge(size, _LONGEST, f"definition {name}")
         put = await definitions.put(tenant, name, content, version=version, by=by)
@@ -207,15 +185,30 @@ def _check_limit(limit: int) -> None:
         raise InvalidOption(f"limit={limit}: give at least 1")
 
 
-def _build_plan(name: str, task: str, options: DefinitionOptions) -> JobPlan:
+def _to_plain_options(
+    name: str, task: Task[..., Any] | RegisteredSignature, options: DefinitionOptions
+) -> dict[str, Any]:
+    """Return the options as fields of `DefinitionContent`.
+
+    Raises:
+        InvalidOption: an option is unknown or invalid, or the task does not allow it.
+    """
     if unknown := sorted(options.keys() - DefinitionOptions.__annotations__.keys()):
         hint = did_you_mean(unknown[0], DefinitionOptions.__annotations__)
         raise InvalidOption(f"definition {name}: unknown option {unknown[0]!r}; {hint}")
-    given = {option: value for option, value in options.items() if value not in (None, "")}
-    plan = plan_job(JobPlan(queue=""), given, task=task)
+    given: dict[str, Any] = {option: value for option, value in options.items() if value not in (None, "", {})}
+    plan = plan_job(JobPlan(queue="", **bounds_of(task)), given, task=_name_of(task))
     if plan.expires_at is not None:
         raise InvalidOption(f"definition {name}: expires: give a duration after the submission, not an instant")
-    return plan
+    given["expires"] = plan.expires
+    if plan.run is not None and plan.run.timeout is not None:
+        given["timeout"] = plan.run.timeout / 1000
+    if plan.run is not None and "retry" in given:
+        spans = {each: getattr(plan.run, each) / 1000 for each in ("base", "cap") if given["retry"].get(each)}
+        given["retry"] = {**given["retry"], **spans}
+    if plan.detail is not None and plan.detail.needs is not None and "resources" in given:
+        given["resources"] = plan.detail.needs.resources
+    return given
 
 
 def _name_of(found: Task[..., Any] | RegisteredSignature) -> str:

@@ -17,6 +17,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import PlaceOptions
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.units import Duration
+from taskmq.options.task_options import Guarantee, RetryOptions
 from taskmq.stored_jobs.definitions import Definitions
 from taskmq.stored_jobs.dependencies import check_refusal
 from taskmq.stored_jobs.job_changes import JobChanges
@@ -97,6 +98,10 @@ class Jobs(JobChanges):
         tenant: str | None = ...,
         job_id: str | None = ...,
         expires: Duration | datetime | None = ...,
+        timeout: Duration | None = ...,
+        max_attempts: int | None = ...,
+        retry: RetryOptions | None = ...,
+        guarantee: Guarantee | None = ...,
         description: str = ...,
         owner: str = ...,
         labels: Mapping[str, str] | None = ...,
@@ -134,6 +139,7 @@ class Jobs(JobChanges):
             job_id: an id chosen by the caller, up to 255 bytes, not starting with "taskmq:". Submitting the same
                 content again returns the same job; different content raises `JobConflict`.
             expires: duration after its submission, or instant, after which it must not start.
+            timeout, max_attempts, retry, guarantee: as of `task.options`, see docs/options.md. Default: as its task.
             description, owner, labels: information for people and for filters.
             resources: resources it needs on its node, such as `{"cpu": 2, "memory": "4G"}`, in a queue with
                 `placed=True`; default: those of its task.
@@ -172,6 +178,10 @@ class Jobs(JobChanges):
         tenant: str | None = ...,
         job_id: str | None = ...,
         expires: Duration | datetime | None = ...,
+        timeout: Duration | None = ...,
+        max_attempts: int | None = ...,
+        retry: RetryOptions | None = ...,
+        guarantee: Guarantee | None = ...,
         description: str = ...,
         owner: str = ...,
         labels: Mapping[str, str] | None = ...,

@@ -33,7 +33,7 @@ from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, su
 from taskmq.tasks.task import Arguments, Call, Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["NamedCall", "NamedCalls"]
+__all__ = ["NamedCall", "NamedCalls", "bounds_of"]
 
 _DEFINITION_OPTIONS: Final = tuple(
     name for name in DefinitionContent.__struct_fields__ if name in JobOptions.__annotations__
@@ -149,6 +149,7 @@ class NamedCall:
             expires=facts.expires,
             tenant=facts.tenant,
             meta=dict(facts.meta) or None,
+            **bounds_of(self._known),
         )
 
     def _sending(self, args: Sequence[Any], kwargs: Mapping[str, Any], plan: CallPlan) -> Sending:
@@ -211,6 +212,15 @@ class NamedCalls:
     async def find_task(self, name: str) -> Task[..., Any] | RegisteredSignature | None:
         """Return the app's task, else the registered signature; None if there is neither."""
         return self._tasks.get(name) or await self._catalogue.signature(name)
+
+
+def bounds_of(task: Task[..., Any] | RegisteredSignature) -> dict[str, Any]:
+    """Return the bounds that a task sets for the options of its calls, as fields of `CallPlan`."""
+    if isinstance(task, Task):
+        return {"longest": task.call_plan.longest, "runs_once": task.call_plan.runs_once}
+    facts = task.registration.facts
+    longest = None if facts.timeout is None else round(facts.timeout * 1000)
+    return {"longest": longest, "runs_once": facts.ack == "early"}
 
 
 def _options_of(content: DefinitionContent) -> dict[str, Any]:

@@ -38,4 +38,5 @@ def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
         tenant=plan.tenant,
         priority=plan.priority,
         meta=plan.meta,
+        run=plan.run,
     )

@@ -15,15 +15,16 @@ from taskmq.middleware.chain import Submission
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
-from taskmq.model.units import Duration
-from taskmq.options.task_options import CallOptions, CallPlan, plan_call
+from taskmq.options.task_options import CallOptions, CallPlan, SharedOptions, TemplateOptions, plan_call
 
 __all__ = [
     "JOB_ONLY",
+    "DefinitionOptions",
     "DependsOn",
     "JobOptions",
     "JobPlan",
     "StoreOptions",
+    "StoredTemplateOptions",
     "SubmitOptions",
     "check_text",
     "plan_job",
@@ -41,10 +42,8 @@ _LABELS: Final = 32
 _NO_DETAIL: Final = JobDetail()
 
 
-class StoreOptions(TypedDict, total=False):
-    """Options of stored jobs only. An option that is None or empty counts as not given.
-
-    They need `.submit(...)` or `lane="store"`; `send` refuses them for a call that goes to the broker.
+class StoredTemplateOptions(TypedDict, total=False):
+    """Options of stored jobs that templates may set as well; None and empty values count as not given.
 
     Attributes:
         description: text for people, up to 2,000 bytes. Default: none.
@@ -55,11 +54,6 @@ class StoreOptions(TypedDict, total=False):
         place: choice of the node: required `labels`, labels that the job `prefers` for `patience` seconds, and the
             `gang` that starts together, see docs/nodes.md. Default: any node.
         preemptible: whether a run may be stopped for others, see docs/scheduling.md. Default: the task's.
-        held: whether the job waits until it is released. Default: `False`.
-        depends_on: up to 1,000 jobs of the tenant that have to succeed first: handles or ids; `(job, "ended")` or
-            `(job, "failed")` for another end. Default: none.
-        connection: connection or session with a transaction in the store's database; the job exists once that
-            commits. Default: none.
     """
 
     description: str
@@ -68,28 +62,41 @@ class StoreOptions(TypedDict, total=False):
     resources: Mapping[str, object] | None
     place: PlaceOptions | None
     preemptible: bool | None
+
+
+class StoreOptions(StoredTemplateOptions, total=False):
+    """Options of stored jobs only.
+
+    They need `.submit(...)` or `lane="store"`; `send` refuses them for a call that goes to the broker.
+
+    Attributes:
+        held: whether the job waits until it is released. Default: `False`.
+        depends_on: up to 1,000 jobs of the tenant that have to succeed first: handles or ids; `(job, "ended")` or
+            `(job, "failed")` for another end. Default: none.
+        connection: connection or session with a transaction in the store's database; the job exists once that
+            commits. Default: none.
+    """
+
     held: bool
     depends_on: DependsOn
     connection: Any
 
 
+class DefinitionOptions(TemplateOptions, StoredTemplateOptions, total=False):
+    """Options of `app.jobs.submit` that a definition may set for its jobs; `expires` is a duration."""
+
+
 class JobOptions(CallOptions, StoreOptions, total=False):
     """Options of `task.options(...)` for one call, including those of stored jobs.
 
-    Every way to submit jobs takes these; `tests/unit/stored_jobs/test_doors.py` lists what some leave out.
+    Every way to submit jobs takes these; `tests/cli/test_option_doors.py` lists what some leave out.
     """
 
 
-class SubmitOptions(StoreOptions, total=False):
+class SubmitOptions(SharedOptions, StoreOptions, total=False):
     """Options of `app.jobs.submit` besides the task's arguments; None counts as not given."""
 
     at: datetime | None
-    delay: Duration | None
-    priority: int | None
-    queue: str | None
-    tenant: str | None
-    job_id: str | None
-    expires: Duration | datetime | None
 
 
 JOB_ONLY: Final = frozenset(StoreOptions.__annotations__)

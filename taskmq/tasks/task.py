@@ -296,14 +296,8 @@ class Call(CeleryHints, Generic[P, R_co]):
         task_id: str | None = None,
     ) -> Job[R_co]:
         """Alias of `options(...).send(...)`, as in Celery."""
-        given = {
-            "delay": countdown,
-            "eta": eta,
-            "expires": expires,
-            "priority": priority,
-            "queue": queue,
-            "job_id": task_id,
-        }
+        given = {"delay": countdown, "eta": eta, "expires": expires, "priority": priority, "queue": queue}
+        given["job_id"] = task_id
         call = self.with_options({key: value for key, value in given.items() if value is not None})
         return cast("Call[..., R_co]", call).send(*args, **(kwargs or {}))
 
@@ -385,6 +379,11 @@ class Call(CeleryHints, Generic[P, R_co]):
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
             order_key = task.order_key.of(args, kwargs)
+        if order_key is not None and plan.run is not None and plan.run.once:
+            raise InvalidOption(
+                f"task {task.name}: guarantee='at_most_once' cannot be combined with order_key: the next job of the "
+                "key would start before this one has ended"
+            )
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)

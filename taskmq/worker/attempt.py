@@ -9,6 +9,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Outcome
 from taskmq.model.resources import Grant
+from taskmq.options.task_options import TaskPlan
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 
@@ -69,3 +70,9 @@ class Attempt(msgspec.Struct, eq=False):
     is_turned_back: bool = False
     fence: tuple[str, int] | None = None
     outages: int = 0
+
+    @property
+    def plan(self) -> TaskPlan:
+        """Options of its task, and those that its job overrides."""
+        run = self.envelope.run
+        return self.task.plan if run is None else self.task.plan.with_run(run)

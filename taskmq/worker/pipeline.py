@@ -245,7 +245,7 @@ class Pipeline:
         return attempt.is_clean
 
     def _runner_of(self, attempt: Attempt) -> Callable[[Attempt], Awaitable[Outcome]]:
-        plan, quarantine = attempt.task.plan, self._quarantine
+        plan, quarantine = attempt.plan, self._quarantine
         if (
             quarantine is not None
             and (attempt.delivery.redelivered or plan.executor == "process" or _has_crashed(attempt))

@@ -95,11 +95,11 @@ class Preemptions:
         return self._settle(attempt)
 
     def _stop(self, attempt: Attempt, asked: Preemption) -> None:
-        if attempt.task.plan.ack == "early":
+        if attempt.plan.ack == "early":
             # It can never run again.
             return
         attempt.preempted = asked.reason
-        kind, loop = attempt.task.plan.executor, asyncio.get_running_loop()
+        kind, loop = attempt.plan.executor, asyncio.get_running_loop()
         if attempt.execution is not None:
             self._executors[kind].preempt(attempt.execution, asked.reason)
         if kind == "thread" and attempt.execution is not None:

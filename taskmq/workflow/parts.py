@@ -11,11 +11,12 @@ from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
 from taskmq.model.values.celery_words import CeleryHints
+from taskmq.options.task_options import CallOptions
 from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.model.calls import Graph, Source
 from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.service import WorkflowService
-from taskmq.workflow.step_call import CompleteStep, StepCall, StepOptions, StepTask
+from taskmq.workflow.step_call import CompleteStep, StepCall, StepTask
 
 __all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
 
@@ -147,11 +148,11 @@ class Step(CompleteStep, Workflow[R_co]):
     ) -> Placed:
         return builder.step(self.call, before, named=named, rule=rule)
 
-    def options(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
+    def options(self, **options: Unpack[CallOptions]) -> "Step[R_co]":
         """The same step with other options."""
         return Step(self.call.with_options(options))
 
-    def set(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
+    def set(self, **options: Unpack[CallOptions]) -> "Step[R_co]":
         """Celery's word for `options`."""
         return self.options(**options)
 
@@ -187,11 +188,11 @@ class OpenStep(Generic[A_contra, R_co]):
     ) -> Placed:
         return builder.step(self.call, before, named=named, rule=rule)
 
-    def options(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
+    def options(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
         """The same step with other options."""
         return OpenStep(self.call.with_options(options))
 
-    def set(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
+    def set(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
         """Celery's word for `options`."""
         return self.options(**options)
 

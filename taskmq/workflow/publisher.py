@@ -136,6 +136,7 @@ class FlowPublisher:
             tenant=call.tenant,
             priority=call.priority,
             meta=call.meta,
+            run=call.run,
         )
         return Sending(envelope, call.queue, self._content_type, dict(call.headers) if call.headers else {})
 

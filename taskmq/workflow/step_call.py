@@ -11,17 +11,7 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "StepCall", "StepOptions", "StepTask"]
-
-
-class StepOptions(CallOptions, total=False):
-    """Options of a step: those of a call, which count from the step's turn.
-
-    Attributes:
-        max_attempts: maximum of attempts, which overrides the task's retry policy.
-    """
-
-    max_attempts: int
+__all__ = ["CompleteStep", "StepCall", "StepTask"]
 
 
 class StepTask(Protocol):
@@ -47,6 +37,7 @@ class StepCall(msgspec.Struct, frozen=True):
 
     Attributes:
         plan: the options that the step's own override; None: the task's, as they are when it is sent.
+        options: further options of the step, which count from its turn.
         is_fed: whether the values of the steps before it precede its arguments.
     """
 
@@ -54,11 +45,11 @@ class StepCall(msgspec.Struct, frozen=True):
     plan: CallPlan | None
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    options: StepOptions
+    options: CallOptions
     is_fed: bool
 
-    def with_options(self, options: StepOptions) -> "StepCall":
-        return replace(self, options=cast("StepOptions", {**self.options, **options}))
+    def with_options(self, options: CallOptions) -> "StepCall":
+        return replace(self, options=cast("CallOptions", {**self.options, **options}))
 
 
 class CompleteStep:

@@ -43,6 +43,7 @@ _WORDS = {
     "Mapping[str, HeaderValue]": "mapping",
     "Mapping[str, object]": "mapping",
     "PlaceOptions": "mapping",
+    "RetryOptions": "mapping",
     "DependsOn": "list of jobs, ids or pairs",
     "Any": "session or connection",
     "Iterable[str | ModuleType]": "modules",
@@ -102,7 +103,10 @@ def _task_options() -> list[Option]:
 
 
 def _call_options() -> list[Option]:
-    texts, of_task, values = texts_of(CallOptions), texts_of(TaskOptions), _values_of_class(CallOptions)
+    bases = _bases_of(CallOptions)
+    texts = {name: text for kind in bases for name, text in texts_of(kind).items()}
+    values = {name: value for kind in bases for name, value in _values_of_class(kind).items()}
+    of_task = texts_of(TaskOptions)
     found: list[Option] = []
     for name in _names(CallOptions):
         if name in texts:
@@ -114,7 +118,9 @@ def _call_options() -> list[Option]:
 
 
 def _stored_options() -> list[Option]:
-    texts, values = texts_of(StoreOptions), _values_of_class(StoreOptions)
+    bases = _bases_of(StoreOptions)
+    texts = {name: text for kind in bases for name, text in texts_of(kind).items()}
+    values = {name: value for kind in bases for name, value in _values_of_class(kind).items()}
     return [_describe_option(name, values[name], texts[name]) for name in values]
 
 
@@ -229,10 +235,21 @@ def _format_value(value: object) -> str:
 # Values
 
 
-def _values_of_class(kind: type) -> dict[str, str]:
+def _bases_of(kind: type) -> list[type]:
+    """Return a `TypedDict` and those that it extends, the most general one first."""
+    names = [base.id for base in _source_of(kind).bases if isinstance(base, ast.Name)]
+    module = sys.modules[kind.__module__]
+    return [*(each for name in names if name != "TypedDict" for each in _bases_of(getattr(module, name))), kind]
+
+
+def _source_of(kind: type) -> ast.ClassDef:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
-    module = sys.modules[kind.__module__]
+    return definition
+
+
+def _values_of_class(kind: type) -> dict[str, str]:
+    definition, module = _source_of(kind), sys.modules[kind.__module__]
     return {
         node.target.id: _values(node.annotation, module)
         for node in definition.body

@@ -91,7 +91,6 @@ _STARTS_TASKS: set[str] = {
 _WRITES_PLANS: dict[str, str] = {
     "taskmq/tasks/task.py": "its own, at its definition",
     "taskmq/testing/virtual_run.py": "that of a copy",
-    "taskmq/worker/guards/workflow.py": "that of a copy",
 }
 # Names of headers and keys are part of stored data and of the wire format.
 _NAMES_HEADERS: set[str] = {

@@ -79,7 +79,9 @@ assert_type(sell.options(eta=datetime.now(UTC)).delay("a", 2), Job[tuple[str, in
 sell.options(delay=5).send(2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 sell.options(delay=5).send("a", amount=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 sell.options(dealy=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-sell.options(timeout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+sell.options(timeout=5, max_attempts=2, retry={"base": "1s"}, guarantee="at_least_once")
+sell.options(retry={"bace": 5})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+sell.options(guarantee="once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 sell.options(eta="tomorrow")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 sell.options(priority="high")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 sell.options(headers={"a": 1.5})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]

@@ -1,21 +1,21 @@
 """Definitions of jobs, and the tasks they may call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from taskmq.api.definitions import DefinitionList, DefinitionView
+from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionView
 from taskmq.api.workers import TaskList, TaskView
 from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import DefinitionNotFound, InvalidOption, NotPermitted, UnknownTask
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
-from taskmq.model.units import Duration
 from taskmq.tasks.registration import registration_of_task, registrations_of
 
 __all__ = ["AppDefinitions", "AppTasks"]
@@ -28,31 +28,18 @@ class AppDefinitions(AppCalls):
     if the caller may not call the task.
     """
 
-    async def put(
-        self,
-        name: str,
-        task: str,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str = "",
-        priority: int | None = None,
-        expires: Duration | None = None,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        version: int | None = None,
-    ) -> DefinitionView:
+    async def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         """Create a version with this content, unless the latest one is identical.
 
         Args:
             version: the version that the latest one must have.
         """
+        task = body.task
         self._check_task(task)
         if not self._caller.is_at_app:
-            if owner not in ("", self._caller.name):
-                raise InvalidOption(f"owner {owner!r} is another user: omit it, or use your own name")
-            if queue and queue != (await self._app.jobs.find_call(task, tenant=self._tenant)).queue:
+            if body.owner not in ("", self._caller.name):
+                raise InvalidOption(f"owner {body.owner!r} is another user: omit it, or use your own name")
+            if body.queue and body.queue != (await self._app.jobs.find_call(task, tenant=self._tenant)).queue:
                 raise InvalidOption(f"task {task!r} has its own queue: omit the queue")
         with suppress(DefinitionNotFound):
             self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
@@ -60,17 +47,12 @@ class AppDefinitions(AppCalls):
         made = await self._app.definitions.aput(
             name,
             task,
-            args=args,
-            kwargs=kwargs,
-            queue=queue,
-            priority=priority,
-            expires=expires,
-            labels=labels,
-            description=description,
-            owner=owner,
+            args=body.args,
+            kwargs=body.kwargs,
             tenant=self._tenant,
             version=version,
             by=self._caller.name,
+            **options_of(body),
         )
         return _view(made)
 
@@ -161,19 +143,9 @@ class AppTasks(AppCalls):
 
 def _view(definition: Definition) -> DefinitionView:
     content = definition.content
-    return DefinitionView(
-        name=definition.name,
-        tenant=definition.tenant,
-        version=definition.version,
-        at=instant_text(definition.at),
-        by=definition.by,
-        task=content.task,
-        args=content.args,
-        kwargs=content.kwargs,
-        queue=content.queue,
-        priority=content.priority,
-        expires_in=None if content.expires is None else content.expires / 1000,
-        description=content.description,
-        owner=content.owner,
-        labels=dict(content.labels),
-    )
+    fields = {name: value for name, value in structs.asdict(content).items() if value not in (None, "", {})}
+    if content.expires is not None:
+        fields["expires_in"] = content.expires / 1000
+    facts = {**fields, **structs.asdict(definition), "at": instant_text(definition.at)}
+    shown = {name: facts[name] for name in DefinitionView.__struct_fields__ if name in facts}
+    return msgspec.convert(shown, DefinitionView)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
+from taskmq.api.definitions import DefinitionBody
 from taskmq.cli.actor import name_caller
+from taskmq.cli.jobs.job_flags import JobFlags
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
-from taskmq.cli.typed_values import array_of, label_of, object_of
+from taskmq.cli.typed_values import array_of, object_of
 
 if TYPE_CHECKING:
     from taskmq.api.definitions import DefinitionView
@@ -25,6 +27,8 @@ app = App(
 _COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
 
 _SAME: Final = ("tenant", "version", "task", "queue", "priority", "owner", "by", "description")
+_OF_RECORDS: Final = tuple(name for name in DefinitionBody.__struct_fields__ if name not in {*_SAME, "expires_in"})
+_NO_FLAGS: Final = JobFlags()
 _Tenant = Annotated[str, Parameter(help="The owning tenant.")]
 _Version = Annotated[
     int | None, Parameter(help="Exit with 6 if this is not the current version; 0: if the definition exists.")
@@ -40,14 +44,9 @@ def put(
     *,
     args: Annotated[str, Parameter(help="Positional arguments, a JSON array.")] = "[]",
     kwargs: Annotated[str, Parameter(help="Named arguments, a JSON object.")] = "{}",
-    queue: str = "",
-    priority: int | None = None,
-    expires: str | None = None,
-    label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
-    description: str = "",
-    owner: str = "",
     tenant: _Tenant = "",
     version: _Version = None,
+    flags: JobFlags = _NO_FLAGS,
 ) -> None:
     """Create a version of a definition, unless the last one is identical; print the current version.
 
@@ -57,35 +56,11 @@ def put(
         The definition's name; no task may have it.
     task
         The name of a task of the app, or of one that a worker has registered.
-    queue
-        Default: the task's own.
-    priority
-        0 (lowest) to 9 (highest).
-    expires
-        Time after submission after which a job no longer starts.
-    description
-        Free text.
-    owner
-        Free text.
     """
-    positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
-    labels = dict(map(label_of, label))
-    made = ask(
-        lambda api: api.definitions.put(
-            name,
-            task,
-            args=positional,
-            kwargs=named,
-            queue=queue,
-            priority=priority,
-            expires=expires,
-            labels=labels,
-            description=description,
-            owner=owner,
-            version=version,
-        ),
-        tenant=tenant or None,
+    body = DefinitionBody(
+        task=task, args=array_of("--args", args), kwargs=object_of("--kwargs", kwargs), **flags.fields()
     )
+    made = ask(lambda api: api.definitions.put(name, body, version=version), tenant=tenant or None)
     show_record(made, lambda: _record(made))
 
 
@@ -168,4 +143,5 @@ def _row(one: "DefinitionView") -> dict[str, Any]:
 
 
 def _record(one: "DefinitionView") -> dict[str, Any]:
-    return {**_row(one), "expires": one.expires_in, "labels": one.labels, "args": one.args, "kwargs": one.kwargs}
+    facts = msgspec.to_builtins(one)
+    return {**_row(one), "expires": one.expires_in} | {name: facts[name] for name in _OF_RECORDS}

@@ -11,13 +11,12 @@ from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.cli.actor import name_caller, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.jobs.hints import add_hint, ask_about
+from taskmq.cli.jobs.job_flags import JobFlags
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
     array_of,
     instant_of,
-    label_of,
-    node_labels_of,
     object_of,
     upstream_from,
 )
@@ -50,6 +49,7 @@ _HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
 _ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
 _ACTED_COLUMNS: Final = ("job", "state", "refused")
 
+_NO_FLAGS: Final = JobFlags()
 _Note = Annotated[str, Parameter(help="The reason, for the job's history.")]
 _At = Annotated[str | None, Parameter(help="Run at this instant, such as 2027-01-31T09:00+01:00.")]
 _Delay = Annotated[str | None, Parameter(help="Run this long from now, such as 10m.")]
@@ -65,21 +65,11 @@ def submit(
     kwargs: Annotated[str, Parameter(help="Named arguments, a JSON object.")] = "{}",
     at: _At = None,
     delay: _Delay = None,
-    priority: int | None = None,
-    queue: str | None = None,
     tenant: str | None = None,
     job_id: str | None = None,
-    expires: str | None = None,
-    description: str = "",
-    owner: str = "",
-    label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
-    resources: Annotated[str, Parameter(help='Resources it needs of its node, as JSON: {"cpu": 2}.')] = "{}",
-    node_label: Annotated[
-        tuple[str, ...], Parameter(help="NAME=VALUE label that its node must have.", negative="")
-    ] = (),
-    preemptible: bool | None = None,
     held: Annotated[bool, Parameter(negative="")] = False,
     depends_on: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    flags: JobFlags = _NO_FLAGS,
 ) -> int:
     """Submit a job to the store and print its id.
 
@@ -88,22 +78,10 @@ def submit(
     task
         The name of a task of the app, of one that a worker has registered, or of a definition. `--args` replaces all
         of a definition's positional arguments, `--kwargs` those of the same names.
-    priority
-        0 (lowest) to 9 (highest).
-    queue
-        Default: the task's own.
     tenant
         The tenant that owns the job.
     job_id
         Your own id. Submitting it again with the same content has no effect; with other content it exits with 6.
-    expires
-        Time from now after which the job no longer starts.
-    description
-        Free text.
-    owner
-        Owner, for people and quotas. Default: you; through a server always you.
-    preemptible
-        Allow stopping a run in favor of a pool below its guaranteed share. Default: as the task says.
     held
         Do not run the job until it is released.
     depends_on
@@ -115,18 +93,10 @@ def submit(
         kwargs=object_of("--kwargs", kwargs) or None,
         schedule_time=None if at is None else instant_of("--at", at),
         delay=delay,
-        priority=priority,
-        queue=queue,
         job_id=job_id,
-        expires_in=expires,
-        description=description,
-        owner=owner,
-        labels=dict(map(label_of, label)),
-        resources=object_of("--resources", resources),
-        node_labels=node_labels_of(node_label),
-        preemptible=preemptible,
         held=held,
         depends_on=[UpstreamJob(job_id=name, condition=how) for name, how in map(upstream_from, depends_on)],
+        **flags.fields(),
     )
     made = ask(lambda api: api.jobs.submit_body(body), tenant=tenant)
 

@@ -1,18 +1,14 @@
 # Generated from taskmq/http/aio/definitions.py by `python -m tests.house.blocking_client`: change that one.
 """Definitions of jobs, and the tasks they may call."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
-from taskmq.api.values import PriorityLevel
 from taskmq.api.workers import (
     TaskList,
     TaskView,
 )
 from taskmq.http._generated.connection import HttpConnection, every
-from taskmq.http.retries import seconds_of_duration
-from taskmq.model.units import Duration
 
 __all__ = ["DefinitionCalls", "TaskCalls"]
 
@@ -26,37 +22,12 @@ class DefinitionCalls:
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
-    def put(
-        self,
-        name: str,
-        task: str,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str = "",
-        priority: PriorityLevel | None = None,
-        expires: Duration | None = None,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        version: int | None = None,
-    ) -> DefinitionView:
+    def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         """Create a version with this content, unless the latest one is identical.
 
         Args:
             version: the version that the latest one must have.
         """
-        body = DefinitionBody(
-            task=task,
-            args=[*args],
-            kwargs=dict(kwargs or {}),
-            queue=queue,
-            priority=priority,
-            expires_in=seconds_of_duration(expires, "expires"),
-            description=description,
-            owner=owner,
-            labels=dict(labels or {}),
-        )
         # Repeating the same content creates no version, so it is safe unless a version is required.
         is_free = version is None
         return self._connection.ask(

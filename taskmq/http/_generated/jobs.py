@@ -26,11 +26,22 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.values import PriorityLevel
 from taskmq.http._generated.connection import HttpConnection, every
-from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of
+from taskmq.http.bodies import (
+    change_body,
+    items_of,
+    named_bodies,
+    new_key,
+    place_terms,
+    query_of_jobs,
+    result_of,
+    retry_terms,
+)
 from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode
+from taskmq.model.nodes import PlaceOptions
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
+from taskmq.options.task_options import Guarantee, RetryOptions
 from taskmq.stored_jobs.explain import Explanation
 
 __all__ = ["JobCalls"]
@@ -64,6 +75,12 @@ class JobCalls:
         preemptible: bool | None = None,
         held: bool = False,
         depends_on: Sequence[str | UpstreamJob] = (),
+        timeout: Duration | None = None,
+        max_attempts: int | None = None,
+        retry: RetryOptions | None = None,
+        guarantee: Guarantee | None = None,
+        owner: str = "",
+        place: PlaceOptions | None = None,
         **kwargs: Any,
     ) -> SubmittedJob:
         """Submit a job. It is durable when this returns, and created once even if the request is repeated.
@@ -79,6 +96,12 @@ class JobCalls:
             preemptible: whether a run may be stopped in favour of a pool below its share. Default: the task's.
             held: hold the job until it is released.
             depends_on: ids of jobs that must succeed first, or `UpstreamJob` for other conditions.
+            timeout: the maximum duration of a run, at most the task's.
+            max_attempts: the maximum of runs, including the first one.
+            retry: the pace of retries, such as `{"base": "10s", "backoff": "constant"}`.
+            guarantee: `at_most_once` runs the job once or never.
+            owner: the owner, which can only be the caller.
+            place: the choice of the node, such as `{"prefers": {"disk": "ssd"}, "patience": 30}`.
 
         Raises:
             UnknownTask: no task or definition has the name.
@@ -104,6 +127,12 @@ class JobCalls:
             preemptible=preemptible,
             held=held,
             depends_on=list(depends_on),
+            timeout=seconds_of_duration(timeout, "timeout"),
+            max_attempts=max_attempts,
+            retry=retry_terms(retry),
+            guarantee=guarantee,
+            owner=owner,
+            place=place_terms(place),
         )
         return self.submit_body(body)
 

@@ -1,17 +1,13 @@
 """Definitions of jobs, and the tasks they may call."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
-from taskmq.api.values import PriorityLevel
 from taskmq.api.workers import (
     TaskList,
     TaskView,
 )
 from taskmq.http.aio.connection import AsyncHttpConnection, every
-from taskmq.http.retries import seconds_of_duration
-from taskmq.model.units import Duration
 
 __all__ = ["AsyncDefinitionCalls", "AsyncTaskCalls"]
 
@@ -25,37 +21,12 @@ class AsyncDefinitionCalls:
     def __init__(self, connection: AsyncHttpConnection) -> None:
         self._connection = connection
 
-    async def put(
-        self,
-        name: str,
-        task: str,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str = "",
-        priority: PriorityLevel | None = None,
-        expires: Duration | None = None,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        version: int | None = None,
-    ) -> DefinitionView:
+    async def put(self, name: str, body: DefinitionBody, *, version: int | None = None) -> DefinitionView:
         """Create a version with this content, unless the latest one is identical.
 
         Args:
             version: the version that the latest one must have.
         """
-        body = DefinitionBody(
-            task=task,
-            args=[*args],
-            kwargs=dict(kwargs or {}),
-            queue=queue,
-            priority=priority,
-            expires_in=seconds_of_duration(expires, "expires"),
-            description=description,
-            owner=owner,
-            labels=dict(labels or {}),
-        )
         # Repeating the same content creates no version, so it is safe unless a version is required.
         is_free = version is None
         return await self._connection.ask(

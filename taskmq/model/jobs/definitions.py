@@ -10,7 +10,7 @@ Two contents are equal if their encoded texts are: `true`, `1` and `1.0` are thr
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -26,7 +26,8 @@ class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         queue: the queue of its jobs; "": the task's own.
         priority: 0 (lowest) to 9; None: the task's own.
         expires: ms after submission until which a job may start; None: the task's own.
-        labels, description, owner: defaults for its jobs, which a submission may override.
+        labels, description, owner, timeout, max_attempts, retry, guarantee, resources, place, preemptible: defaults
+            for its jobs as plain JSON values, which a submission may override; durations in seconds.
     """
 
     task: str
@@ -38,6 +39,13 @@ class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     description: str = ""
     owner: str = ""
+    timeout: float | None = None
+    max_attempts: int | None = None
+    retry: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    guarantee: Literal["at_least_once", "at_most_once"] | None = None
+    resources: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
+    place: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    preemptible: bool | None = None
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):

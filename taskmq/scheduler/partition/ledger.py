@@ -23,6 +23,7 @@ class Flight(NamedTuple):
     Attributes:
         name: public id of the job.
         gives_way: whether its run may be stopped for others.
+        runs_once: whether it never runs a second time.
     """
 
     token: int
@@ -31,6 +32,7 @@ class Flight(NamedTuple):
     task: str
     name: str
     gives_way: bool = False
+    runs_once: bool = False
 
 
 class Ledger:
@@ -38,6 +40,7 @@ class Ledger:
 
     Args:
         gives_way: returns whether the run of a job may be stopped for others.
+        runs_once: returns whether a job never runs a second time.
 
     Attributes:
         giving_way: number of jobs in flight whose run may be stopped.
@@ -47,8 +50,11 @@ class Ledger:
         is_drained: set while nothing is in flight.
     """
 
-    def __init__(self, *, gives_way: Callable[[DispatchedJob], bool]) -> None:
+    def __init__(
+        self, *, gives_way: Callable[[DispatchedJob], bool], runs_once: Callable[[DispatchedJob], bool]
+    ) -> None:
         self._gives_way = gives_way
+        self._runs_once = runs_once
         self.giving_way = 0
         self.confirmed: set[int] = set()
         self.empty: set[int] = set()
@@ -96,8 +102,10 @@ class Ledger:
                     self._returned.pop(job.id, None)
             if job.crashes is not None:
                 self._returned.setdefault(job.id, -inf)
-            gives_way = self._gives_way(job)
-            self._flights[job.id] = Flight(job.token, batch.id, job.queue, job.task, public_name(job), gives_way)
+            gives_way, runs_once = self._gives_way(job), self._runs_once(job)
+            self._flights[job.id] = Flight(
+                job.token, batch.id, job.queue, job.task, public_name(job), gives_way, runs_once
+            )
             self.giving_way += gives_way
             self._queues[job.queue] += 1
         self.is_drained.clear()

@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import DispatchedJob
+from taskmq.contracts.jobs import DispatchedJob, JobRecord
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.model.envelope import decode_envelope
+from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.scheduler.gates import TaskDemands
 
 __all__ = ["AppRules"]
 
+_ONCE: Final = b'"once":'
 _PREEMPTIBLE: Final = b'"preemptible":'
 
 
@@ -41,32 +42,37 @@ class AppRules:
             # The publisher pauses the queue and logs the reason.
             return False
 
-    def runs_once(self, task: str) -> bool:
-        """Whether jobs of the task never run a second time."""
-        plan = self._tasks.plan_of(task)
-        return plan is not None and plan.ack == "early"
+    def runs_once(self, job: DispatchedJob | JobRecord) -> bool:
+        """Whether the job never runs a second time, by its submitter or its task."""
+        plan = self._tasks.plan_of(job.task)
+        if plan is not None and plan.ack == "early":
+            return True
+        envelope = _read_marked(job.body, _ONCE)
+        return envelope is not None and envelope.run is not None and envelope.run.once
 
     def gives_way(self, job: DispatchedJob) -> bool:
         """Whether a run of the job may be stopped for others, by its submitter or else by its task.
 
         A job that is acknowledged before its run is never stopped.
         """
-        plan = self._tasks.plan_of(job.task)
-        if plan is not None and plan.ack == "early":
+        if self.runs_once(job):
             return False
-        own = _read_preemptible(job.body)
-        return own if own is not None else plan is not None and plan.preemptible
+        envelope = _read_marked(job.body, _PREEMPTIBLE)
+        if envelope is not None and envelope.preemptible is not None:
+            return envelope.preemptible
+        plan = self._tasks.plan_of(job.task)
+        return plan is not None and plan.preemptible
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks."""
         return TaskDemands(self._tasks.by_name.values())
 
 
-def _read_preemptible(body: bytes) -> bool | None:
-    # Few jobs set this, and searching the bytes is cheap.
-    if _PREEMPTIBLE not in body:
+def _read_marked(body: bytes, mark: bytes) -> Envelope | None:
+    """Return the body's envelope; None unless the body contains the mark, which few do."""
+    if mark not in body:
         return None
     try:
-        return decode_envelope(body).preemptible
+        return decode_envelope(body)
     except MalformedMessage:
         return None

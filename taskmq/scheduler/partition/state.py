@@ -45,7 +45,7 @@ class PartitionState:
 
     def __init__(self, rules: AppRules) -> None:
         self.rules = rules
-        self.ledger = Ledger(gives_way=rules.gives_way)
+        self.ledger = Ledger(gives_way=rules.gives_way, runs_once=rules.runs_once)
         self.shares = Shares()
         self.shares.configure(rules.policies, {})
         self.gates = Gates(rules.demands())

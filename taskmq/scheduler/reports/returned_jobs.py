@@ -58,7 +58,7 @@ class ReturnedJobs:
             if (flight := ledger.find(report.id, report.token)) is None:
                 continue
             if ledger.waits(report.id, report.token):
-                if not self._state.rules.runs_once(flight.task):
+                if not flight.runs_once:
                     ledger.come_back(report.id, now=now)
                 waiting.append(report)
             elif ledger.last_heard(report.id) is None:

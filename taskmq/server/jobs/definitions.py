@@ -14,7 +14,6 @@ from taskmq.server.inputs import (
     Cursor,
     Limit,
     matched_version,
-    priority_number,
 )
 from taskmq.server.settings import API
 
@@ -91,19 +90,7 @@ async def put_definition(
     412: the version differs from `If-Match`; or, with `If-None-Match: *`, the definition exists.
     """
     with matched_version(request.headers) as version:
-        made = await api.definitions.put(
-            name,
-            data.task,
-            args=data.args,
-            kwargs=data.kwargs,
-            queue=data.queue,
-            priority=priority_number(data.priority),
-            expires=data.expires_in,
-            labels=data.labels,
-            description=data.description,
-            owner=data.owner,
-            version=version,
-        )
+        made = await api.definitions.put(name, data, version=version)
     return _answer(made)
 
 

@@ -10,8 +10,6 @@ worker. Every other run holds a lease, which is renewed. The outcome of a run th
 token is refused.
 """
 
-import copy
-import dataclasses
 import logging
 import random
 import secrets
@@ -28,7 +26,6 @@ from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import FlowNotFound, TaskMQError, UnsupportedFeature
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Snoozed
-from taskmq.model.retry import RetryPolicy
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
@@ -65,7 +62,6 @@ class WorkflowGuard:
         self._lease = lease
         self._held: dict[tuple[str, str], _NodeRun] = {}
         self._keeper = LeaseKeeper("runs of steps of workflows", seconds=lease, renew=self._renew)
-        self._variants: dict[tuple[str, int], Task[..., Any]] = {}
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - a message says that it is a step
         """See `Guard`."""
@@ -120,7 +116,7 @@ class WorkflowGuard:
             del self._held[run.flow_id, run.key]
 
     async def _prepare(self, run: "_NodeRun", call: NodeCall) -> None:
-        """Add the arguments that the message does not carry, and the step's own maximum of attempts."""
+        """Add the arguments that the message does not carry."""
         attempt = run.attempt
         if call.inputs:
             content_type = attempt.delivery.content_type or JSON
@@ -128,18 +124,8 @@ class WorkflowGuard:
             values = [(one.to, encode_tree(tree, content_type)) for one, tree in zip(call.inputs, trees, strict=True)]
             args, kwargs = insert_values(call.args, call.kwargs, values, content_type)
             attempt.envelope = msgspec.structs.replace(attempt.envelope, args=args, kwargs=kwargs, blob=None)
-        if call.max_attempts is not None:
-            attempt.task = self._variant(attempt.task, call.max_attempts)
         if attempt.fence is None:
             attempt.fence = (attempt.envelope.flow or "", run.token)
-
-    def _variant(self, task: Task[..., Any], max_attempts: int) -> Task[..., Any]:
-        found = self._variants.get((task.name, max_attempts))
-        if found is None:
-            found = self._variants[task.name, max_attempts] = copy.copy(task)
-            policy = dataclasses.replace(task.plan.retry or RetryPolicy(), max_attempts=max_attempts)
-            found.plan = msgspec.structs.replace(task.plan, retry=policy)
-        return found
 
     async def _renew(self) -> bool:
         for run in [run for run in self._held.values() if run.token]:

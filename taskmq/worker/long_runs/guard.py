@@ -211,7 +211,7 @@ class LongRunGuard:
     def _can_be_handed_over(self, attempt: Attempt) -> bool:
         delivery = attempt.delivery
         return (
-            attempt.task.plan.ack == "late"
+            attempt.plan.ack == "late"
             and not isinstance(delivery, LeasedDelivery)
             and self.is_over(delivery.queue)
             and not is_revoked(delivery)

@@ -9,7 +9,8 @@ must wait, fails, or has a result to store continues there.
 
 A task is plain if no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
 of a coroutine starts at its first wait, because it could not be interrupted before. Plain functions in threads go to
-`thread_runs`, which is as cheap. A message is plain if it was not redelivered, is due and does not expire.
+`thread_runs`, which is as cheap. A message is plain if it was not redelivered, is due, does not expire and
+overrides no option of its task's runs.
 """
 
 import enum
@@ -243,6 +244,7 @@ class FastPath:
             or not envelope.id
             or envelope.eta is not None
             or envelope.expires is not None
+            or envelope.run is not None
             or is_marked(envelope)
             or delivery.redelivered
             or (self._cancelled is not None and self._cancelled(envelope.id) is not None)

@@ -112,7 +112,7 @@ class Processor:
             return self.outcome_of_failure(attempt, error)
         attempt.execution = execution
         invitation = envelope.store
-        if attempt.task.plan.ack == "early":
+        if attempt.plan.ack == "early":
             # The store first: it never dispatches the job again, whatever happens here.
             is_told = invitation is None or await self._tell_start(attempt, invitation)
             if not is_told or not await attempt.delivery.ack_confirmed():
@@ -127,7 +127,7 @@ class Processor:
             return Interrupted()
         current_context.set(execution.context)
         before = copy_context()
-        outcome = await self._finish(attempt, execution, self._chains[attempt.task.plan.executor](execution))
+        outcome = await self._finish(attempt, execution, self._chains[attempt.plan.executor](execution))
         attempt.is_clean = is_same(before)
         return outcome
 
@@ -157,7 +157,7 @@ class Processor:
             if is_revoked(attempt.delivery):
                 # The run that took over has the message now; a copy of it would be one too many.
                 return Interrupted()
-        plan = attempt.task.plan
+        plan = attempt.plan
         outcome = outcome_of_error(
             error,
             policy=plan.retry,
@@ -185,7 +185,7 @@ class Processor:
                 return Interrupted(attempt.preempted)
             if self.is_interrupting:
                 # The scheduler must not dispatch again what was acknowledged before its run.
-                return Interrupted("" if attempt.task.plan.ack == "early" else STOPPED)
+                return Interrupted("" if attempt.plan.ack == "early" else STOPPED)
             # Not by the worker: the task cancelled itself, which is its failure.
         return self.outcome_of_failure(attempt, error)
 
@@ -199,7 +199,7 @@ class Processor:
         return self.outcome_of_value(attempt, value)
 
     def _execution(self, attempt: Attempt) -> Execution:
-        envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan
+        envelope, task, plan = attempt.envelope, attempt.task, attempt.plan
         content_type = attempt.delivery.content_type or JSON
         arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
         started = self._clock.now_ms()

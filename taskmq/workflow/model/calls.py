@@ -10,6 +10,7 @@ from taskmq.contracts.stores.flows import FlowNode
 from taskmq.errors import MalformedMessage
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, NO_KWARGS
+from taskmq.model.retry import RunOptions
 
 __all__ = [
     "BATCH_NODE",
@@ -72,7 +73,7 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_spread: bool = False
     max_width: int = 0
     after: tuple[str, ...] = ()
-    max_attempts: int | None = None
+    run: RunOptions | None = None
     delay: int | None = None
     eta: int | None = None
     expires: int | None = None

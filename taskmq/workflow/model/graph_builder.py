@@ -146,11 +146,12 @@ class GraphBuilder:
                 f"task {task.name}: unique= could leave a step without a job, and its workflow would never end: let "
                 "the step call a task without it; the workflow is one by its flow_id"
             )
-        options = dict(call.options)
-        max_attempts: Any = options.pop("max_attempts", None)
-        if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
-            raise InvalidOption(f"task {task.name}: max_attempts={max_attempts!r}: must be a whole number from 1")
-        plan = plan_call(call.plan or task.call_plan, options, task=task.name)
+        plan = plan_call(call.plan or task.call_plan, call.options, task=task.name)
+        if plan.run is not None and plan.run.once:
+            raise InvalidOption(
+                f"task {task.name}: guarantee='at_most_once' may lose a run with its worker, and its workflow would "
+                "never end"
+            )
         if plan.job_id is not None:
             raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")
         if plan.lane == "store":
@@ -177,7 +178,7 @@ class GraphBuilder:
             args=args,
             kwargs=kwargs,
             inputs=tuple(inputs),
-            max_attempts=max_attempts,
+            run=plan.run,
             delay=plan.delay,
             eta=plan.eta,
             expires=plan.expires,

@@ -13,6 +13,7 @@ from msgspec import Raw
 from taskmq import TaskMQ
 from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
+from taskmq.api.definitions import DefinitionBody
 from taskmq.api.history.alerts import RuleBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, ResultProblem, SubmittedJob
@@ -83,8 +84,8 @@ _WITHOUT_METHOD = {
 
 @pytest.mark.parametrize("calls", [JobCalls, AsyncJobCalls])
 def test_a_submission_accepts_every_field_of_its_body(calls: type[JobCalls | AsyncJobCalls]) -> None:
-    # These are given as the task and its arguments, or by another name; the owner is the caller.
-    other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in", "owner"}
+    # These are given as the task and its arguments, or by another name.
+    other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in"}
     options = {
         name
         for name, parameter in inspect.signature(calls.submit).parameters.items()
@@ -208,9 +209,12 @@ def _use_jobs(client: Client) -> None:
 
 
 def _use_definitions_and_tasks(client: Client) -> None:
-    first = client.definitions.put("nightly-key", "data_processing", kwargs={"key": "k"}, expires="1h")
+    first = client.definitions.put(
+        "nightly-key", DefinitionBody(task="data_processing", kwargs={"key": "k"}, expires_in="1h")
+    )
+    other = DefinitionBody(task="data_processing", kwargs={"key": "l"})
     assert (first.version, first.kwargs, first.expires_in) == (1, {"key": "k"}, 3600)
-    assert client.definitions.put("nightly-key", "data_processing", kwargs={"key": "l"}, version=1).version == 2
+    assert client.definitions.put("nightly-key", other, version=1).version == 2
     assert client.definitions.get("nightly-key", version=1).kwargs == {"key": "k"}
     assert [one.version for one in client.definitions.versions("nightly-key")] == [2, 1]
     assert [one.name for one in client.definitions.list()] == ["nightly-key"]
@@ -414,9 +418,9 @@ def test_a_conflict_reports_state_and_version_of_the_job(site: Served) -> None:
     with pytest.raises(JobConflict) as other_content:
         site.client.jobs.submit("report", at=LATER, job_id="one", priority=9)
 
-    site.client.definitions.put("template", "report")
+    site.client.definitions.put("template", DefinitionBody(task="report"))
     with pytest.raises(DefinitionConflict) as definition:
-        site.client.definitions.put("template", "billing.charge", version=7)
+        site.client.definitions.put("template", DefinitionBody(task="billing.charge"), version=7)
 
     with pytest.raises(JobConflict) as rule:
         site.client.alerts.put_rule("too-many", RuleBody(metric="failure_rate", threshold=0.5), version=3)

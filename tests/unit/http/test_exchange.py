@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from taskmq.api.definitions import DefinitionBody
 from taskmq.errors import (
     InvalidOption,
     LoginThrottled,
@@ -55,6 +56,7 @@ def _problem(status: int, code: str, detail: str = "", **headers: str) -> httpx.
 
 _GONE = httpx.ReadError("connection reset")
 _NOT_THERE = httpx.ConnectError("refused")
+_REPORT = DefinitionBody(task="report")
 _CALLS: list[tuple[str, Callable[[Client], Any], bool]] = [
     ("a read", lambda client: client.jobs.get("j"), True),
     ("a submission", lambda client: client.jobs.submit("report"), True),
@@ -64,7 +66,11 @@ _CALLS: list[tuple[str, Callable[[Client], Any], bool]] = [
     ("a cancel", lambda client: client.jobs.cancel("j"), False),
     ("a purge", lambda client: client.queues.purge("work"), False),
     ("a run", lambda client: client.schedules.run("nightly"), False),
-    ("a definition with a version", lambda client: client.definitions.put("d", "report", version=1), False),
+    (
+        "a definition with a version",
+        lambda client: client.definitions.put("d", DefinitionBody(task="report"), version=1),
+        False,
+    ),
 ]
 
 

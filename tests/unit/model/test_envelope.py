@@ -114,6 +114,7 @@ def test_the_fields_are_those_of_the_public_wire_format() -> None:
         "store",
         "blob",
         "preemptible",
+        "run",
         "earlier",
         "limits",
     }

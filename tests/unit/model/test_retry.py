@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.model.retry import Backoff, RetryPolicy, coarse_delay
+from taskmq.model.retry import Backoff, RetryPolicy, RunOptions, coarse_delay
 
 _backoffs: list[Backoff] = ["exponential", "linear", "constant"]
 _durations = st.timedeltas(min_value=timedelta(0)) | st.timedeltas(
@@ -182,3 +182,20 @@ def test_a_coarse_delay_is_not_rounded_again(milliseconds: int) -> None:
     coarse = coarse_delay(milliseconds)
 
     assert coarse_delay(coarse) == coarse
+
+
+def test_a_job_overrides_single_fields_of_its_tasks_policy() -> None:
+    own = RetryPolicy(max_attempts=7, base="1m", never=(KeyError,))
+    run = RunOptions(max_attempts=2, backoff="constant", base=10_000, cap=60_000, jitter=False)
+
+    changed = RetryPolicy(max_attempts=2, backoff="constant", base="10s", cap="60s", jitter=False, never=(KeyError,))
+    assert run.policy(own) == dataclasses.replace(changed, base=timedelta(seconds=10), cap=timedelta(seconds=60))
+    assert RunOptions(jitter=False).policy(None) == RetryPolicy(jitter=False)
+
+
+def test_a_job_without_retry_options_has_its_tasks_policy() -> None:
+    own = RetryPolicy()
+
+    assert RunOptions(timeout=5).policy(own) is own
+    assert RunOptions(timeout=5).policy(None) is None
+    assert RunOptions(once=True).policy(own) is None

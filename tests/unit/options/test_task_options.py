@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope
 from taskmq.model.resources import PROCESS
-from taskmq.model.retry import RetryPolicy
+from taskmq.model.retry import RetryPolicy, RunOptions
 from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
 
 _UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -68,7 +69,15 @@ def test_every_option_ends_up_in_the_plan() -> None:
     assert plan == TaskPlan(
         name="sell",
         names_queue=True,
-        call=CallPlan(queue="sales", priority=9, delay=2000, expires=3_600_000, tenant="acme", meta={"team": "red"}),
+        call=CallPlan(
+            queue="sales",
+            priority=9,
+            delay=2000,
+            expires=3_600_000,
+            tenant="acme",
+            meta={"team": "red"},
+            longest=90_000,
+        ),
         retry=retry,
         timeout=90.0,
         ack="late",
@@ -148,7 +157,7 @@ def test_a_call_option_is_not_a_task_option(option: str) -> None:
         build_task_plan(**{option: "x"})
 
 
-@pytest.mark.parametrize("option", ["name", "retry", "timeout", "ack", "executor", "result"])
+@pytest.mark.parametrize("option", ["name", "soft_timeout", "ack", "executor", "result"])
 def test_a_task_option_is_not_a_call_option(option: str) -> None:
     with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
         build_call_plan(**{option: None})
@@ -160,7 +169,6 @@ _NOT_FOR_EITHER: list[dict[str, Any]] = [
     {"queue": "amq.x"},
     {"queue": "x.dlq"},
     {"queue": 5},
-    {"queue": None},
     {"priority": 10},
     {"priority": -1},
     {"priority": "5"},
@@ -168,7 +176,6 @@ _NOT_FOR_EITHER: list[dict[str, Any]] = [
     {"priority": True},
     {"delay": -1},
     {"delay": "soon"},
-    {"delay": None},
     {"delay": _LONG},
     {"expires": -1},
     {"expires": "never"},
@@ -186,6 +193,8 @@ _NOT_FOR_EITHER: list[dict[str, Any]] = [
     {"meta": "a"},
 ]
 _NOT_FOR_TASKS: list[dict[str, Any]] = [
+    {"queue": None},
+    {"delay": None},
     {"name": ""},
     {"name": "a b"},
     {"name": "x" * 129},
@@ -210,7 +219,6 @@ _NOT_FOR_CALLS: list[dict[str, Any]] = [
     {"eta": datetime(2030, 1, 1)},  # noqa: DTZ001
     {"eta": "tomorrow"},
     {"eta": 5},
-    {"eta": None},
     {"eta": datetime(1969, 12, 31, tzinfo=UTC)},
     {"eta": datetime.max.replace(tzinfo=UTC)},
     {"job_id": ""},
@@ -368,3 +376,55 @@ def test_an_impossible_result_lifetime_is_refused(options: dict[str, Any], why: 
 
 def test_a_result_is_kept_for_as_long_as_the_task_says() -> None:
     assert build_task_plan(result_ttl="1m").result_ttl == 60.0
+
+
+def test_options_of_a_run_end_up_in_the_plan_of_the_call() -> None:
+    base = build_task_plan(timeout="1h").call
+
+    plan = build_call_plan(
+        base, timeout="90s", max_attempts=3, retry={"backoff": "linear", "base": "1s", "cap": None, "jitter": True}
+    )
+
+    assert plan.run == RunOptions(timeout=90_000, max_attempts=3, backoff="linear", base=1_000, jitter=True)
+    assert build_call_plan(plan, guarantee="at_least_once", timeout=None).run == plan.run
+    assert build_call_plan(base, guarantee="at_least_once").run is None
+    assert build_call_plan(guarantee="at_most_once", max_attempts=1).run == RunOptions(once=True, max_attempts=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": 0}, "timeout=0: must be at least a millisecond"),
+        ({"timeout": "2h"}, "timeout='2h': must be at most the task's, 3600 s"),
+        ({"max_attempts": 0}, "max_attempts=0: must be a whole number from 1 to 1,000,000"),
+        ({"max_attempts": True}, "max_attempts=True: must be a whole number"),
+        ({"max_attempts": "3"}, "max_attempts='3': must be a whole number"),
+        ({"retry": RetryPolicy()}, "retry: must be a mapping, such as"),
+        ({"retry": 3}, "retry=3: must be a mapping"),
+        ({"retry": {"bace": 3}}, "retry: unknown option 'bace'; "),
+        ({"retry": {"backoff": "fast"}}, "retry: backoff='fast': must be one of"),
+        ({"retry": {"jitter": 1}}, "retry: jitter=1: must be True or False"),
+        ({"guarantee": "once"}, "guarantee='once': must be one of 'at_least_once', 'at_most_once'"),
+        ({"guarantee": "at_most_once", "max_attempts": 2}, "runs at most once: leave out max_attempts and retry"),
+    ],
+)
+def test_a_wrong_option_of_a_run_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(message)):
+        build_call_plan(build_task_plan(timeout="1h").call, **options)
+
+
+@pytest.mark.parametrize("options", [{"guarantee": "at_least_once"}, {"max_attempts": 2}, {"retry": {"base": 1}}])
+def test_a_job_of_an_early_acknowledged_task_cannot_be_repeated(options: Any) -> None:
+    with pytest.raises(InvalidOption, match="at most once"):
+        build_call_plan(build_task_plan(ack="early").call, **options)
+
+
+def test_the_plan_of_a_job_has_the_shorter_timeout_and_its_own_guarantee() -> None:
+    late, early = build_task_plan(timeout=60), build_task_plan(ack="early")
+
+    assert late.with_run(RunOptions(timeout=5_000)).timeout == 5
+    assert late.with_run(RunOptions(timeout=90_000)).timeout == 60
+    assert build_task_plan().with_run(RunOptions(timeout=5_000)).timeout == 5
+    assert early.with_run(RunOptions(timeout=5_000, max_attempts=9)).retry is None
+    assert late.with_run(RunOptions(once=True)).ack == "early"
+    assert late.with_run(RunOptions(max_attempts=2)).retry == RetryPolicy(max_attempts=2)

@@ -5,7 +5,7 @@ from taskmq.scheduler.partition import Ledger
 
 
 def _ledger(*jobs: DispatchedJob) -> Ledger:
-    ledger = Ledger(gives_way=lambda _: False)
+    ledger = Ledger(gives_way=lambda _: False, runs_once=lambda _: False)
     ledger.add(DispatchBatch(1, False, list(jobs)))
     return ledger
 

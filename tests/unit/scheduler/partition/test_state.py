@@ -164,8 +164,8 @@ def test_rules_tell_which_runs_are_preemptible_and_which_tasks_run_once() -> Non
     assert rules.gives_way(job)
     assert not rules.gives_way(_job(1, task="unknown"))
     assert not rules.gives_way(_job(1, task=once.name))
-    assert rules.runs_once(once.name)
-    assert not rules.runs_once("unknown")
+    assert rules.runs_once(_job(1, task=once.name))
+    assert not rules.runs_once(_job(1, task="unknown"))
     assert not rules.is_placed("not a name\n")
 
 

@@ -8,6 +8,7 @@ import pytest
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain, chord, dag, group
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
+from taskmq.model.retry import RunOptions
 from taskmq.model.topology import WorkQueue
 from taskmq.workflow.model.calls import (
     Graph,
@@ -171,7 +172,7 @@ def test_a_step_has_its_own_options() -> None:
     graph = (step | two.s().options(eta=at, headers={"x": 1}).set(expires=60)).compile(JSON)
 
     first, second = _calls(graph)
-    assert (first.priority, first.queue, first.max_attempts, first.delay) == (9, "q", 2, 5000)
+    assert (first.priority, first.queue, first.run, first.delay) == (9, "q", RunOptions(max_attempts=2), 5000)
     assert (first.tenant, first.meta) == ("t", {"a": "b"})
     assert second.eta == int(at.timestamp() * 1000)
     assert (second.expires, second.headers) == (60_000, {"x": 1})

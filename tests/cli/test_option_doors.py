@@ -1,0 +1,313 @@
+"""Every option of a job through every door that submits jobs, against a real server and store."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.api.definitions import DefinitionBody
+from taskmq.api.job_requests import SubmitBody
+from taskmq.api.jobs import SubmittedJob
+from taskmq.contracts.identity import Actor
+from taskmq.contracts.jobs import JobDetail, JobRecord
+from taskmq.errors import TaskMQError
+from taskmq.http import AsyncClient, Client
+from taskmq.model.envelope import decode_envelope
+from taskmq.tasks.job_options import DefinitionOptions, JobOptions
+from taskmq.tasks.task import Task
+from tests.cli.kit import inside, run_here
+from tests.cli.serving import serve_shop
+
+pytestmark = pytest.mark.real_time
+
+_APP: Final = """\
+from taskmq import TaskMQ, WorkQueue
+
+app = TaskMQ(
+    "local://{folder}/broker",
+    store="sqlite:///{folder}/jobs.db",
+    queues=[WorkQueue("work", placed=True), WorkQueue("other", placed=True)],
+)
+
+
+@app.task(name="double", queue="work", timeout="1h")
+def double(number: int) -> int:
+    return 2 * number
+"""
+_WITHOUT: Final = {
+    "lane": "a submission goes to the store",
+    "order_key": "ordered queues are for jobs that are sent",
+    "idempotency_key": "a job of the store has its job_id",
+    "meta": "for programs that send",
+    "headers": "of messages",
+    "connection": "of a program's own transaction, see the tests of callers' transactions",
+}
+_LATER: Final = datetime(2099, 1, 31, 9, tzinfo=UTC)
+_AT: Final = "2099-01-31T09:00:00+00:00"
+_PLACE: Final = {"labels": {"zone": "a"}, "prefers": {"disk": "ssd"}, "patience": 7.0, "gang": ("render", 2)}
+
+
+class _Value(msgspec.Struct, frozen=True):
+    """A value of an option: in Python, in a JSON body, and as arguments of a command."""
+
+    python: Any
+    body: Mapping[str, Any]
+    flags: tuple[str, ...]
+
+
+_VALUES: Final[dict[str, _Value]] = {
+    "queue": _Value("other", {"queue": "other"}, ("--queue", "other")),
+    "priority": _Value(8, {"priority": "high"}, ("--priority", "8")),
+    "delay": _Value("1h", {"delay": "1h"}, ("--delay", "1h")),
+    "eta": _Value(_LATER, {"schedule_time": _AT}, ("--at", _AT)),
+    "expires": _Value("2h", {"expires_in": "2h"}, ("--expires", "2h")),
+    "job_id": _Value("mine", {"job_id": "mine"}, ("--job-id", "mine")),
+    "tenant": _Value("acme", {}, ("--tenant", "acme")),
+    "timeout": _Value("90s", {"timeout": "90s"}, ("--timeout", "90s")),
+    "max_attempts": _Value(3, {"max_attempts": 3}, ("--max-attempts", "3")),
+    "retry": _Value(
+        {"backoff": "constant", "base": "10s", "cap": "1m", "jitter": False},
+        {"retry": {"backoff": "constant", "base": "10s", "cap": "1m", "jitter": False}},
+        ("--retry", '{"backoff": "constant", "base": "10s", "cap": "1m", "jitter": false}'),
+    ),
+    "guarantee": _Value("at_most_once", {"guarantee": "at_most_once"}, ("--guarantee", "at_most_once")),
+    "description": _Value("for people", {"description": "for people"}, ("--description", "for people")),
+    "owner": _Value("root", {"owner": "root"}, ("--owner", "root")),
+    "labels": _Value({"team": "ops"}, {"labels": {"team": "ops"}}, ("--label", "team=ops")),
+    "resources": _Value({"cpu": 2}, {"resources": {"cpu": 2}}, ("--resources", '{"cpu": 2}')),
+    "place": _Value(
+        _PLACE,
+        {"place": _PLACE},
+        ("--node-label", "zone=a", "--prefer", "disk=ssd", "--patience", "7", "--gang", "render=2"),
+    ),
+    "preemptible": _Value(True, {"preemptible": True}, ("--preemptible",)),
+    "held": _Value(True, {"held": True}, ("--held",)),
+    "depends_on": _Value(
+        [("first", "ended")],
+        {"depends_on": [{"job_id": "first", "condition": "ended"}]},
+        ("--depends-on", "ended=first"),
+    ),
+}
+
+
+class _Site:
+    """A served app with its store."""
+
+    def __init__(self, folder: Path, app: TaskMQ, url: str, token: str) -> None:
+        self.folder = folder
+        self.app = app
+        self.url = url
+        self.token = token
+
+    @property
+    def task(self) -> Task[..., Any]:
+        return self.app.tasks["double"]
+
+    def client(self, name: str) -> Client:
+        return Client(self.url, token=self.token, insecure=True, tenant="acme" if name == "tenant" else None)
+
+    def post(self, body: Any, name: str) -> Any:
+        params = {"tenant": "acme"} if name == "tenant" else {}
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = httpx.post(f"{self.url}/api/v1/jobs", json=body, params=params, headers=headers)
+        answer.raise_for_status()
+        return answer.json()
+
+    def command(self, *tokens: str, is_remote: bool = False) -> str:
+        env = {"TASKMQ_SERVER": self.url, "TASKMQ_TOKEN": self.token} if is_remote else {}
+        where = ("--insecure",) if is_remote else ("--app", "shop:app")
+        result = run_here(self.folder, *where, "--output", "json", *tokens, env=env)
+        assert result.code == 0, result.err
+        return str(result.data["id"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.py").write_text(_APP.replace("{folder}", str(folder)))
+    with inside(folder), serve_shop(folder) as url:
+        names: dict[str, Any] = {}
+        exec(compile((folder / "shop.py").read_text(), "shop.py", "exec"), names)
+        app: TaskMQ = names["app"]
+        with app:
+            yield _Site(folder, app, url, app.sessions.run_sync(_add_admin(app), instead="await it"))
+
+
+async def _add_admin(app: TaskMQ) -> str:
+    hasher = PasswordHasher(time_cost=1, memory_cost=64)
+    administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+    user = await administration.add_first_admin("root", "correct horse battery", by=Actor(user="setup"))
+    await app.jobs.asubmit("double", 1, job_id="first")
+    await app.jobs.asubmit("double", 1, job_id="first", tenant="acme")
+    return (await administration.add_token(user.id, "test", by=Actor())).secret
+
+
+def _keyword(name: str) -> dict[str, Any]:
+    return {"at" if name == "eta" else name: _VALUES[name].python}
+
+
+def _by_many(site: _Site, name: str) -> str:
+    return site.app.jobs.submit_many(site.task.with_options({name: _VALUES[name].python}), [(1,)])[0].id
+
+
+def _by_client(site: _Site, name: str) -> str:
+    given = {} if name == "tenant" else _keyword(name)
+    if name == "depends_on":
+        given = dict(_VALUES[name].body)
+    with site.client(name) as client:
+        return client.jobs.submit("double", 1, **given).id
+
+
+def _by_async_client(site: _Site, name: str) -> str:
+    async def submit() -> str:
+        whose = "acme" if name == "tenant" else None
+        given = {} if name == "tenant" else _keyword(name)
+        if name == "depends_on":
+            given = dict(_VALUES[name].body)
+        async with AsyncClient(site.url, token=site.token, insecure=True, tenant=whose) as client:
+            return (await client.jobs.submit("double", 1, **given)).id
+
+    return asyncio.run(submit())
+
+
+def _post_many(site: _Site, name: str) -> str:
+    (item,) = site.post([{"task": "double", "args": [1], **_VALUES[name].body}], name)["items"]
+    assert item["status"] == "submitted", str(item)
+    return str(item["id"])
+
+
+def _by_client_bulk(site: _Site, name: str) -> str:
+    body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, SubmitBody)
+    with site.client(name) as client:
+        (item,) = client.jobs.submit_many([body])
+    assert isinstance(item, SubmittedJob), item
+    return item.id
+
+
+def _by_command(site: _Site, name: str, *, is_remote: bool) -> str:
+    return site.command("job", "submit", "double", "--args", "[1]", *_VALUES[name].flags, is_remote=is_remote)
+
+
+_DOORS: Final[Mapping[str, Callable[[_Site, str], str]]] = {
+    "options": lambda site, name: site.task.with_options({name: _VALUES[name].python}).submit(1).id,
+    "submit": lambda site, name: site.app.jobs.submit(site.task, 1, **_keyword(name)).id,
+    "submit by name": lambda site, name: site.app.jobs.submit("double", 1, **_keyword(name)).id,
+    "submit_many": _by_many,
+    "POST /jobs": lambda site, name: str(
+        site.post({"job_type": "double", "args": [1], **_VALUES[name].body}, name)["id"]
+    ),
+    "POST /jobs of many": _post_many,
+    "client": _by_client,
+    "async client": _by_async_client,
+    "client of many": _by_client_bulk,
+    "command": lambda site, name: _by_command(site, name, is_remote=False),
+    "command to a server": lambda site, name: _by_command(site, name, is_remote=True),
+}
+_SERVED: Final = frozenset(door for door in _DOORS if "POST" in door or "client" in door or "server" in door)
+
+
+def _put(site: _Site, name: str) -> None:
+    site.app.definitions.put("template", "double", args=[1], **_keyword(name))
+
+
+def _put_by_client(site: _Site, name: str) -> None:
+    body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, DefinitionBody)
+    with site.client(name) as client:
+        client.definitions.put("template", body)
+
+
+def _put_by_command(site: _Site, name: str) -> None:
+    found = run_here(
+        site.folder,
+        "--app",
+        "shop:app",
+        "definition",
+        "put",
+        "template",
+        "double",
+        "--args",
+        "[1]",
+        *_VALUES[name].flags,
+    )
+    assert found.code == 0, found.err
+
+
+_OMITTED: Final = {
+    # Through a server, the queue is the task's. An id names one job, not many.
+    "queue": _SERVED,
+    "job_id": frozenset({"submit_many"}),
+}
+_PUTS: Final = {"put": _put, "client": _put_by_client, "command": _put_by_command}
+
+
+def _facts(record: JobRecord, name: str) -> dict[str, object]:
+    """Return everything that an option can affect; times in minutes from the submission."""
+    times = {
+        each: at and (at - record.submitted + 30_000) // 60_000
+        for each, at in (("due", record.due), ("expires", record.expires))
+    }
+    detail = replace(record.detail or JobDetail(), definition="", definition_version=0)
+    if name != "owner":
+        detail = replace(detail, owner="")
+    return {
+        "state": record.state, "tenant": record.tenant, "queue": record.queue, "priority": record.priority,
+        "has_key": name == "job_id" and record.key is not None, "run": decode_envelope(record.body).run,
+        "detail": replace(detail, depends_on=tuple(replace(each, id="") for each in detail.depends_on)), **times,
+    }  # fmt: skip
+
+
+def _id_of(door: str) -> _Value:
+    name = door.replace(" ", "-").replace("/", "")
+    return _Value(name, {"job_id": name}, ("--job-id", name))
+
+
+def test_every_option_of_a_job_is_walked_or_has_a_reason_not_to_be() -> None:
+    assert _VALUES.keys() | _WITHOUT.keys() == set(JobOptions.__annotations__)
+
+
+@pytest.mark.parametrize("name", _VALUES)
+def test_an_option_has_the_same_effect_through_every_door(
+    site: _Site, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = _facts(site.app.jobs.get(site.app.jobs.submit("double", 1).id), name)
+    found: dict[str, dict[str, object]] = {}
+    for door in sorted(_DOORS.keys() - _OMITTED.get(name, frozenset())):
+        if name == "job_id":
+            monkeypatch.setitem(_VALUES, name, _id_of(door))
+        found[door] = _facts(site.app.jobs.get(_DOORS[door](site, name)), name)
+
+    assert found == dict.fromkeys(found, found["options"])
+    assert found["options"] != plain
+
+
+@pytest.mark.parametrize("name", sorted(DefinitionOptions.__annotations__))
+def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: _Site, name: str) -> None:
+    wanted = _facts(site.app.jobs.get(_DOORS["options"](site, name)), name)
+    found: dict[str, dict[str, object]] = {}
+    for door in sorted(_PUTS.keys() - ({"client"} if name == "queue" else set())):
+        _PUTS[door](site, name)
+        found[door] = _facts(site.app.jobs.get(site.app.jobs.submit("template").id), name)
+        site.app.definitions.delete("template")
+
+    assert found == dict.fromkeys(found, wanted)
+
+
+@pytest.mark.parametrize("door", _DOORS)
+def test_an_option_that_the_task_does_not_allow_is_refused_at_every_door(
+    site: _Site, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = "must be at most the task's, 3600 s"
+    body = {"timeout": "2h"}
+    monkeypatch.setitem(_VALUES, "timeout", _Value("2h", body, ("--timeout", "2h")))
+    with pytest.raises((TaskMQError, httpx.HTTPStatusError, AssertionError)) as refused:
+        _DOORS[door](site, "timeout")
+    response = getattr(refused.value, "response", None)
+    assert limit in (str(refused.value) if response is None else response.text)
