@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.blocks import ROOT
 
-_STYLE: Final = ROOT / "taskmq" / "server" / "dashboard" / "static" / "style.css"
+_STYLE: Final = ROOT / "taskmq" / "server" / "dashboard" / "static" / "tokens.css"
 _STATES: Final = ("good", "bad", "warn", "cool", "odd", "run")
 # Differences of CIEDE2000: 10 is visible at a glance.
 _APART: Final = 10.0

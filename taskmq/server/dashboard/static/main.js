@@ -3,8 +3,9 @@
 import { onSignedOut, session, signOut, may, whoAmI, read } from "./lib/api.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./lib/html.js";
 import { KEYS, PLACES, startKeys } from "./lib/keys.js";
+import { Icon, Logo } from "./lib/icons.js";
 import { startLive, stopLive, useLive } from "./lib/live.js";
-import { keyOf, openView, PAGES, viewOf } from "./lib/pages.js";
+import { groups, keyOf, openView, PAGES, tabsOf, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
 import { signInCheck } from "./lib/start.js";
@@ -41,7 +42,16 @@ function Guarded({ children }) {
 
 function LivePill() {
   const [mark, word, title] = LIVE[useLive()];
-  return html`<span class=${`pill ${word === "live" ? "is-live" : ""}`} title=${title} role="status"><span aria-hidden="true">${mark}</span> ${word}</span>`;
+  return html`<span class=${`pill ${word === "live" ? "is-live" : ""}`} title=${title} role="status"><span aria-hidden="true">${mark}</span> <span class="word">${word}</span></span>`;
+}
+
+/** The pages in their groups. A page with tabs stays marked while one of its tabs is open. */
+function Navigation({ name }) {
+  return html`<nav aria-label="Pages">${groups(may).map(([group, pages]) => {
+    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.title}</a></li>`)}</ul>`;
+    if (!pages.length) return null;
+    return group ? html`<details key=${group} open><summary>${group}<${Icon} name="down" /></summary>${list}</details>` : list;
+  })}</nav>`;
 }
 
 function Sheet({ close }) {
@@ -100,23 +110,21 @@ function Frame() {
     <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <header class="top">
       <button type="button" class="menu plain" aria-expanded=${menu} aria-controls="nav" onClick=${() => showMenu(!menu)}><span aria-hidden="true">☰</span><span class="sr">Pages</span></button>
-      <a class="brand" href=${to("")}>taskmq <strong>${server?.app}</strong></a>
+      <a class="brand" href=${to("")}><${Logo} /><span>taskmq <strong>${server?.app}</strong></span></a>
       ${server?.environment && html`<span class=${`badge ${server.environment === "production" ? "is-production" : ""}`}>${server.environment}</span>`}
       ${server?.is_read_only && html`<span class="badge">read-only</span>`}
       <span class="grow"></span>
+      <button type="button" class="jump" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}><${Icon} name="search" /><span>Search or go to</span><kbd>Ctrl K</kbd></button>
       <${Tenants} chosen=${session.tenant} />
       <${LivePill} />
-      <button type="button" class="plain" title="Go to (Ctrl K)" aria-label="Go to" onClick=${openPalette}>⌕</button>
       <label class="inline"><span class="sr">Theme</span><select value=${theme} onChange=${(/** @type {any} */ event) => paint(event.target.value)}>${THEMES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
       <button type="button" class="plain" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${() => showSheet(true)}>?</button>
-      <span class="who">${caller?.user}</span>
-      ${caller?.via === "session" && html`<button type="button" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}
     <div class="body">
-      <nav id="nav" class=${menu ? "is-open" : ""} aria-label="Pages"><ul>
-        ${PAGES.filter((one) => !one.needs || may(one.needs)).map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a></li>`)}
-      </ul><${Views} save=${() => save(true)} /></nav>
+      <div id="nav" class=${`side ${menu ? "is-open" : ""}`}><${Navigation} name=${name} /><${Views} save=${() => save(true)} />
+        <section class="foot" aria-label="Your account"><a class="who" href=${to("account")} title="Account">${caller?.user}</a>
+          ${caller?.via === "session" && html`<button type="button" class="plain" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}</section></div>
       <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} /></main>
     </div>
     <${Notices} />

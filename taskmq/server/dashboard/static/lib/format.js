@@ -62,6 +62,13 @@ export function between(from, to) {
   return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
 }
 
+/** Return the seconds that a job waited for its first run; a retry or a pause moves its scheduled time.
+ * @param {any} job */
+export function waited(job) {
+  const due = job.schedule_time ?? job.submitted_at;
+  return between(Date.parse(due) > Date.parse(job.first_start_time) ? job.submitted_at : due, job.first_start_time);
+}
+
 /** @param {number | null | undefined} value */
 export const count = (value) => (value === null || value === undefined ? "–" : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ","));
 

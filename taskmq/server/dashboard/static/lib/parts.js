@@ -1,9 +1,12 @@
 // @ts-check
 /** Shared components of all pages. */
-import { ApiError } from "./api.js";
+import { ApiError, may } from "./api.js";
 import { useNow } from "./data.js";
 import { ago, instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
+import { Icon } from "./icons.js";
+import { tabsOf } from "./pages.js";
+import { route, to } from "./route.js";
 
 const MARKS = /** @type {any} */ ({
   // An unknown state must not find inherited properties.
@@ -18,7 +21,7 @@ export const markOf = (state) => MARKS[state] ?? "•";
 
 /** A state as a word, a symbol and a colour. */
 export const State = ({ state = "" }) =>
-  html`<span class=${`state s-${state}`}><span aria-hidden="true">${markOf(state)}</span> ${state.replace("_", " ")}</span>`;
+  html`<span class=${`state s-${state}`}><${Icon} name=${state} /><span class="word">${state.replace("_", " ")}</span></span>`;
 
 /** An id. Of a UUID only the end is visible, but all of it is copied, linked and read aloud. */
 export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}>${id}</span>` : id;
@@ -59,10 +62,13 @@ export function Failure({ error, at = 0, retry = null }) {
 /** An empty state. */
 export const Empty = ({ title, children = null }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
-/** The heading of a page. */
+/** The heading of a page, and its tabs. */
 export function Head({ title, children = null, sub = null }) {
   useEffect(() => { document.title = `${title} · taskmq`; }, [title]);
-  return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p class="dim">${sub}</p>`}</div><div class="actions">${children}</div></header>`;
+  const [name = "", ...rest] = route().path;
+  const tabs = rest.length ? [] : tabsOf(name, may);
+  return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p>${sub}</p>`}</div><div class="actions">${children}</div></header>
+    ${tabs.length > 1 && html`<nav class="tabs" aria-label="Tabs">${tabs.map((one) => html`<a key=${one.name} href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a>`)}</nav>`}`;
 }
 
 /** A button, disabled while its action runs. Errors appear as notices. */
@@ -157,9 +163,22 @@ export const Facts = ({ of }) => html`<dl class="facts">
 /** Preformatted text, for arguments, results and tracebacks. */
 export const Code = ({ text, label }) => html`<pre tabIndex="0" role="group" aria-label=${label}><code>${text}</code></pre>`;
 
-/** A table that scrolls horizontally if needed. */
-export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="group" aria-label=${label}>
-  <table><thead><tr>${columns.map((column, at) => html`<th key=${at} scope="col">${column || html`<span class="sr">Actions</span>`}</th>`)}</tr></thead><tbody>${children}</tbody></table>
+/** Show all of a cell that is cut, as its tooltip.
+ * @param {any} event */
+function showWhole(event) {
+  const cell = event.target.closest("td");
+  if (cell && !cell.title && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim();
+}
+
+/**
+ * A table that scrolls horizontally if needed.
+ * @param {{label: string, columns: any[], children?: unknown}} props columns: a title, or a title and a class.
+ */
+export const Table = ({ label, columns, children }) => html`<div class="scroll" tabIndex="0" role="group" aria-label=${label} onMouseOver=${showWhole}>
+  <table><thead><tr>${columns.map((column, at) => {
+    const [title, kind] = Array.isArray(column) ? column : [column, undefined];
+    return html`<th key=${at} scope="col" class=${kind}>${title || html`<span class="sr">Actions</span>`}</th>`;
+  })}</tr></thead><tbody>${children}</tbody></table>
 </div>`;
 
 /** A titled section of a page. */

@@ -48,8 +48,8 @@ function Groups({ queue, fingerprint }) {
       ${may("dead_letters.replay") && html`<button type="button" onClick=${() => show({ what: "replay", group: null })}>Replay all</button>`}
       ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group: null })}>Delete all</button>`}<//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Failures" columns=${["Failure", "Task", "Tenants", "Letters", "Jobs", "First", "Last", ""]}>${items.map((/** @type {any} */ group) => html`<tr key=${group.fingerprint} data-row>
-          <td><a href=${to(["dead-letters", queue], { fingerprint: group.fingerprint })}>${group.error_type || group.reason}</a><br /><span class="dim">${group.error.slice(0, 200)}</span></td>
+      ? html`<${Table} label="Failures" columns=${["Failure", "Task", "Tenants", ["Letters", "number"], ["Jobs", "number"], "First", "Last", ""]}>${items.map((/** @type {any} */ group) => html`<tr key=${group.fingerprint} data-row>
+          <td class="wide"><a href=${to(["dead-letters", queue], { fingerprint: group.fingerprint })}>${group.error_type || group.reason}</a> <span class="dim">${group.error.slice(0, 200)}</span></td>
           <td>${group.task}</td><td>${group.tenants.filter(Boolean).join(", ")}</td><td class="number">${count(group.count)}</td><td class="number">${count(group.jobs)}</td><td><${When} at=${group.first} /></td><td><${When} at=${group.last} /></td>
           <td><div class="actions">${may("dead_letters.replay") && html`<button type="button" data-key="r" onClick=${() => show({ what: "replay", group })}>Replay</button>`}
             ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group })}>Delete</button>`}</div></td></tr>`)}<//>`

@@ -58,15 +58,14 @@ export default function Failures({ query }) {
   useEffect(() => setName(task), [task]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ task: name.trim(), cursor: "" }); };
   const loaded = useData("failures", { task, queue, error, lane, since: since(time), cursor, limit: 50, max_age: 5 });
-  return html`<${Head} title="Failures" sub="Stored jobs, sent jobs and workflows">
-      ${may("dead_letters.read") && html`<a href=${to("dead-letters")}>Dead letters by failure</a>`}<//>
+  return html`<${Head} title="Failures" sub="Stored jobs, sent jobs and workflows" />
     <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="task">Task</label><input id="task" data-filter value=${name} placeholder="task name" autoComplete="off" onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><button type="submit">Show</button></form>
       <${Choice} label="Lane" name="lane" of=${LANES} value=${lane} /><${Choice} label="Last" name="time" of=${SPANS} value=${time} />
       ${(task || queue || error) && html`<a href=${to("failures", { lane, time })}>Clear filters</a>`}</div>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next, missing }) => html`
       ${missing.map((/** @type {any} */ gap) => html`<p key=${gap.source} role="note">Some failures may be missing (${gap.source}): ${gap.why}</p>`)}
-      ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Error", "Tenant", "Queue", "Attempt", "Run time", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>
-          <td><${When} at=${one.at} /></td><td><a href=${address(one)}><${Id} id=${one.job_id} /></a><br /><span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
+      ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Error", "Tenant", "Queue", ["Attempt", "number"], ["Run time", "number"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>
+          <td><${When} at=${one.at} /></td><td><a href=${address(one)}><${Id} id=${one.job_id} /></a> <span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
           <td>${one.task ? html`<a href=${to("failures", { task: one.task, error, lane, time })}>${one.task}</a>` : one.name}</td>
           <td class="wide">${one.error ? html`<a href=${to("failures", { task, error: one.error, lane, time })}>${one.summary}</a>` : one.summary || one.reason}</td>
           <td>${one.tenant}</td><td>${one.queue && html`<a href=${to("failures", { task, error, queue: one.queue, lane, time })}>${one.queue}</a>`}</td><td class="number">${one.attempt || ""}</td><td class="number">${span(one.seconds)}</td>

@@ -3,7 +3,7 @@
 import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { LiveLog } from "../lib/follow.js";
-import { between, instant, pretty, span } from "../lib/format.js";
+import { between, instant, pretty, span, waited } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
@@ -50,13 +50,6 @@ function Timeline({ job, attempts, history }) {
       <span class=${`ran ${one.isBad ? "is-bad" : ""}`} style=${{ left: place(time(one.from)), width: `calc(${place(time(one.to))} - ${place(time(one.from))})` }}></span>
     </div></div>`;
   })}</div><p class="dim">Hatched: waiting. Filled: running.</p>`;
-}
-
-/** Return when a job started to wait for its first run. A retry or pause moves its scheduled time.
- * @param {any} job */
-function waitingSince(job) {
-  const due = job.schedule_time ?? job.submitted_at;
-  return Date.parse(due) > Date.parse(job.first_start_time) ? job.submitted_at : due;
 }
 
 /** Parse JSON from the user; throws an error with a readable message.
@@ -207,7 +200,7 @@ function Details({ job, reload, level, from }) {
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
           ["First due", job.schedule_time !== job.due_at ? html`<${When} at=${job.schedule_time} exact />` : ""],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
-          ["Waited", job.first_start_time && span(between(waitingSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
+          ["Waited", job.first_start_time && span(waited(job))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
           ["Expires", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
           ["Retry of", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
           ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],

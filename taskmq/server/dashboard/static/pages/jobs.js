@@ -3,7 +3,7 @@
 import { may, part, read, session } from "../lib/api.js";
 import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
-import { between, count, failure, span } from "../lib/format.js";
+import { between, count, failure, span, waited } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
@@ -66,7 +66,7 @@ function Why({ job, mark }) {
     return () => seen.disconnect();
   }, [job.id, job.version]);
   const since = mark === "long" ? "running for over an hour" : "overdue by more than a minute";
-  return html` <a ref=${at} class="state s-retrying" title=${`${since}: show the reasons`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>${reason && html`<div class="dim why">${reason}</div>`}`;
+  return html`<a ref=${at} class="state s-retrying" title=${`${since}: show the reasons`} href=${to(["jobs", job.id])}><span aria-hidden="true">⚠</span> ${mark}</a>${reason && html` <span class="dim">${reason}</span>`} `;
 }
 
 function Row({ job, chosen, choose, canBulk, hasTenant }) {
@@ -74,12 +74,13 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
   return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
     <td><a href=${to(["jobs", job.id])}><${Id} id=${job.job_id} /></a></td>
-    <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${TaskProgress} ...${job.progress} /></div>`}</td>
-    <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
+    <td><${State} state=${job.state} /></td>
+    <td>${job.task}</td><td class="p2">${job.queue}</td>${hasTenant && html`<td class="p3">${job.tenant || "–"}</td>`}
     <td><${When} at=${job.due_at ?? job.submitted_at} /></td>
+    <td class="number p3">${job.first_start_time ? span(waited(job)) : "–"}</td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
-    <td class="number">${job.attempt}</td>
-    <td class="wide">${failure(job.error)}</td>
+    <td class="number p4">${job.attempt}</td>
+    <td class="wide">${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time ? html`<${TaskProgress} ...${job.progress} />` : html`<span class="c-bad">${failure(job.error)}</span>`}</td>
   </tr>`;
 }
 
@@ -92,11 +93,11 @@ export default function Jobs({ query }) {
   const choose = (/** @type {string} */ id) => { const next = new Set(chosen); next.delete(id) || next.add(id); change({ selected: [...next].join() }); };
   const canBulk = may("jobs.bulk");
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
-  const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", "Queue", ...(hasTenant ? ["Tenant"] : []), "Due", "Ran", "Attempt", "Error"];
+  const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", ["Queue", "p2"], ...(hasTenant ? [["Tenant", "p3"]] : []), "Due", ["Waited", "number p3"], ["Ran", "number"], ["Attempt", "number p4"], "Progress, reason or error"];
   const states = /(?:^|\s)(?:status|state):(\S+)/.exec(filter)?.[1] ?? "";
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
-      ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`} <a href=${to("bulk")}>Bulk operations</a>
+      ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
       ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}

@@ -9,7 +9,7 @@ import { change, to } from "../lib/route.js";
 
 function Totals({ range, task, queue }) {
   return html`<${Loading} loaded=${useData("rollups", { since: since(range), task, queue })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label="Tasks" columns=${["Task", "Queue", "Ended", "Failed", "Retried", "Wait p50", "Wait p95", "Run p50", "Run p95", "Total run time"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.task} ${one.queue}`} data-row>
+    ? html`<${Table} label="Tasks" columns=${["Task", "Queue", ["Ended", "number"], ["Failed", "number"], ["Retried", "number"], ["Wait p50", "number"], ["Wait p95", "number"], ["Run p50", "number"], ["Run p95", "number"], ["Total run time", "number"]]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.task} ${one.queue}`} data-row>
         <td><a href=${to("metrics", { range, task: one.task })}>${one.task}</a></td><td><a href=${to("metrics", { range, queue: one.queue })}>${one.queue}</a></td>
         <td class="number"><a href=${to("jobs", { filter: `task:${quote(one.task)}` })}>${count(one.ended)}<span class="sr"> jobs of ${one.task}</span></a></td>
         <td class="number">${count(one.failed)}${one.failed > 0 ? ` (${Math.round((one.failure_rate ?? 0) * 1000) / 10} %)` : ""}</td><td class="number">${count(one.outcomes.retried ?? 0)}</td>

@@ -70,7 +70,7 @@ function Put({ pool, pools, close, reload }) {
     <${Field} label="Weight, relative to its siblings"><input type="number" step="any" min="0.000001" required value=${said.weight} onInput=${set("weight")} /><//>
     <${Field} label="Guaranteed" hint="Such as slots=2 gpu=1. Leave empty for nothing."><input value=${said.min} onInput=${set("min")} /><//>
     <${Field} label="Limit" hint="Such as slots=8; further jobs wait. Leave empty for no limit."><input value=${said.max} onInput=${set("max")} /><//>
-    ${moved.length > 0 && html`<${Table} label="Shares before and after" columns=${["Pool", "Share now", "Share after"]}>${moved.map(([name, part]) => html`<tr key=${name}><td>${name}</td><td class="number">${percent(now.get(name))}</td><td class="number">${percent(part)}</td></tr>`)}<//>`}<//>`;
+    ${moved.length > 0 && html`<${Table} label="Shares before and after" columns=${["Pool", ["Share now", "number"], ["Share after", "number"]]}>${moved.map(([name, part]) => html`<tr key=${name}><td>${name}</td><td class="number">${percent(now.get(name))}</td><td class="number">${percent(part)}</td></tr>`)}<//>`}<//>`;
 }
 
 /** @param {{policy: any, close: () => void, reload: () => void}} props */
@@ -89,12 +89,11 @@ export default function Pools({ rest }) {
   const close = () => show(null);
   const mayChange = may("pools.change");
   return html`<${Head} title="Pools" sub="A tenant's jobs belong to the pool with its name.">
-      ${may("pools.read") && html`<a href=${to("quotas")}>Quotas</a>`}
       ${mayChange && html`<button type="button" onClick=${() => show({ what: "pool", of: null })}>Add a pool</button><button type="button" onClick=${() => show({ what: "policy", of: null })}>Set a queue's policy</button>`}<//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, policies }) => {
       const due = shares(items.filter((/** @type {Pool} */ one) => one.pool !== "*"));
       return html`${items.length
-        ? html`<${Table} label="Pools" columns=${["Pool", "Weight", "Share", "Guaranteed", "Limit", "In flight", "Waiting", ""]}>${tree(items).map(({ pool, depth }) => html`<tr key=${pool.pool} data-row aria-current=${rest[0] === pool.pool ? "true" : undefined}>
+        ? html`<${Table} label="Pools" columns=${["Pool", ["Weight", "number"], ["Share", "number"], "Guaranteed", "Limit", "In flight", "Waiting", ""]}>${tree(items).map(({ pool, depth }) => html`<tr key=${pool.pool} data-row aria-current=${rest[0] === pool.pool ? "true" : undefined}>
             <td class=${`depth-${Math.min(depth, 4)}`}>${depth > 0 && html`<span class="sr">part of ${pool.parent}: </span>`}${pool.pool === "*" ? "* (each other tenant)" : pool.pool}</td><td class="number">${pool.weight}</td><td class="number">${percent(due.get(pool.pool))}</td><td>${amounts(pool.min) || "–"}</td><td>${amounts(pool.max) || "–"}</td>
             ${pool.pool === "*" || !may("jobs.read") || items.length > COUNTED ? html`<td>–</td><td>–</td>` : html`<td class="number"><${JobCount} name=${pool.pool} states="dispatched,running" /></td><td class="number"><${JobCount} name=${pool.pool} states="queued" /></td>`}
             <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "pool", of: pool })}>Change</button><button type="button" class="danger" onClick=${() => show({ what: "remove", of: pool })}>Remove</button></div>`}</td></tr>`)}<//>

@@ -42,7 +42,7 @@ function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} delayed jobs and retries` : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-      ? html`<${Table} label="Queues" columns=${["Queue", "Ready", "Unacknowledged", "Consumers", "Dead letters", "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
+      ? html`<${Table} label="Queues" columns=${["Queue", ["Ready", "number"], ["Unacknowledged", "number"], ["Consumers", "number"], ["Dead letters", "number"], "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
           <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
           <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td>
           <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : one.is_paused === null ? "" : "open"}</td>

@@ -5,7 +5,6 @@ import { useData, useNow } from "../lib/data.js";
 import { ago, count, size } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { Code, Confirm, Empty, Field, Head, notify, Loading, Table } from "../lib/parts.js";
-import { to } from "../lib/route.js";
 
 const LIMITS = /** @type {const} */ (["queued", "a_day", "bytes", "rate", "burst"]);
 const LABELS = { queued: "Waiting jobs", a_day: "Jobs per day", bytes: "Bytes per day", rate: "Jobs per second", burst: "Burst" };
@@ -39,10 +38,9 @@ export default function Quotas() {
   const close = () => show(null);
   const mayChange = may("pools.change");
   const remove = async () => { await call("DELETE", `quotas/${part(open?.of.tenant)}`, { query: { user: open?.of.user } }); notify("Quota removed."); loaded.reload(); };
-  return html`<${Head} title="Quotas" sub=${`Daily quotas reset at midnight UTC, ${ago(midnight.toISOString(), now)}.`}><a href=${to("pools")}>Pools</a>
-      ${mayChange && html`<button type="button" onClick=${() => show({ what: "put", of: null })}>Add a quota</button>`}<//>
+  return html`<${Head} title="Quotas" sub=${`Daily quotas reset at midnight UTC, ${ago(midnight.toISOString(), now)}.`}>${mayChange && html`<button type="button" onClick=${() => show({ what: "put", of: null })}>Add a quota</button>`}<//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Quotas" columns=${["Tenant", "User", LABELS.a_day, LABELS.bytes, LABELS.queued, LABELS.rate, ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.tenant} ${one.user}`} data-row>
+      ? html`<${Table} label="Quotas" columns=${["Tenant", "User", LABELS.a_day, LABELS.bytes, [LABELS.queued, "number"], [LABELS.rate, "number"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.tenant} ${one.user}`} data-row>
           <td>${one.tenant === "*" ? "* (each other tenant)" : one.tenant}</td><td>${one.user ?? html`<span class="dim">all together</span>`}</td>
           <td><${Used} of=${`Jobs today of ${one.tenant} ${one.user ?? ""}`} used=${one.jobs_today} limit=${one.a_day} show=${count} /></td><td><${Used} of=${`Bytes today of ${one.tenant} ${one.user ?? ""}`} used=${one.bytes_today} limit=${one.bytes} show=${(/** @type {number} */ n) => size(n) === "–" ? "0 B" : size(n)} /></td>
           <td class="number">${one.queued === null ? html`<span class="dim">no limit</span>` : count(one.queued)}</td><td class="number">${one.rate === null ? html`<span class="dim">no limit</span>` : `${one.rate}, burst ${count(one.burst)}`}</td>

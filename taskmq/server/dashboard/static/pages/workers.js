@@ -14,7 +14,7 @@ const One = ({ worker }) => html`<${Section} title=${worker.name} actions=${html
   <${Facts} of=${[["Busy", `${worker.running} of ${worker.slots}`], ["Backlog", count(worker.backlog)],
     ["Unsettled", worker.unsettled > 0 ? count(worker.unsettled) : ""], ["Queues", worker.queues.join(", ")], ["Paused", worker.paused.join(", ")],
     ["Host", worker.host], ["Process", worker.pid], ["Memory", size(worker.memory)], ["Version", worker.version], ["Started", html`<${When} at=${worker.started} />`]]} />
-  ${worker.jobs.length > 0 && html`<${Table} label=${`Jobs running on ${worker.name}`} columns=${["Job", "Task", "Queue", "Run time"]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
+  ${worker.jobs.length > 0 && html`<${Table} label=${`Jobs running on ${worker.name}`} columns=${["Job", "Task", "Queue", ["Run time", "number"]]}>${worker.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job_id} data-row>
     <td><${JobLink} name=${job.job_id} queue=${job.queue} /></td><td>${job.task}</td><td>${job.queue}</td><td class="number">${span(job.seconds)}</td></tr>`)}<//>`}<//>`;
 
 export default function Workers() {

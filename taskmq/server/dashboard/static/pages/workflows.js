@@ -24,7 +24,7 @@ function Steps({ steps }) {
   const whole = steps.filter((step) => step.part_of === null);
   const boxes = whole.map((step) => ({ id: step.step, after: step.after, label: `${step.step}${parts.has(step.step) ? ` ×${parts.get(step.step)?.length}` : ""}`, mark: markOf(step.state), kind: step.state }));
   return html`${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
-    <${Table} label="Steps" columns=${["Step", "State", "After", "Task", "Attempts", "Error"]}>${steps.map((step) => html`<tr key=${step.step}><td class=${step.part_of === null ? "" : "part"}>${step.step}${parts.has(step.step) && html`<br /><span class="dim">${words(parts.get(step.step) ?? [])}</span>`}</td>
+    <${Table} label="Steps" columns=${["Step", "State", "After", "Task", ["Attempts", "number"], "Error"]}>${steps.map((step) => html`<tr key=${step.step}><td class=${step.part_of === null ? "" : "part"}>${step.step}${parts.has(step.step) && html`<br /><span class="dim">${words(parts.get(step.step) ?? [])}</span>`}</td>
       <td><${State} state=${step.state} /></td><td>${step.part_of === null ? step.after.join(", ") || "–" : ""}</td><td>${step.task && html`<a href=${to(["tasks", step.task])}>${step.task}</a>`}</td><td class="number">${step.attempts ?? "–"}</td><td>${step.error}</td></tr>`)}<//>`;
 }
 
