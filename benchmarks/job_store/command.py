@@ -19,6 +19,7 @@ from benchmarks.job_store.lists import day_dropped, lists
 from benchmarks.job_store.logged import by_line, talk
 from benchmarks.job_store.peers import compared
 from benchmarks.job_store.stage import DURABLE, Servers, Stage
+from benchmarks.job_store.steps import saved_steps
 from benchmarks.job_store.takeover import scheduler_killed
 from benchmarks.job_store.tenants import drained
 from benchmarks.job_store.throughput import bulk, starts, submits
@@ -143,6 +144,16 @@ class _Run:
                 kept = asyncio.run(measure(stage, "--capture-logs", "info"))
             self._keep("logged", by_line(without, kept, jobs))
 
+    def steps(self) -> None:
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage) -> Figures:
+                    async with stage.app:
+                        return await saved_steps(stage)
+
+                self._keep("saved steps", asyncio.run(measure(stage)))
+
     def embedded(self) -> None:
         for _ in range(self._options.rounds):
             self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
@@ -174,6 +185,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "killed": _Run.killed,
     "gated": _Run.gated,
     "logged": _Run.logged,
+    "steps": _Run.steps,
     "sqlite": _Run.embedded,
     "peers": _Run.peers,
 }

@@ -129,7 +129,13 @@ class Stage:
             broker = servers.rabbitmq.create_vhost()
             settings = {"TASKMQ_URL": broker, "TASKMQ_STORE": store, "TASKMQ_APP": "bench:app"}
             app = TaskMQ(broker, store=store, name="sender")
-            for task, queue in (("nothing", QUEUE), ("stamp", QUEUE), ("talk", QUEUE), ("alone", "alone")):
+            for task, queue in (
+                ("nothing", QUEUE),
+                ("stamp", QUEUE),
+                ("talk", QUEUE),
+                ("steps", QUEUE),
+                ("alone", "alone"),
+            ):
                 app.task(name=task, queue=queue, retry=None)(_elsewhere)
             stage = cls(servers, store, app, folder, servers.pids(), {**os.environ, **settings})
             stage.command("store", "upgrade")

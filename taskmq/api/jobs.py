@@ -85,8 +85,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         summary: the type and first line of the error, at most 200 characters.
         retry_of: the id of the job this one repeats.
         retried_as: the id of the job that repeats this one; "" if there is none.
-        progress: with `expand=progress`, the job's progress; None if the task reported none (recently), or the state
-            is unreachable.
+        progress: with `expand=progress`, the job's progress; None if the task reported none.
     """
 
     job_id: str

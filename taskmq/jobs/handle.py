@@ -168,12 +168,12 @@ class Job(CeleryHints, Generic[R_co]):
     async def aprogress(self) -> JobProgress | None:
         """Return the last progress that the task reported with `Context.progress`; None before the first.
 
-        It is at most half a second old while the state answers, and stays readable for the app's `result_ttl`, even
-        after the job has ended.
+        It is at most a second old while the job runs, and stays readable after the end: that of a stored job with the
+        job, that of other jobs for the app's `result_ttl`.
 
         Raises:
-            StateUnavailable: the state could not be reached.
-            UnsupportedFeature: the app has no state.
+            StateUnavailable, StoreUnavailable: the state, or for a stored job the store, could not be reached.
+            UnsupportedFeature: the app has no state, and the job is not stored.
         """
         return await self._jobs.find_progress(self.id)
 

@@ -261,7 +261,11 @@ class ReportConsumer:
                 continue
             if not self._journals.add(report):
                 yield report
-            elif report.kind == "saving" and self._ledger.waits(report.id, report.token):
+                continue
+            if self._ledger.last_heard(report.id) is not None:
+                now = asyncio.get_running_loop().time()
+                self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
+            if report.kind == "saving" and self._ledger.waits(report.id, report.token):
                 # The next dispatch of a job carries its saved values if a run of it is known to have begun.
                 yield msgspec.structs.replace(report, kind="started", saving=None)
 

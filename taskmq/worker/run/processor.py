@@ -151,8 +151,11 @@ class Processor:
     def _outcome_of_failure(self, attempt: Attempt, error: BaseException) -> Outcome:
         if isinstance(error, RunSuperseded):
             if attempt.envelope.store is not None:
-                # The run that took over reports the job; a report of this one would end that.
-                attempt.delivery.ack()
+                journal = None if attempt.execution is None else attempt.execution.context.journal
+                if journal is not None and journal.run is not None:
+                    # The run that took over reports the job; a report of this one would end that.
+                    attempt.delivery.ack()
+                # A run that may not begin lacks newer values: its message goes back, and the scheduler decides.
                 return Interrupted()
             if is_revoked(attempt.delivery):
                 # The run that took over has the message now; a copy of it would be one too many.

@@ -133,7 +133,9 @@ class ReportSender:
         if queue not in self._waiting:
             self._waiting[queue] = []
             if queue not in self._busy:
-                asyncio.get_running_loop().call_later(_LINGER, self._flush, queue)
+                # A run waits until its value is saved.
+                linger = _LINGER if report.saving is None else 0.0
+                asyncio.get_running_loop().call_later(linger, self._flush, queue)
         self._waiting[queue].append((report, published))
 
     def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only

@@ -10,7 +10,6 @@ from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.stored_jobs import Jobs
-from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.unit.app_kit import use_session
@@ -93,7 +92,7 @@ class Shop:
     stage: Stage
     process: Process
     worker: Worker
-    broker: FlakyBroker
+    broker: HeardBroker
     running: "asyncio.Task[None]"
 
     @property

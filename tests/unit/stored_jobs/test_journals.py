@@ -2,14 +2,18 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
+import msgspec
 import pytest
 
-from taskmq import Context, TaskMQ
-from taskmq.errors import TaskFailed
-from taskmq.model.history.journals import LARGEST_SAVED
+from taskmq import Context, Job, TaskMQ
+from taskmq.errors import RunSuperseded, TaskFailed
+from taskmq.model.history.journals import LARGEST_SAVED, SaveRequest
+from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
+from tests.servers.waiting import until
 from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
 
 _made: list[str] = []
@@ -48,6 +52,19 @@ def define_steps(app: TaskMQ) -> None:
         if context.attempt < until:
             raise ValueError("not yet")
         return before
+
+    @app.task(name="overtaken", queue="work", retry=None)
+    async def overtaken(context: Context, begins: bool) -> str:
+        if begins:
+            await context.astep("a", _make, "a")
+        if "waits" not in _made:
+            _made.append("waits")
+            await asyncio.sleep(1)
+        try:
+            return await context.astep("b", _make, "b")
+        except RunSuperseded:
+            _made.append(f"superseded {context.cancelled}")
+            raise
 
     @app.task(name="fences", queue="work", retry=RETRY)
     async def fences(context: Context, fails: int) -> int:
@@ -139,6 +156,65 @@ async def test_each_run_has_a_larger_fencing_token(shop: Shop, /) -> None:
     last = await job.aresult(timeout=120)
 
     assert int(_made[0]) < int(_made[1]) < last
+
+
+@run_by(in_own_store)
+async def test_a_step_whose_answer_is_lost_is_saved_once(shop: Shop, /) -> None:
+    shop.broker.is_deaf = True
+    job = await shop.jobs.asubmit("in_steps", 0)
+    await asyncio.sleep(1)
+    assert _made == []
+
+    shop.broker.is_deaf = False
+
+    assert await job.aresult(timeout=60) == ["a", "b", "c1"]
+    assert _made == ["a", "b", "c1"]
+
+
+@run_by(in_own_store)
+async def test_a_run_that_no_scheduler_answers_is_interrupted_and_not_charged(shop: Shop, /) -> None:
+    shop.broker.is_deaf = True
+    job = await shop.jobs.asubmit("in_steps", 0)
+    await asyncio.sleep(90)
+    shop.broker.is_deaf = False
+
+    assert await job.aresult(timeout=120) == ["a", "b", "c1"]
+    (interrupted,) = [each for each in await shop.jobs.ahistory(job.id) if each.kind == "interrupted"]
+    assert "no scheduler confirmed within 60 s" in interrupted.note
+
+
+@run_by(in_own_store)
+async def test_a_run_that_another_one_overtook_saves_and_reports_nothing_more(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("overtaken", True)
+    await until(lambda: "waits" in _made)
+
+    assert await _ask(shop, job, number=1, base=1)
+    await asyncio.sleep(5)
+
+    assert _made == ["a", "waits", "b", "superseded True"]
+    assert (await shop.jobs.aget(job.id)).state is JobState.RUNNING
+    assert shop.worker.status().running == 0
+
+
+@run_by(in_own_store)
+async def test_a_run_without_the_newest_values_is_replaced_by_one_that_has_them(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("overtaken", False)
+    await until(lambda: "waits" in _made)
+
+    fence = await _ask(shop, job, number=1)
+    await _ask(shop, job, number=2, fence=fence, name="step b", value=msgspec.Raw(b'"saved"'))
+
+    assert await job.aresult(timeout=300) == "saved"
+    assert _made == ["waits", "superseded True"]
+
+
+async def _ask(shop: Shop, job: Job[Any], **facts: Any) -> int:
+    """Send a request of another run of the job; return the fence."""
+    record = await shop.jobs.aget(job.id)
+    request = SaveRequest(reply="worker.saved.x", run="other", **facts)
+    report = Report(id=record.id, token=record.token, kind="saving", saving=request)
+    (answer,) = await shop.process.store.journals.save([report])
+    return answer.fence
 
 
 @run_by(partial(in_shop, also=define_steps))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from taskmq import Job, TaskMQ
+from taskmq import Context, Job, RetryPolicy, TaskMQ
 from taskmq.client.large_values import REFERENCE
 from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from taskmq.testing.job_store_suite.driver import JobDriver
@@ -21,6 +22,10 @@ from tests.unit.app_kit import new_url
 
 _PATIENCE = 30.0
 _BIG = "☂" * 100_000
+
+
+async def make(attempt: int, size: int) -> str:
+    return str(attempt) * size
 
 
 def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") -> TaskMQ:
@@ -35,6 +40,13 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
     @app.task(name="echo", queue="work")
     async def echo(text: str, times: int) -> str:
         return text * times
+
+    @app.task(name="in_steps", queue="work", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
+    async def in_steps(context: Context, size: int) -> str:
+        value = await context.astep("large", make, context.attempt, size)
+        if context.attempt == 1:
+            raise ValueError("again")
+        return value
 
     @app.task(name="charge", queue="work", idempotency_key="{order}")
     async def charge(order: int, size: int) -> str:
@@ -88,6 +100,16 @@ def test_the_store_keeps_a_reference_and_callers_get_the_value(tmp_path: Path) -
         other = _app(app.sessions.url, tmp_path)
         assert await other.job(job.id).aresult(_PATIENCE) == _BIG
         await other.aclose()
+
+    _play(test, tmp_path)
+
+
+def test_a_saved_step_of_any_size_is_there_for_the_next_attempt(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("in_steps", LARGEST_SAVED)
+
+        assert await job.aresult(_PATIENCE) == "1" * LARGEST_SAVED
+        assert (await app.jobs.aget(job.id)).attempt == 2
 
     _play(test, tmp_path)
 

@@ -57,6 +57,32 @@ def test_a_submitted_job_runs_on_demand(shop: Harness) -> None:
     assert job.state() is JobState.SUCCEEDED
 
 
+def test_steps_and_progress_of_stored_jobs_are_kept_by_the_store() -> None:
+    app, made = TaskMQ("memory://", store="postgresql://never-reached/db"), list[int]()
+
+    async def make(attempt: int) -> int:
+        made.append(attempt)
+        return attempt
+
+    @app.task(name="in_steps", queue="work", retry=RetryPolicy(max_attempts=2, base="10m", jitter=False))
+    async def in_steps(context: Context) -> int:
+        first = await context.astep("first", make, context.attempt)
+        context.progress(context.attempt, 2)
+        if context.attempt == 1:
+            raise Sold("out")
+        return first
+
+    with Harness(app, timeout="50s") as harness:
+        job = app.jobs.submit("in_steps")
+        harness.drain()
+
+        assert job.result() == 1
+        assert made == [1]
+        progress = job.progress()
+    assert progress is not None
+    assert (progress.done, progress.total, progress.attempt) == (2, 2, 2)
+
+
 def test_a_task_of_the_store_lane_is_sent_like_any_other_and_may_submit_more(shop: Harness) -> None:
     job = shop.app.tasks["kept"].send(7)
     shop.assert_sent("kept", 7)

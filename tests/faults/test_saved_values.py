@@ -1,0 +1,192 @@
+"""Saved steps and checkpoints of stored jobs, while workers and schedulers are killed (-9) between them.
+
+RabbitMQ and PostgreSQL, no state. Each task records outside what it runs and what was confirmed to it.
+`$TASKMQ_TEST_SAVED_JOBS` jobs of each kind.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import TERMINAL, JobState
+from tests.faults.field import Commands, Process
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+
+_APP: Final = """
+import asyncio, os
+from taskmq import Context, TaskMQ
+
+app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
+LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def note(*words):
+    os.write(LEDGER, (" ".join(map(str, words)) + "\\n").encode())
+
+
+def make(name: str, number: int, size: int) -> str:
+    note("run", name, number)
+    return "x" * size
+
+
+async def amake(name: str, number: int, size: int) -> str:
+    await asyncio.sleep(0.05)
+    return make(name, number, size)
+
+
+@app.task(name="coroutine", queue="work", retry=None)
+async def coroutine(ctx: Context, name: str, sizes: list[int]) -> int:
+    total = 0
+    for number, size in enumerate(sizes):
+        total += len(await ctx.astep(f"part {number}", amake, name, number, size))
+        note("saved", name, number)
+    return total
+
+
+@app.task(name="process", queue="work", retry=None, executor="process")
+def process(ctx: Context, name: str, sizes: list[int]) -> int:
+    total = 0
+    for number, size in enumerate(sizes):
+        total += len(ctx.step(f"part {number}", make, name, number, size))
+        note("saved", name, number)
+    return total
+
+
+@app.task(name="loop", queue="work", retry=None)
+async def loop(ctx: Context, name: str, sizes: list[int]) -> int:
+    await ctx.resume()
+    first = 0 if ctx.last_checkpoint is None else ctx.last_checkpoint["next"]
+    note("from", name, first)
+    for number in range(first, len(sizes)):
+        await asyncio.sleep(0.05)
+        await ctx.acheckpoint({"next": number + 1, "fill": "x" * sizes[number]})
+        note("at", name, number + 1)
+    return sum(sizes)
+"""
+_KINDS: Final = ("coroutine", "process", "loop")
+_JOBS: Final = int(os.environ.get("TASKMQ_TEST_SAVED_JOBS", "4"))
+_WORKERS: Final = 3
+
+
+@pytest.fixture
+def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url) as started:
+        yield started
+
+
+@pytest.mark.timeout(300)
+def test_each_run_begins_at_the_last_confirmed_value_after_a_dozen_kills(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    _play(start, amqp_url, job_store_url, kills=12, seed=7)
+
+    _check(tmp_path / "runs")
+
+
+@pytest.mark.nightly(
+    "tests/faults/test_saved_values.py::test_each_run_begins_at_the_last_confirmed_value_after_a_dozen_kills"
+)
+@pytest.mark.timeout(7_200)
+def test_each_run_begins_at_the_last_confirmed_value_after_a_thousand_kills(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    _play(start, amqp_url, job_store_url, kills=1_000, seed=int(time.time()))
+
+    _check(tmp_path / "runs")
+
+
+def _play(start: Callable[..., Process], url: str, store_url: str, *, kills: int, seed: int) -> None:
+    """Run rounds of jobs until that many processes were killed, and wait for the last round."""
+    dice = random.Random(seed)
+    names = (f"scheduler-{number}" for number in itertools.count())
+    schedulers = [start(next(names), "scheduler", "jobs:app") for _ in range(2)]
+    workers = [
+        start(f"worker-{number}", "worker", "jobs:app", "-c", "8", "--max-crashes", "0") for number in range(_WORKERS)
+    ]
+    left = kills
+
+    async def kill(app: TaskMQ) -> None:
+        nonlocal left
+        while left:
+            await asyncio.sleep(dice.uniform(0.2, 1.5))
+            if dice.random() < 0.3:
+                schedulers.pop(0).signal(signal.SIGKILL)
+                schedulers.append(start(next(names), "scheduler", "jobs:app"))
+            else:
+                worker = dice.choice(workers)
+                if worker.inner_pid == worker.pid:
+                    continue
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.inner_pid, signal.SIGKILL)
+            left -= 1
+
+    async def main() -> None:
+        app = TaskMQ(url, store=store_url, name="faults")
+
+        async def takes(name: str, sizes: list[int]) -> int:
+            return 0
+
+        for kind in _KINDS:
+            app.task(name=kind, queue="work", retry=None)(takes)
+        async with app:
+            killing = asyncio.create_task(kill(app))
+            for turn in itertools.count():
+                expected: dict[str, int] = {}
+                for kind, number in itertools.product(_KINDS, range(_JOBS)):
+                    sizes = _sizes(dice, of_one=kind == "loop")
+                    job = await app.jobs.asubmit(kind, f"{kind}-{turn}-{number}", sizes)
+                    expected[job.id] = sum(sizes)
+                async with asyncio.timeout(240):
+                    while await app.sessions.store().count_jobs(JobFilter(states=_LIVE)):
+                        await asyncio.sleep(0.2)
+                for job_id, size in expected.items():
+                    outcome = await app.job(job_id).aoutcome(timeout=10)
+                    assert (outcome.state, outcome.error) == (JobState.SUCCEEDED, None)
+                    assert outcome.result() == size
+                if not left:
+                    break
+            await killing
+
+    asyncio.run(main())
+
+
+_LIVE: Final = frozenset(JobState) - TERMINAL - {JobState.UNKNOWN}
+
+
+def _sizes(dice: random.Random, *, of_one: bool) -> list[int]:
+    """Return sizes of 1 KB to 8 MB; without `of_one` they fit into one job together."""
+    if of_one:
+        return [int(1_000 * 8_000 ** dice.random()) for _ in range(12)]
+    sizes = [int(1_000 * 100 ** dice.random()) for _ in range(12)]
+    sizes[dice.randrange(12)] = dice.choice([1_000_000, 4_000_000, 7_000_000])
+    return sizes
+
+
+def _check(ledger: Path) -> None:
+    confirmed: set[tuple[str, str]] = set()
+    at: Counter[str] = Counter()
+    for line in ledger.read_text().splitlines():
+        word, name, number = line.split()
+        if word == "saved":
+            confirmed.add((name, number))
+        elif word == "run":
+            assert (name, number) not in confirmed, f"{name} ran its confirmed step {number} again"
+        elif word == "at":
+            at[name] = int(number)
+        else:
+            assert int(number) >= at[name], f"{name} began at {number} after {at[name]} was confirmed"
+    assert confirmed
+    assert at
