@@ -53,8 +53,8 @@ class Retaining(Protocol):
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """Delete those of the jobs that have ended for good, with all their data; return their number.
 
-        Their events, attempts, logs, failures and allocations are deleted, too, and so are their submitters' ids,
-        which may be used again. Live and unknown jobs are not affected.
+        Their events, attempts, progress, saved values, logs, failures and allocations are deleted, too, and so are
+        their submitters' ids, which may be used again. Live and unknown jobs are not affected.
         """
         ...
 

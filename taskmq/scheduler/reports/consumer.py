@@ -265,7 +265,8 @@ class ReportConsumer:
             if self._ledger.last_heard(report.id) is not None:
                 now = asyncio.get_running_loop().time()
                 self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
-            if report.kind == "saving" and self._ledger.waits(report.id, report.token):
+            saving = report.saving
+            if saving is not None and not saving.fence and not self._ledger.runs(report.id, report.token):
                 # The next dispatch of a job carries its saved values if a run of it is known to have begun.
                 yield msgspec.structs.replace(report, kind="started", saving=None)
 

@@ -10,6 +10,7 @@ from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.stored_jobs import Jobs
+from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.unit.app_kit import use_session
@@ -92,7 +93,7 @@ class Shop:
     stage: Stage
     process: Process
     worker: Worker
-    broker: HeardBroker
+    broker: FlakyBroker
     running: "asyncio.Task[None]"
 
     @property

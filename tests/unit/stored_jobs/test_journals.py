@@ -14,6 +14,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
 from tests.servers.waiting import until
+from tests.unit.scheduler.stage import HeardBroker
 from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
 
 _made: list[str] = []
@@ -160,6 +161,7 @@ async def test_each_run_has_a_larger_fencing_token(shop: Shop, /) -> None:
 
 @run_by(in_own_store)
 async def test_a_step_whose_answer_is_lost_is_saved_once(shop: Shop, /) -> None:
+    assert isinstance(shop.broker, HeardBroker)
     shop.broker.is_deaf = True
     job = await shop.jobs.asubmit("in_steps", 0)
     await asyncio.sleep(1)
@@ -173,6 +175,7 @@ async def test_a_step_whose_answer_is_lost_is_saved_once(shop: Shop, /) -> None:
 
 @run_by(in_own_store)
 async def test_a_run_that_no_scheduler_answers_is_interrupted_and_not_charged(shop: Shop, /) -> None:
+    assert isinstance(shop.broker, HeardBroker)
     shop.broker.is_deaf = True
     job = await shop.jobs.asubmit("in_steps", 0)
     await asyncio.sleep(90)
