@@ -104,7 +104,7 @@ def test_the_store_keeps_a_reference_and_callers_get_the_value(tmp_path: Path) -
     _play(test, tmp_path)
 
 
-def test_a_saved_step_of_any_size_is_there_for_the_next_attempt(tmp_path: Path) -> None:
+def test_the_next_attempt_gets_a_saved_step_of_any_size(tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
         job: Job[Any] = await app.jobs.asubmit("in_steps", LARGEST_SAVED)
 

@@ -107,7 +107,7 @@ class JournalCases(JobStoreCase):
         assert await store.journals.progress([job.id]) == {}
 
     @case
-    async def test_a_saved_value_is_there_for_the_next_run(self) -> None:
+    async def test_the_next_run_gets_the_saved_values(self) -> None:
         driver = self.driver()
         job, other = await driver.dispatch_new(), await driver.dispatch_new()
         fence = await _fence(driver, job)
