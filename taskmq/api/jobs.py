@@ -182,12 +182,21 @@ class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that did not finish its job."""
+    """An attempt of a job.
+
+    Attributes:
+        state: running, or how it ended; failed if the job was retried.
+        processor_seconds: processor time of its run; null if unknown, as for coroutines, which share a thread.
+        peak_memory: peak memory of its run in bytes; null if unknown, or if it had no process of its own.
+    """
 
     attempt: int
+    state: JobState
     started: str | None
     ended: str | None
     worker: str
+    processor_seconds: float | None
+    peak_memory: int | None
     error: ErrorView | None
 
 

@@ -36,6 +36,7 @@ from taskmq.executors.frames import (
 )
 from taskmq.executors.interrupt import call_with_alarm
 from taskmq.executors.journal_pipe import Reply
+from taskmq.executors.usage import ProcessUsage
 from taskmq.middleware.chain import attach_all
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
@@ -165,6 +166,7 @@ class _Child:
             context.mark_preempted(stop.preempted)
 
     def _run(self, request: Request) -> RunAnswer:
+        usage = ProcessUsage()
         try:
             try:
                 pickled = pickle.dumps(self._call_function(request))
@@ -180,7 +182,14 @@ class _Child:
             is_error = False
         except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the worker
             is_error, pickled = True, _pickle(error)
-        return RunAnswer(is_error, pickled, request.number, os.getpid())
+        return RunAnswer(
+            is_error,
+            pickled,
+            request.number,
+            os.getpid(),
+            processor=usage.processor,
+            peak_memory=usage.peak_memory,
+        )
 
     def _call_function(self, request: Request) -> object:
         """Return the function's value; a fork of it never returns from here."""

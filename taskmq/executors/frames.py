@@ -128,12 +128,16 @@ class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
     Attributes:
         number: of the run, as in its request.
         pid: the process that answers.
+        processor: processor time of the run in ms, with that of its ended child processes.
+        peak_memory: peak resident bytes of the process during the run; None: unknown.
     """
 
     is_error: bool
     pickled: bytes
     number: int
     pid: int
+    processor: int = 0
+    peak_memory: int | None = None
 
 
 class LoggedLine(msgspec.Struct, array_like=True, tag="line"):

@@ -103,6 +103,7 @@ class ProcessExecutor:
                 await child.ready()
                 async with asyncio.timeout(execution.timeout) as limit:
                     answer = await self._ask(child, execution)
+                execution.processor, execution.peak_memory = answer.processor, answer.peak_memory
                 is_reusable = True
             except TimeoutError as error:
                 if limit is not None and limit.expired():

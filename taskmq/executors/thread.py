@@ -228,8 +228,9 @@ class ThreadExecutor:
             # Before, because this one may take long.
             if ended is not None:
                 self._tell(ended)
-            began = clock()
+            began, used = clock(), time.thread_time_ns()
             result = _NOTHING if run.is_abandoned else run.call(ident)
+            run.execution.processor = (time.thread_time_ns() - used) // 1_000_000
             if PROCESS.is_fork:
                 leave_fork(result[1])
             self._mean += (clock() - began - self._mean) * _WEIGHT

@@ -16,7 +16,7 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, all_attempts
 from taskmq.errors import (
     EncodeError,
     InvalidOption,
@@ -300,8 +300,9 @@ class TenantJobs:
         return entries if self._tenant is None else [_redact_entry(entry, self._tenant) for entry in entries]
 
     async def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
-        """Return the attempts that did not end the job, earliest first."""
-        return await self._app.sessions.store().attempts((await self.get(job_id)).id)
+        """Return all attempts of the job, earliest first."""
+        record = await self.get(job_id)
+        return all_attempts(record, await self._app.sessions.store().attempts(record.id))
 
     async def explain(self, job_id: str) -> Explanation:
         """Explain what the job waits for."""

@@ -34,6 +34,8 @@ class Execution(msgspec.Struct):
         carry: texts of middleware for the place where the function runs, if that is another process; there they reach
             `Middleware.attach`.
         record_of: returns the worker's record of an error, redacted; None: there is no worker.
+        processor: processor time of the ended run in ms; None: unknown, as of coroutines, which share a thread.
+        peak_memory: peak resident bytes of the run's own process; None: unknown, or it has none.
         grant: the run's share of the worker's resources; None if the task needs none.
     """
 
@@ -48,6 +50,8 @@ class Execution(msgspec.Struct):
     soft_timeout: float | None = None
     carry: dict[str, str] | None = None
     record_of: Callable[[BaseException], ErrorRecord] | None = None
+    processor: int | None = None
+    peak_memory: int | None = None
 
 
 class Executor(Protocol):

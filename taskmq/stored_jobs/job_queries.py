@@ -11,7 +11,7 @@ from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.history import history_of
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, all_attempts
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultTimeout, StateUnavailable
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
@@ -119,9 +119,9 @@ class JobQueries:
     history = blocking(ahistory)
 
     async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
-        """Return the attempts that did not end the job, earliest first. The job record has the last attempt."""
+        """Return all attempts of the job, earliest first. Runs that do not count are in its history."""
         record = await self.aget(job_id, tenant=tenant)
-        return await self._sessions.store().attempts(record.id)
+        return all_attempts(record, await self._sessions.store().attempts(record.id))
 
     attempts = blocking(aattempts)
 

@@ -7,7 +7,8 @@ from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, Jo
 from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import submitted_at
 from taskmq.model.outcome import ErrorRecord
-from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES, EVENT_KINDS, STATES
 from taskmq_sql.jobs.values import decode_detail, facts_in
 from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
+_FAILED: Final = CODES[JobState.FAILED]
 _NOWHERE: Final[Mapping[str, str]] = {}
 
 
@@ -95,6 +97,9 @@ async def attempt_records(rows: Sequence[Row], names: Names) -> list[AttemptReco
             ended=row["ended"],
             worker=text["worker"][row["worker"]],
             error=error_of(row),
+            state=STATES[row["state"] or _FAILED],
+            processor_ms=row["processor_ms"],
+            peak_memory=row["peak_memory"],
         )
         for row in rows
     ]
@@ -173,6 +178,8 @@ def _job_record(row: Row, text: dict[Kind, dict[int | None, str]]) -> JobRecord:
         error=error_of(row),
         detail=decode_detail(row.get("detail")),
         retried_as=str(row.get("retried_as") or ""),
+        processor_ms=row.get("processor_ms"),
+        peak_memory=row.get("peak_memory"),
     )
 
 

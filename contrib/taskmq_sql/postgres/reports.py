@@ -60,6 +60,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content_type: str | None = None
     result: bytes | None = None
     error: ErrorRecord | None = None
+    processor: int | None = None
+    peak_memory: int | None = None
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -190,6 +192,8 @@ class _Applying:
             [report.delay for report in found],
             *([each[column] for each in errors] for column in range(3)),
             [_is_outage(report) for report in found],
+            column_of([report.processor for report in found]),
+            column_of([report.peak_memory for report in found]),
         )
         by_id = {self._reports[index].id: index for index in indexes}
         return {
@@ -329,6 +333,8 @@ class _Applying:
             content_type=storable(report.content_type) if is_success else None,
             result=report.result if is_success else None,
             error=None if is_success else _escape(kept_error(report)),
+            processor=report.processor,
+            peak_memory=report.peak_memory,
         )
 
     def _worker(self, report: Report) -> int | None:
@@ -350,6 +356,8 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row
         column_of([ending.content_type for ending in endings]),
         column_of([ending.result for ending in endings]),
         *map(column_of, errors),
+        column_of([ending.processor for ending in endings]),
+        column_of([ending.peak_memory for ending in endings]),
     )
 
 

@@ -381,18 +381,21 @@ END: Final = f"""
 with gone as (
   delete from taskmq.job j
   using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
-               $8::bytea[], $9::text[], $10::text[], $11::text[])
-        as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace)
+               $8::bytea[], $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[])
+        as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace, cpu, memory)
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
-  returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace),
+  returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace, r.cpu,
+            r.memory),
 e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
-h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
+h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result, processor_ms,
+                                      peak_memory)
       select id, due, scheduled, token, expires, dispatched, coalesce(began, started), tenant, queue, task,
              coalesce(ran_by, worker), version + 1, attempt, priority, outcome, key, cancel_requested,
              case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
              case when kind is null and outcome in (7, 8) then cancel_requested else message end,
              case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else trace end,
-             coalesce(first_started, began, started), body, now, coalesce(until, now), content_type, result
+             coalesce(first_started, began, started), body, now, coalesce(until, now), content_type, result, cpu,
+             memory
       from gone, (select taskmq.now_ms() as now) n)
 select id, queue, version + 1 as version, has_dependents, started, worker from gone"""
 """Ends jobs by (id, token). No fence: the token decides, whichever scheduler applies the report."""
@@ -421,18 +424,19 @@ with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
          worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
   from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
-              $8::text[], $9::text[], $10::text[], $11::boolean[])
-       as r(id, token, after, ran_by, began, until, delay, kind, message, trace, is_outage)
+              $8::text[], $9::text[], $10::text[], $11::boolean[], $12::bigint[], $13::bigint[])
+       as r(id, token, after, ran_by, began, until, delay, kind, message, trace, is_outage, cpu, memory)
        left join b on b.id = r.id
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
     and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
-            r.kind, r.message, r.trace, b.started as was_started, b.worker as was_run_by),
+            r.kind, r.message, r.trace, r.cpu, r.memory, b.started as was_started, b.worker as was_run_by),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1),
-a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback)
-      select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace
+a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback,
+                                  processor_ms, peak_memory)
+      select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace, cpu, memory
       from u, n where state = 4)
 select id, queue, version, state, was_started as started, was_run_by as worker from u"""
 """Returns jobs to their queues, or schedules their retry, by (id, token), unless they are being cancelled."""

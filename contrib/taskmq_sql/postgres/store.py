@@ -55,10 +55,10 @@ _BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id 
 _DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
 _GET: Final = f"""
 select {_COLUMNS}, null::bigint as finished, null::text as content_type, null::bytea as result,
-       null::uuid as retried_as, {_BODY}, {_DETAIL}
+       null::uuid as retried_as, null::bigint as processor_ms, null::bigint as peak_memory, {_BODY}, {_DETAIL}
 from taskmq.job t where t.id = $1
 union all (
-select {_COLUMNS}, finished, content_type, result, retried_as, {_BODY}, {_DETAIL}
+select {_COLUMNS}, finished, content_type, result, retried_as, processor_ms, peak_memory, {_BODY}, {_DETAIL}
 from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1)
 limit 1"""
 _NOW: Final = "select taskmq.now_ms()"
@@ -75,7 +75,8 @@ from (select * from taskmq.event where at >= $1 order by at desc, number desc li
    where id = e.id and ended > e.at - 3600000 limit 1) j
 order by e.at, e.number"""
 _ATTEMPTS: Final = """
-select attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
+select attempt, state, started, ended, worker, error_type, error_message, traceback, processor_ms, peak_memory
+from taskmq.attempt
 where id = $1 order by attempt, at"""
 
 

@@ -20,8 +20,10 @@ __all__ = ["resume", "retry"]
 _AS_IT_WAS: Final = "SELECT tenant FROM job_history WHERE id = ? AND state = ? AND version = ?"
 _REPEATED: Final = "UPDATE job_history SET retried_as = ?, version = version + 1 WHERE id = ?"
 _ATTEMPT: Final = """
-    INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback)
-    SELECT id, attempt, started, finished, worker, error_type, error, traceback FROM job_history
+    INSERT INTO attempt (id, attempt, state, started, ended, worker, error_type, error, traceback, processor_ms,
+        peak_memory)
+    SELECT id, attempt, state, started, finished, worker, error_type, error, traceback, processor_ms, peak_memory
+    FROM job_history
     WHERE id = ? AND dispatched IS NOT NULL
 """
 _RESUME: Final = f"""

@@ -29,7 +29,8 @@ async def expand_job(
     """
     found: dict[str, Any] = {}
     if {"logs", "retries"} & {*wanted}:
-        attempts = list(await jobs.attempts(record.id))
+        # The last one is in the record.
+        attempts = [one for one in await jobs.attempts(record.id) if one.attempt < record.attempt]
         if "retries" in wanted:
             found["retries"] = _retries_of(record, attempts)
         if "logs" in wanted:
@@ -83,7 +84,7 @@ def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attem
     lines += [
         (one.ended, "ERROR", f"attempt {one.attempt} failed: {one.error.type_name}: {one.error.message}")
         for one in attempts
-        if one.error is not None
+        if one.error is not None and one.ended is not None
     ]
     starts = {one.attempt: (one.started, one.worker) for one in attempts}
     # A job that waits for its next attempt, or ended meanwhile, shows the start of the last one.

@@ -181,7 +181,7 @@ class AppJobs(AppCalls):
         return render_all(history_view, await self._jobs.history(job_id))
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
-        """List the attempts that did not finish a job, oldest first."""
+        """List the attempts of a job, oldest first."""
         return render_all(attempt_view, await self._jobs.attempts(job_id))
 
     async def explain(self, job_id: str) -> Explanation:

@@ -142,9 +142,12 @@ def attempt_view(attempt: AttemptRecord) -> AttemptView:
     """Build the API's view of an attempt."""
     return AttemptView(
         attempt=attempt.attempt,
+        state=attempt.state,
         started=instant_text(attempt.started),
         ended=instant_text(attempt.ended),
         worker=attempt.worker,
+        processor_seconds=None if attempt.processor_ms is None else attempt.processor_ms / 1000,
+        peak_memory=attempt.peak_memory,
         error=_error(attempt.error),
     )
 

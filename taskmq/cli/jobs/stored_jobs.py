@@ -24,6 +24,7 @@ from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
+from taskmq.model.units import size_text
 
 if TYPE_CHECKING:
     from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobView
@@ -46,7 +47,7 @@ _LIST_COLUMNS: Final = (
     "error",
 )
 _HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
-_ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
+_ATTEMPT_COLUMNS: Final = ("attempt", "state", "started", "ended", "worker", "processor", "memory", "error")
 _ACTED_COLUMNS: Final = ("job", "state", "refused")
 
 _NO_FLAGS: Final = JobFlags()
@@ -323,7 +324,7 @@ def history(job: str, /) -> int:
 
 @of_tenant
 def attempts(job: str, /) -> int:
-    """List the earlier attempts of a job; the last one is in `job show`.
+    """List the attempts of a job.
 
     Parameters
     ----------
@@ -334,9 +335,12 @@ def attempts(job: str, /) -> int:
     def row(one: "AttemptView") -> dict[str, Any]:
         return {
             "attempt": one.attempt,
+            "state": one.state,
             "started": text_of_instant(one.started),
             "ended": text_of_instant(one.ended),
             "worker": one.worker,
+            "processor": "" if one.processor_seconds is None else f"{one.processor_seconds:g} s",
+            "memory": "" if one.peak_memory is None else size_text(one.peak_memory),
             "error": "" if one.error is None else f"{one.error.type}: {one.error.message}",
         }
 

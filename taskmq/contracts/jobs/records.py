@@ -1,6 +1,6 @@
 """Stored jobs as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
-from taskmq.model.states import JobState
+from taskmq.model.states import TERMINAL, JobState
 
 __all__ = [
     "AttemptRecord",
@@ -26,8 +26,10 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "all_attempts",
     "count_reattached",
     "counted_facts",
+    "last_attempt",
     "over_quota",
     "rename_dependencies",
     "replacement",
@@ -152,6 +154,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         first_started: start of its first run.
         worker: the worker that ran it last.
         cancel_requested: why its worker must stop it; None if no one requested that.
+        processor_ms, peak_memory: processor time, and peak memory in bytes, of the run that ended it; None: unknown.
         content_type, result: of a job that succeeded.
         error: of a failed job or attempt; for other ends, `message` is the reason.
         retried_as: the store's id of the job that repeats it; "": none does.
@@ -185,6 +188,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: JobDetail | None = None
     retried_as: str = ""
     reattached: int = 0
+    processor_ms: int | None = None
+    peak_memory: int | None = None
 
     @property
     def scheduled_for(self) -> int:
@@ -238,13 +243,44 @@ class JobAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt that did not end its job. Times are ms since the epoch."""
+    """An attempt. Times are ms since the epoch.
+
+    Attributes:
+        state: running, or how it ended; `failed` if the job was retried.
+        ended: None while it runs.
+        processor_ms, peak_memory: processor time, and peak memory in bytes, of its run; None: unknown.
+    """
 
     attempt: int
+    state: JobState = JobState.FAILED
     started: int | None = None
-    ended: int
+    ended: int | None = None
     worker: str = ""
     error: ErrorRecord | None = None
+    processor_ms: int | None = None
+    peak_memory: int | None = None
+
+
+def last_attempt(job: JobRecord) -> AttemptRecord:
+    """Return the attempt of a job that runs or has ended."""
+    return AttemptRecord(
+        attempt=job.attempt,
+        state=job.state,
+        started=job.started,
+        ended=job.finished,
+        worker=job.worker,
+        error=job.error,
+        processor_ms=job.processor_ms,
+        peak_memory=job.peak_memory,
+    )
+
+
+def all_attempts(job: JobRecord, earlier: Sequence[AttemptRecord]) -> list[AttemptRecord]:
+    """Return all attempts of a job, the earliest first; one of a running or ended job is in its record."""
+    has_last = job.started is not None and (job.state is JobState.RUNNING or job.state in TERMINAL)
+    if not has_last or (earlier and earlier[-1].started == job.started):
+        return list(earlier)
+    return [*earlier, last_attempt(job)]
 
 
 class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):

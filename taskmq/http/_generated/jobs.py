@@ -275,7 +275,7 @@ class JobCalls:
         return (self._connection.ask("getJobHistory", HistoryList, path={"job_id": job_id})).items
 
     def attempts(self, job_id: str) -> Sequence[AttemptView]:
-        """Return the attempts that did not finish a job, oldest first."""
+        """Return the attempts of a job, oldest first."""
         return (self._connection.ask("getJobAttempts", AttemptList, path={"job_id": job_id})).items
 
     def explain(self, job_id: str) -> Explanation:

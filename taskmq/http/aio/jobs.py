@@ -274,7 +274,7 @@ class AsyncJobCalls:
         return (await self._connection.ask("getJobHistory", HistoryList, path={"job_id": job_id})).items
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
-        """Return the attempts that did not finish a job, oldest first."""
+        """Return the attempts of a job, oldest first."""
         return (await self._connection.ask("getJobAttempts", AttemptList, path={"job_id": job_id})).items
 
     async def explain(self, job_id: str) -> Explanation:

@@ -112,6 +112,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         worker: the worker that ran it.
         started: start of the run; None if there was none.
         ran: duration of the run.
+        processor: processor time of the run; None: unknown.
+        peak_memory: largest resident memory of the run's process, in bytes; None: unknown.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
         limited: whether it was snoozed because a limit of its task was reached.
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
@@ -131,6 +133,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""
     started: _Instant | None = None
     ran: _Span = 0
+    processor: _Span | None = None
+    peak_memory: _Span | None = None
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
     limited: bool = False
     redelivered: bool = False

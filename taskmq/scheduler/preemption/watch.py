@@ -250,7 +250,7 @@ class PreemptionWatch:
     async def _times_in_row(self, job_id: str) -> int:
         """Return how often the job has given way since its attempt started."""
         attempts = await self._store.attempts(job_id)
-        since = max((each.ended for each in attempts), default=0)
+        since = max((each.ended or 0 for each in attempts), default=0)
         return Counter(each.kind for each in await self._store.events(job_id) if each.at >= since)["preempted"]
 
     async def _find_earlier_requests(self, records: Sequence[JobRecord]) -> None:

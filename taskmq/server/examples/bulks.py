@@ -21,6 +21,7 @@ _BULK: Final[dict[str, Any]] = {
     "state": "running",
     "matched": 1250,
     "done": 400,
+    "reattached": 0,
     "refused": 1,
     "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
     "repeated": [{"job_id": "order-18", "retried_as": SOME_ID}],

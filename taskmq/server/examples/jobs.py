@@ -59,6 +59,7 @@ _CHANGED: Final[dict[str, Any]] = {
     "id": SOME_ID,
     "state": "scheduled",
     "version": 2,
+    "reattached": 0,
 }
 _OF_JOB: Final = {"job_id": "order-17"}
 
@@ -119,9 +120,12 @@ JOBS: Final[Mapping[str, Example]] = {
                 "items": [
                     {
                         "attempt": 1,
+                        "state": "failed",
                         "started": "2027-01-31T09:00:00.120Z",
                         "ended": "2027-01-31T09:00:01.000Z",
                         "worker": "web-1",
+                        "processor_seconds": 0.31,
+                        "peak_memory": 73400320,
                         "error": {"type": "TimeoutError", "message": "no answer", "traceback": ""},
                     }
                 ]

@@ -191,11 +191,11 @@ async def get_history(job_id: FromPath[str], api: ApiGiven) -> HistoryList:
     f"{API}/jobs/{{job_id:str}}/attempts",
     permission=Permission.JOBS_READ,
     operation_id="getJobAttempts",
-    summary="List a job's earlier attempts",
+    summary="List a job's attempts",
     tags=["jobs"],
 )
 async def get_attempts(job_id: FromPath[str], api: ApiGiven) -> AttemptList:
-    """Return attempts that did not finish the job, oldest first. The last attempt is part of the job itself."""
+    """Return the attempts of a job, oldest first: workers, times, errors, and what their runs used."""
     return AttemptList(list(await api.jobs.attempts(job_id)))
 
 

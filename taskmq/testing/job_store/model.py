@@ -34,6 +34,7 @@ from taskmq.contracts.jobs import (
     Submitted,
     TakenStarts,
     Withdrawn,
+    last_attempt,
     partition_key,
     partition_of,
 )
@@ -67,7 +68,6 @@ from taskmq.testing.job_store.values import (
     escape_error,
     is_noted,
     lane_of,
-    last_attempt,
     reason_of,
     reattach_job,
     resume_job,
@@ -456,6 +456,7 @@ class JobModel:
         fields["error"] = None if error is None else escape_error(error)
         if after in TERMINAL:
             fields["finished"] = self._end(report)
+            fields |= {"processor_ms": report.processor, "peak_memory": report.peak_memory}
             if after is JobState.SUCCEEDED:
                 fields |= {"content_type": storable(report.content_type), "result": report.result, "error": None}
             elif job.cancel_requested is not None and report.kind != "failed" and error is None:

@@ -20,7 +20,6 @@ __all__ = [
     "escape_error",
     "is_noted",
     "lane_of",
-    "last_attempt",
     "reason_of",
     "reattach_job",
     "resume_job",
@@ -109,6 +108,8 @@ def resume_job(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
         body=job.body if update.body is UNSET else update.body,
         error=job.error if job.state is JobState.FAILED else None,
         retried_as="",
+        processor_ms=None,
+        peak_memory=None,
     )
 
 
@@ -127,13 +128,14 @@ def reattach_job(job: JobRecord, *, now: int) -> JobRecord:
 
 def attempt_of(job: JobRecord, report: Report, *, ended: int, error: ErrorRecord | None) -> AttemptRecord:
     """Return the attempt that a report ends, when another one follows."""
-    return AttemptRecord(attempt=job.attempt, started=report.started, ended=ended, worker=report.worker, error=error)
-
-
-def last_attempt(job: JobRecord) -> AttemptRecord:
-    """Return the attempt that ended a job, as stored once the job resumes."""
     return AttemptRecord(
-        attempt=job.attempt, started=job.started, ended=job.finished or 0, worker=job.worker, error=job.error
+        attempt=job.attempt,
+        started=report.started,
+        ended=ended,
+        worker=report.worker,
+        error=error,
+        processor_ms=report.processor,
+        peak_memory=report.peak_memory,
     )
 
 

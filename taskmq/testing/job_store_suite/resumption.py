@@ -24,7 +24,10 @@ class Resumptions(JobStoreCase):
     async def test_a_failed_job_resumes_with_its_next_attempt(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new(key="k", expires=HOUR)
-        failed = await driver.expect_accepted(job, "failed", started=5_000, ran=70, error=error("no"))
+        failed = await driver.expect_accepted(
+            job, "failed", started=5_000, ran=70, processor=60, peak_memory=1 << 33, error=error("no")
+        )
+        assert (failed.processor_ms, failed.peak_memory) == (60, 1 << 33)
         now = await driver.store.now_ms()
 
         live = await _resume(driver, failed, due=now, body=_LARGE, by="ann", note="☂")
@@ -34,7 +37,15 @@ class Resumptions(JobStoreCase):
         assert (live.attempt, live.token, live.due, live.scheduled_for) == (2, job.token, now, failed.due)
         assert (live.expires, live.finished, live.error, live.body) == (None, None, failed.error, _LARGE)
         assert await other.store.attempts(job.id) == [
-            AttemptRecord(attempt=1, started=5_000, ended=5_070, worker="w1", error=failed.error)
+            AttemptRecord(
+                attempt=1,
+                started=5_000,
+                ended=5_070,
+                worker="w1",
+                error=failed.error,
+                processor_ms=60,
+                peak_memory=1 << 33,
+            )
         ]
         (entry,) = await other.store.events(job.id)
         assert entry == HistoryEntry(

@@ -228,5 +228,7 @@ def _without_result(report: Report, error: TooLarge) -> Report:
         worker=report.worker,
         started=report.started,
         ran=report.ran,
+        processor=report.processor,
+        peak_memory=report.peak_memory,
         error=record,
     )

@@ -201,7 +201,8 @@ class StoredJobSettler:
     def _build_report(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
         started = attempt.started
         ran = 0 if started is None else max(self._clock.now_ms() - started, 0)
-        journal = None if attempt.execution is None else attempt.execution.context.journal
+        execution = attempt.execution
+        journal = None if execution is None else execution.context.journal
         return Report(
             id=invitation.id,
             token=invitation.token,
@@ -211,6 +212,8 @@ class StoredJobSettler:
             worker=self._worker,
             started=started,
             ran=ran,
+            processor=None if execution is None else execution.processor,
+            peak_memory=None if execution is None else execution.peak_memory,
             has_saved=invitation.saves > 0
             or invitation.saved is not None
             or (journal is not None and journal.has_saved),

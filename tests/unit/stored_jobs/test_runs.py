@@ -58,7 +58,11 @@ async def test_a_failing_job_is_retried_by_the_policy_of_its_task_and_waits_in_t
         await job.aresult(timeout=60)
 
     attempts = await shop.jobs.aattempts(job.id)
-    assert [(one.attempt, one.worker) for one in attempts] == [(1, "w1"), (2, "w1")]
+    assert [(one.attempt, one.state, one.worker) for one in attempts] == [
+        (number, JobState.FAILED, "w1") for number in (1, 2, 3)
+    ]
+    # Coroutines share a thread and a process.
+    assert {(one.processor_ms, one.peak_memory) for one in attempts} == {(None, None)}
     assert all(one.error is not None and one.error.type_name == "ValueError" for one in attempts)
     assert (await shop.jobs.aget(job.id)).attempt == 3
     # The broker has no trace of it.
@@ -92,7 +96,7 @@ async def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count(s
     assert await job.aresult(timeout=120) == "rested"
 
     assert (await shop.jobs.aget(job.id)).attempt == 1
-    assert await shop.jobs.aattempts(job.id) == []
+    assert [one.state for one in await shop.jobs.aattempts(job.id)] == [JobState.SUCCEEDED]
 
 
 @run_by(in_shop)

@@ -13,7 +13,8 @@ create table taskmq.failed_dependency (
   upstream uuid not null, dependent uuid not null, condition smallint not null, primary key (upstream, dependent)
 );
 create index failed_dependency_dependent on taskmq.failed_dependency (dependent);
-alter table taskmq.attempt add column processor_ms bigint, add column peak_memory bigint;
+alter table taskmq.attempt
+  add column state smallint, add column processor_ms bigint, add column peak_memory bigint;
 alter table taskmq.job_history add column processor_ms bigint, add column peak_memory bigint
 """
 

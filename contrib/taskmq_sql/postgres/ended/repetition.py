@@ -47,8 +47,10 @@ _AGAIN: Final = _COLUMNS | {
 }
 _RESUME: Final = f"""
 with gone as (delete from taskmq.job_history where id = $1 and ended = $2 returning *),
-a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback)
-      select id, taskmq.now_ms(), started, finished, attempt, worker, error_type, error_message, traceback
+a as (insert into taskmq.attempt (id, at, state, started, ended, attempt, worker, error_type, error_message,
+                                  traceback, processor_ms, peak_memory)
+      select id, taskmq.now_ms(), state, started, finished, attempt, worker, error_type, error_message, traceback,
+             processor_ms, peak_memory
       from gone where dispatched is not null),
 u as (insert into taskmq.job ({JOB_COLUMNS}, has_dependents)
       select {", ".join(_AGAIN.values())}, nullif(exists (select from taskmq.dependency where upstream = $1), false)

@@ -19,7 +19,7 @@ __all__ = ["ENDED_JOBS", "ended_days", "ended_on"]
 
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _ENDED: Final = f"""
-select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result, retried_as,
+select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result, retried_as, processor_ms, peak_memory,
        coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body,
        (select detail from taskmq.job_detail d where d.id = t.id) as detail
 from taskmq.job_history t where ended >= $1 and ended < $2 and id > $3 order by id limit $4"""
@@ -27,7 +27,8 @@ _EVENTS: Final = """
 select id, version, at, kind, state, actor, note, started from taskmq.event
 where id = any($1::uuid[]) order by number"""
 _ATTEMPTS: Final = """
-select id, attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
+select id, attempt, state, started, ended, worker, error_type, error_message, traceback, processor_ms, peak_memory
+from taskmq.attempt
 where id = any($1::uuid[]) order by attempt, at"""
 _KEYS: Final = """
 delete from taskmq.job_key k using unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id)

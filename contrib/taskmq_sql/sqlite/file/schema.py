@@ -284,6 +284,7 @@ CREATE TABLE failed_dependency (
     upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)
 ) WITHOUT ROWID;
 CREATE INDEX failed_dependency_dependent ON failed_dependency (dependent);
+ALTER TABLE attempt ADD COLUMN state INTEGER;
 ALTER TABLE attempt ADD COLUMN processor_ms INTEGER;
 ALTER TABLE attempt ADD COLUMN peak_memory INTEGER;
 ALTER TABLE job_history ADD COLUMN processor_ms INTEGER;

@@ -35,7 +35,7 @@ _CHANGE: Final = """
 _END: Final = """
     INSERT INTO job_history (id, state, version, attempt, token, queue, priority, due, expires, dispatched, started,
         worker, cancel_requested, error_type, error, traceback, scheduled, first_started, finished, content_type,
-        result, tenant, task, key, detail, body)
+        result, processor_ms, peak_memory, tenant, task, key, detail, body)
     SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
     FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
 """
@@ -49,7 +49,7 @@ class LiveJob(msgspec.Struct):
         outages: number of outages that interrupted runs of the present attempt.
         crashes: number of workers that died while they had its dispatch; None: its message never came back.
         has_dependents: other jobs wait for its end, or did.
-        finished, content_type, result: of the end, once it has ended.
+        finished, content_type, result, processor_ms, peak_memory: of the end, once it has ended.
     """
 
     id: bytes
@@ -78,6 +78,8 @@ class LiveJob(msgspec.Struct):
     finished: int | None = None
     content_type: str | None = None
     result: bytes | None = None
+    processor_ms: int | None = None
+    peak_memory: int | None = None
 
     def step(self, after: JobState, *, now: int) -> None:
         """Enter this state and increment the version; an end happens now."""
@@ -189,7 +191,7 @@ def _values(job: LiveJob) -> tuple[Any, ...]:
 
 
 def _end(job: LiveJob) -> tuple[Any, ...]:
-    return job.finished, job.content_type, job.result
+    return job.finished, job.content_type, job.result, job.processor_ms, job.peak_memory
 
 
 def _delete_entries(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobAction, JobDetail, JobRecord
 from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
 
@@ -16,16 +17,17 @@ _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
     cancel_requested, error_type, error, traceback, scheduled, detail, first_started"""
 
-LISTED: Final = f"{_COMMON}, NULL, NULL, NULL, x'', NULL"
+LISTED: Final = f"{_COMMON}, NULL, NULL, NULL, NULL, NULL, x'', NULL"
 """Columns of a live job in a list."""
 
-LISTED_ENDED: Final = f"{_COMMON}, retried_as, finished, NULL, x'', NULL"
+LISTED_ENDED: Final = f"{_COMMON}, retried_as, finished, NULL, NULL, NULL, x'', NULL"
 """Columns of a job of `job_history` in a list."""
 
-_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, NULL, body, NULL FROM job WHERE id = ?"
-_WHOLE_ENDED: Final = (
-    f"SELECT {_COMMON}, retried_as, finished, content_type, body, result FROM job_history WHERE id = ?"
-)
+_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, NULL, NULL, NULL, body, NULL FROM job WHERE id = ?"
+_WHOLE_ENDED: Final = f"""
+    SELECT {_COMMON}, retried_as, finished, processor_ms, peak_memory, content_type, body, result FROM job_history
+    WHERE id = ?
+"""
 _ACTIONS: Final = """
     WITH e AS MATERIALIZED (
         SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
@@ -37,7 +39,8 @@ _ACTIONS: Final = """
     ORDER BY e.at, e.number
 """
 _ATTEMPTS: Final = """
-    SELECT attempt, started, ended, worker, error_type, error, traceback FROM attempt WHERE id = ? ORDER BY rowid
+    SELECT attempt, state, started, ended, worker, error_type, error, traceback, processor_ms, peak_memory
+    FROM attempt WHERE id = ? ORDER BY rowid
 """
 
 _details: Final = msgspec.json.Decoder(JobDetail)
@@ -57,7 +60,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
     (
         job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
         worker, cancel_requested, error_type, error, traceback, scheduled, detail, first_started, retried_as,
-        finished, content_type, body, result,
+        finished, processor_ms, peak_memory, content_type, body, result,
     ) = row  # fmt: skip
     return JobRecord(
         id=id_text(job_id),
@@ -87,6 +90,8 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
         error=_error(error_type, error, traceback),
         detail=None if detail is None else _details.decode(detail),
         retried_as="" if retried_as is None else id_text(retried_as),
+        processor_ms=processor_ms,
+        peak_memory=peak_memory,
     )
 
 
@@ -131,8 +136,11 @@ def attempts(transaction: Transaction, job_id: str) -> list[AttemptRecord]:
             ended=ended,
             worker=_name(transaction, worker),
             error=_error(error_type, error, traceback),
+            state=JobState.FAILED if state is None else STATES[state],
+            processor_ms=processor_ms,
+            peak_memory=peak_memory,
         )
-        for attempt, started, ended, worker, error_type, error, traceback in rows
+        for attempt, state, started, ended, worker, error_type, error, traceback, processor_ms, peak_memory in rows
     ]
 
 

@@ -32,7 +32,8 @@ __all__ = ["apply"]
 
 _ENDED: Final = "SELECT id, state, version, queue, token FROM job_history WHERE id IN (@values)"
 _ATTEMPT: Final = """
-    INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback) VALUES @rows
+    INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback, processor_ms, peak_memory)
+    VALUES @rows
 """
 _UNHEEDED: Final = f"""
     SELECT id, count(*) FROM event WHERE id IN (@values) AND kind IN {tuple(sorted(UNHEEDED))} GROUP BY id
@@ -166,6 +167,7 @@ class _Reporting:
 
     def _end(self, job: LiveJob, report: Report, after: JobState) -> None:
         job.finished = self._end_time(report)
+        job.processor_ms, job.peak_memory = report.processor, report.peak_memory
         if after is JobState.SUCCEEDED:
             job.fail_with(None)
             job.content_type, job.result = storable(report.content_type), report.result
@@ -185,7 +187,18 @@ class _Reporting:
         ended = self._end_time(report)
         worker = self._names.id(self._connection, report.worker) if report.worker else None
         self._attempts.append(
-            (job.id, job.attempt, report.started, ended, worker, job.error_type, job.error, job.traceback)
+            (
+                job.id,
+                job.attempt,
+                report.started,
+                ended,
+                worker,
+                job.error_type,
+                job.error,
+                job.traceback,
+                report.processor,
+                report.peak_memory,
+            )
         )
 
     def _note(

@@ -224,16 +224,30 @@ class Reports(JobStoreCase):
         for number in (1, 2, 3):
             started = begun + number * 1_000
             failure = error(f"no {number} ☂")
-            await driver.expect_accepted(job, "retry", started=started, ran=10, worker=f"w{number}", error=failure)
+            # A worker may not know what its run has used.
+            used: dict[str, int] = {} if number == 2 else {"processor": 7, "peak_memory": number << 30}
+            await driver.expect_accepted(
+                job, "retry", started=started, ran=10, worker=f"w{number}", error=failure, **used
+            )
             expected.append(
-                AttemptRecord(attempt=number, started=started, ended=started + 10, worker=f"w{number}", error=failure)
+                AttemptRecord(
+                    attempt=number,
+                    state=JobState.FAILED,
+                    started=started,
+                    ended=started + 10,
+                    worker=f"w{number}",
+                    error=failure,
+                    processor_ms=used.get("processor"),
+                    peak_memory=used.get("peak_memory"),
+                )
             )
             job = await driver.again(job)
             assert job.attempt == number + 1
 
-        record = await driver.expect_accepted(job, "succeeded")
+        record = await driver.expect_accepted(job, "succeeded", started=begun, processor=9, peak_memory=5)
 
         assert (record.attempt, record.error) == (4, None)
+        assert (record.processor_ms, record.peak_memory) == (9, 5)
         assert await other.store.attempts(job.id) == expected
 
     @case

@@ -309,7 +309,7 @@ def test_custom_patterns_are_redacted_in_errors_and_their_log_lines(
         with pytest.raises(TaskFailed) as failed:
             await job.aresult(timeout=20)
 
-        (attempt,) = await app.jobs.aattempts(job.id)
+        attempt, _ = await app.jobs.aattempts(job.id)
         assert attempt.error is not None
         shown = f"{failed.value.message}{failed.value.traceback}{attempt.error.message}{attempt.error.traceback}"
         assert "of iban [redacted]" in shown

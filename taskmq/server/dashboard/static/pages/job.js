@@ -28,12 +28,16 @@ function Reasons({ id, runs }) {
   return html`<div class="reason"><strong>${runs ? "Running:" : "Waiting:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
+/** Return what an attempt's run used, as far as it is known.
+ * @param {any} attempt */
+const used = ({ processor_seconds, peak_memory }) => [
+  processor_seconds === null ? "" : `, processor ${span(processor_seconds)}`, peak_memory === null ? "" : `, peak memory ${Math.round(peak_memory / 2 ** 20)} MiB`].join("");
+
 /** Draws waits and runs as bars over time. An interrupted run has its own bar. */
 function Timeline({ job, attempts, history }) {
   const interrupted = history.filter((/** @type {any} */ one) => one.started);
-  const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended, isBad: true })),
-    ...interrupted.map((/** @type {any} */ one) => ({ name: "Interrupted", from: one.started, to: one.at, isBad: false })),
-    ...(job.start_time ? [{ name: `Attempt ${job.attempt}`, from: job.start_time, to: job.end_time ?? new Date().toISOString(), isBad: job.state === "failed" }] : [])]
+  const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended ?? new Date().toISOString(), isBad: one.state === "failed" })),
+    ...interrupted.map((/** @type {any} */ one) => ({ name: "Interrupted", from: one.started, to: one.at, isBad: false }))]
     .filter((one) => one.from && one.to).sort((a, b) => a.from.localeCompare(b.from));
   if (!runs.length || !job.submitted_at) return null;
   const time = (/** @type {string} */ text) => new Date(text).getTime();
@@ -207,7 +211,7 @@ function Details({ job, reload, level, from }) {
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
         ]} /><//>
         <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
-          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : "ended"}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
       </div>
       <div>
