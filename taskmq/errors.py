@@ -151,11 +151,11 @@ class QuotaExceeded(SendError):
     ) -> None:
         whose = f"tenant {tenant!r}" if user is None else f"user {user!r} of tenant {tenant!r}"
         what = {
-            "queued": "waiting jobs",
-            "a_day": "jobs per day",
-            "bytes": "bytes of jobs per day",
-            "rate": "jobs per second",
-        }[limit]
+            "queued": "waiting job{s}",
+            "a_day": "job{s} per day",
+            "bytes": "byte{s} of jobs per day",
+            "rate": "job{s} per second",
+        }[limit].format(s="" if most == 1 else "s")
         when = "when some of its jobs have started" if retry_after is None else f"in {max(retry_after, 1):,.0f} s"
         super().__init__(f"task {task}: {whose} has reached its quota of {most:g} {what}; try again {when}")
         self.tenant = tenant

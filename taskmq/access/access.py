@@ -19,8 +19,8 @@ from taskmq.model.identity import (
     RULES,
     SELF_SERVICE,
     Identity,
+    Level,
     Permission,
-    Place,
     Scope,
     confirmation_key,
     csrf_token,
@@ -336,7 +336,7 @@ class Access:
             NotPermitted: the caller lacks the permission.
             IdentityNotFound: the caller has no role on the tenant, which is therefore reported as not found.
         """
-        if tenant is None or RULES[permission].place is not Place.TENANT:
+        if tenant is None or RULES[permission].level is not Level.TENANT:
             scope = scope_for(identity, permission)
             if scope == NOTHING_AT_ALL:
                 raise NotPermitted(f"permission denied: this needs {permission}", permission=permission)

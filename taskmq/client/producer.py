@@ -95,9 +95,9 @@ class Producer:
         """Return the RabbitMQ queue for a call sent now.
 
         Raises:
-            InvalidOption: as `WorkQueue.place`.
+            InvalidOption: as `WorkQueue.choose_physical`.
         """
-        name = queue.place(priority=envelope.priority, order_key=envelope.order_key)
+        name = queue.choose_physical(priority=envelope.priority, order_key=envelope.order_key)
         if queue.lanes is None:
             return name
         return self._lanes.queue_for(queue, envelope.tenant, is_delayed=envelope.eta is not None)

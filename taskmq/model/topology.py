@@ -198,7 +198,7 @@ class WorkQueue:
         """Whether it may refuse messages because it is full."""
         return self.max_length is not None or self.max_bytes is not None
 
-    def place(self, *, priority: int | None, order_key: str | None) -> str:
+    def choose_physical(self, *, priority: int | None, order_key: str | None) -> str:
         """Return the physical queue of a message; for a queue with lanes, the one for jobs without a tenant.
 
         Raises:

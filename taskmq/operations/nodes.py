@@ -88,7 +88,7 @@ async def register_node(app: TaskMQ, report: NodeTold) -> HostNode:
         InvalidOption: a name, an amount or a label is invalid.
     """
     checked = checked_node(report)
-    await _store(app).nodes.tell([checked])
+    await _store(app).nodes.report([checked])
     node = await find_node(app, checked.name)
     assert node is not None
     return node
@@ -105,7 +105,7 @@ async def report_status(
     node = await find_node(app, name_or_id)
     if node is None:
         return None
-    updated = await nodes.say_busy(node.name, is_busy=status == "busy")
+    updated = await nodes.set_busy(node.name, is_busy=status == "busy")
     return await nodes.drain(node.name, drains=True) if status == "draining" else updated
 
 

@@ -53,7 +53,7 @@ def amend_trigger(
         InvalidOption: the time is invalid, or several rules are given.
     """
     if len([each for each in (expression, period, at) if each is not None]) > 1:
-        raise InvalidOption("give only one of cron, every and at")
+        raise InvalidOption("give at most one of cron, every and at")
     if isinstance(present, Limited):
         inner = amend_trigger(present.trigger, expression=expression, tz=tz, period=period, at=at)
         return present if inner is present.trigger else replace(present, trigger=inner)

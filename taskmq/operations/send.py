@@ -58,7 +58,9 @@ async def send_by_name(
         sending = Sending(envelope, plan.queue, JSON, dict(plan.headers) if plan.headers else {})
     await app.producer.send_async(sending, declares=False)
     envelope = sending.envelope
-    queue = app.producer.queue(sending.queue).place(priority=envelope.priority, order_key=envelope.order_key)
+    queue = app.producer.queue(sending.queue).choose_physical(
+        priority=envelope.priority, order_key=envelope.order_key
+    )
     return SentCall(app.job(envelope.id), queue)
 
 

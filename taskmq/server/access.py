@@ -22,8 +22,8 @@ from taskmq.contracts.identity import Actor
 from taskmq.model.identity import (
     RULES,
     Identity,
+    Level,
     Permission,
-    Place,
     allows_task,
     may,
     roles_in,
@@ -185,7 +185,7 @@ def permission_problem(needs: Permission) -> Problem:
 def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identity, needs: Permission) -> str | None:
     """Return the tenant the call is about."""
     asked = connection.query_params.get("tenant")
-    if RULES[needs].place is not Place.TENANT:
+    if RULES[needs].level is not Level.TENANT:
         if not may(identity, needs):
             raise permission_problem(needs)
         return asked

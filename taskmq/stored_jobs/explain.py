@@ -208,8 +208,8 @@ async def _explain_turn(store: JobStore, record: JobRecord, now: int) -> list[st
     tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
     policy = sharing.queues.get(record.queue)
     reasons: list[str] = []
-    if len(tenants) > 1:
-        reasons.append(f"{len(tenants) - 1} other tenants have jobs in that queue")
+    if (others := len(tenants) - 1) > 0:
+        reasons.append(f"{others} other {'tenant has' if others == 1 else 'tenants have'} jobs in that queue")
     if policy is not None and policy.policy in {"fair", "weighted"}:
         share = shares_of(tenants, sharing.pools, weighted=policy.policy == "weighted")[record.tenant]
         reasons.append(f"its pool gets {share:.1%} of the queue while all of them have jobs ({policy.policy})")

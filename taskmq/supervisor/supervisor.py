@@ -96,7 +96,7 @@ class Supervisor:
                 try:
                     for _ in range(self._supervision.processes):
                         self._add_slot()
-                    self._chores.start(self._look_around())
+                    self._chores.start(self._check_repeatedly())
                     if self._supervision.watch:
                         self._chores.start(self._reload_on_change())
                     await self._all_retired()
@@ -182,7 +182,7 @@ class Supervisor:
         looks = slot.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
         order = msgspec.structs.replace(self._order, looks=looks)
         patience = self._order.config.grace + self._supervision.drained_after
-        child = await ChildProcess.start(order, on_ready=self._say_ready, patience=patience)
+        child = await ChildProcess.start(order, on_ready=self._report_ready, patience=patience)
         self._children.add(child)
         child.ended.add_done_callback(lambda _: self._on_child_gone(child))
         if self.is_stopping:
@@ -198,7 +198,7 @@ class Supervisor:
         self._overview.note(ending)
         return ending
 
-    def _say_ready(self, ready: ChildReady) -> None:
+    def _report_ready(self, ready: ChildReady) -> None:
         if not self._is_proven:
             self._is_proven = True
             self._systemd.ready()
@@ -255,30 +255,30 @@ class Supervisor:
             # The system may refuse to watch: the worker continues unchanged.
             _log.exception("watching for changes failed; the worker continues")
 
-    async def _look_around(self) -> None:
+    async def _check_repeatedly(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
             try:
                 self._orphans.collect()
                 if self.is_stopping:
                     continue
-                self._look_for_hung()
-                self._look_for_limits()
+                self._kill_hung_children()
+                self._recycle_at_limits()
                 if self._supervision.most is not None:
                     self._scale()
-                self._tell_systemd()
+                self._notify_systemd()
             except Exception:  # noqa: BLE001 - logged, and not the end of the looks
                 # A failed check must not be the last one: hung processes would go unseen.
                 _log.critical("checking the worker processes failed; next check in %g s", _LOOK, exc_info=True)
 
-    def _look_for_hung(self) -> None:
+    def _kill_hung_children(self) -> None:
         longest = self._supervision.unresponsive_after
         for child in self._children:
             if longest is not None and child.silent > longest and not child.ended.done():
                 _log.error("worker process %d was silent for %.0f s: killing it", child.pid, child.silent)
                 child.kill()
 
-    def _look_for_limits(self) -> None:
+    def _recycle_at_limits(self) -> None:
         limits, now = self._supervision.limits, time.monotonic()
         if not limits or self._one_at_a_time.locked() or now < self._recycle_after:
             return
@@ -311,7 +311,7 @@ class Supervisor:
             # The youngest: it has warmed up the least.
             max((slot for slot in self._slots if not slot.is_retiring), key=lambda slot: slot.number).retire()
 
-    def _tell_systemd(self) -> None:
+    def _notify_systemd(self) -> None:
         ready = sum(child.consumes for child in self._children)
         self._systemd.status(f"{ready} of {self._wanted} processes take jobs")
         if not self._overview.silent(self._supervision.liveness_timeout):

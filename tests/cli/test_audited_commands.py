@@ -118,7 +118,7 @@ def shop(home: Path, taskmq: Here) -> Callable[..., Result]:
 
 async def _add_node(path: Path) -> None:
     store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
-    await store.nodes.tell([NodeTold(name="gpu-1")])
+    await store.nodes.report([NodeTold(name="gpu-1")])
     await store.aclose()
 
 

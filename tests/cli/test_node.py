@@ -28,7 +28,7 @@ class Shop:
 
 async def _fill(path: Path) -> None:
     store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
-    await store.nodes.tell(
+    await store.nodes.report(
         [NodeTold(name="gpu-1", capacity={"cpu": 8.0, "memory": 2.0**30}, labels={"region": "eu"})]
     )
     await store.nodes.allocate(

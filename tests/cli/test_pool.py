@@ -77,7 +77,7 @@ def test_explain_names_the_pool_of_a_job_and_its_cap(shop: Shop, taskmq: Here) -
 
     explained = shop("job", "explain", submitted[0].data["id"])
 
-    assert "1 other tenants have jobs in that queue" in explained.data["reasons"]
+    assert "1 other tenant has jobs in that queue" in explained.data["reasons"]
     lines = taskmq("job", "explain", submitted[0].data["id"], "--app", "shop:app").out.splitlines()
     assert lines[2] == "reasons:"
     assert [line.removeprefix("  ") for line in lines[3:]] == explained.data["reasons"]
@@ -106,7 +106,7 @@ def test_quotas_are_set_listed_and_removed_and_refuse_excess_jobs(shop: Shop) ->
     listed = shop("quota", "list").data
 
     assert (quota["tenant"], quota["user"], quota["a_day"], quota["rate"]) == ("acme", None, 1, 5.0)
-    assert (refused.code, "has reached its quota of 1 jobs per day" in refused.err) == (1, True)
+    assert (refused.code, "has reached its quota of 1 job per day" in refused.err) == (1, True)
     assert [(row["user"], row["jobs_today"]) for row in listed] == [(None, 1), ("*", 0)]
     assert shop("quota", "remove", "acme", "--user", "*", "--yes").code == 0
     assert shop("quota", "remove", "acme", "--yes").code == 0

@@ -11,7 +11,7 @@ def table() -> str:
     """Return each permission with its scope, its role, and its description."""
     lines = ["| permission, and scope of tokens | on | role | lets one |", "|---|---|---|---|"]
     for permission, rule in RULES.items():
-        lines.append(f"| `{permission.value}` | {rule.place.value} | {rule.role or 'none'} | {rule.about} |")
+        lines.append(f"| `{permission.value}` | {rule.level.value} | {rule.role or 'none'} | {rule.about} |")
     return "\n".join(lines)
 
 

@@ -122,7 +122,7 @@ def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) 
 
 def test_nodes_with_their_allocations_definitions_and_users_are_in_views(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
-        await store.nodes.tell([NodeTold(name="n1", address="10.0.0.7", capacity={"cpu": 4.0})])
+        await store.nodes.report([NodeTold(name="n1", address="10.0.0.7", capacity={"cpu": 4.0})])
         own = NewAllocation(
             id="0192e3a4-0000-7000-8000-000000000001", node="n1", amounts={"cpu": 2.0}, job="render", tenant="acme"
         )

@@ -11,7 +11,7 @@ from taskmq.model.nodes import HostNode, NodeTold
 from taskmq_sql.nodes.allocations import CLOSE, close_all, usage_by_node
 from taskmq_sql.steps import Row, Steps, ask, clock, first
 
-__all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
+__all__ = ["drain", "expire", "nodes", "remove", "report", "set_busy"]
 
 _COLUMNS: Final = "name, id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost"
 # The first epoch is the time, so a node that was removed and returns has a new one.
@@ -33,7 +33,7 @@ _KEPT_MS: Final = 30 * 86_400_000
 _told: Final = msgspec.json.Decoder(NodeTold)
 
 
-def tell(told: Sequence[NodeTold]) -> Steps[None]:
+def report(told: Sequence[NodeTold]) -> Steps[None]:
     now = yield from clock()
     for one in sorted({one.name: one for one in told}.values(), key=lambda one: one.name):
         node_id = new_job_id(now, os.urandom(10))
@@ -52,7 +52,7 @@ def drain(name: str, *, drains: bool) -> Steps[HostNode | None]:
     return (yield from _find(now, name))
 
 
-def say_busy(name: str, *, is_busy: bool) -> Steps[HostNode | None]:
+def set_busy(name: str, *, is_busy: bool) -> Steps[HostNode | None]:
     now = yield from clock()
     yield from ask(_BUSY, name, int(is_busy), now)
     return (yield from _find(now, name))

@@ -36,9 +36,9 @@ class SqlNodes:
         self._runner = runner
         self._jobs = jobs
 
-    async def tell(self, nodes: Sequence[NodeTold]) -> None:
+    async def report(self, nodes: Sequence[NodeTold]) -> None:
         if nodes:
-            await self._runner.write(partial(registry.tell, told=nodes))
+            await self._runner.write(partial(registry.report, told=nodes))
 
     async def nodes(self) -> list[HostNode]:
         return await self._runner.read(self._nodes)
@@ -47,8 +47,8 @@ class SqlNodes:
         work = partial(registry.drain, name=name, drains=drains)
         return await self._runner.write(work)
 
-    async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
-        work = partial(registry.say_busy, name=name, is_busy=is_busy)
+    async def set_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
+        work = partial(registry.set_busy, name=name, is_busy=is_busy)
         return await self._runner.write(work)
 
     async def remove(self, name: str) -> bool:

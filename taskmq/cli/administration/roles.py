@@ -106,7 +106,7 @@ def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False)
 def permissions() -> None:
     """List the permissions, what each allows, and which role it needs on a tenant or on the instance."""
     rows = [
-        {"permission": permission.value, "on": rule.place.value, "role": rule.role, "about": rule.about}
+        {"permission": permission.value, "on": rule.level.value, "role": rule.role, "about": rule.about}
         for permission, rule in RULES.items()
     ]
     print_rows(_RULES, rows)

@@ -69,7 +69,7 @@ class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
 class NodeStore(Protocol):
     """Nodes and allocations. Names without a node are unknown; every method raises `StoreUnavailable`."""
 
-    async def tell(self, nodes: Sequence[NodeTold]) -> None:
+    async def report(self, nodes: Sequence[NodeTold]) -> None:
         """Store reports of nodes; a node that was lost is available again.
 
         If a node reports less capacity than before, allocations beyond it stay.
@@ -84,7 +84,7 @@ class NodeStore(Protocol):
         """Drain the node, or stop draining it; None if there is no such node."""
         ...
 
-    async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
+    async def set_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
         """Store its owner's report that it is busy or not, which is a heartbeat; None if there is no such node."""
         ...
 

@@ -30,9 +30,9 @@ __all__ = [
     "check_limits",
     "check_rule",
     "check_silence",
+    "end_alerts",
     "evaluate",
     "is_silenced",
-    "let_go",
 ]
 
 AlertMetric = Literal[
@@ -307,7 +307,7 @@ def evaluate(
     return Evaluation(alerts, changes)
 
 
-def let_go(known: Iterable[Alert], now: int) -> Evaluation:
+def end_alerts(known: Iterable[Alert], now: int) -> Evaluation:
     """End the alerts of a rule that is no longer evaluated, because it was disabled or removed."""
     alerts = [_resolve(each, each.value, now) for each in known if each.state is not AlertState.RESOLVED]
     return Evaluation(alerts, [AlertChange(kind="resolved", alert=each) for each in alerts if each.told is not None])

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from taskmq.model.identity.roles import EVERYWHERE, RULES, Permission, Place, Role
+from taskmq.model.identity.roles import EVERYWHERE, RULES, Level, Permission, Role
 
 __all__ = [
     "EVERYTHING_OF_ALL",
@@ -100,22 +100,22 @@ def may(identity: Identity, permission: Permission, tenant: str | None = None) -
     if identity.scopes is not None and permission not in identity.scopes:
         return False
     rule = RULES[permission]
-    if rule.place is Place.ACCOUNT:
+    if rule.level is Level.ACCOUNT:
         return identity.scopes is not None or identity.via != "token"
     assert rule.role is not None
     return any(
         membership.role.includes(rule.role)
         for membership in identity.memberships
-        if _counts(identity, membership, rule.place, tenant)
+        if _counts(identity, membership, rule.level, tenant)
     )
 
 
-def _counts(identity: Identity, membership: Membership, place: Place, tenant: str | None) -> bool:
-    """Return whether a membership grants a permission of this place."""
+def _counts(identity: Identity, membership: Membership, level: Level, tenant: str | None) -> bool:
+    """Return whether a membership grants permissions of this level."""
     is_everywhere = membership.tenant == EVERYWHERE
-    if place is Place.ANYWHERE and tenant is None:
+    if level is Level.ANYWHERE and tenant is None:
         return identity.tenants is None or is_everywhere or membership.tenant in identity.tenants
-    if place is Place.INSTANCE or tenant is None:
+    if level is Level.INSTANCE or tenant is None:
         # A credential limited to tenants has no access to what belongs to the instance.
         return is_everywhere and identity.tenants is None
     if identity.tenants is not None and tenant not in identity.tenants:
@@ -126,7 +126,7 @@ def _counts(identity: Identity, membership: Membership, place: Place, tenant: st
 def roles_in(identity: Identity, tenant: str) -> list[Role]:
     """Return the roles that the identity has on a tenant, directly or through the instance."""
     return [
-        membership.role for membership in identity.memberships if _counts(identity, membership, Place.TENANT, tenant)
+        membership.role for membership in identity.memberships if _counts(identity, membership, Level.TENANT, tenant)
     ]
 
 
@@ -135,9 +135,9 @@ def scope_for(identity: Identity, permission: Permission) -> Scope:
 
     Rows of the instance are visible completely or not at all.
     """
-    if not may(identity, permission) and RULES[permission].place is not Place.TENANT:
+    if not may(identity, permission) and RULES[permission].level is not Level.TENANT:
         return NOTHING_AT_ALL
-    if RULES[permission].place in (Place.INSTANCE, Place.ACCOUNT) or _may_everywhere(identity, permission):
+    if RULES[permission].level in (Level.INSTANCE, Level.ACCOUNT) or _may_everywhere(identity, permission):
         return EVERYTHING_OF_ALL
     named = {membership.tenant for membership in identity.memberships} - {EVERYWHERE}
     named |= identity.tenants or set()
@@ -192,7 +192,7 @@ def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tup
     by_role = tuple(
         pattern
         for membership in identity.memberships
-        if membership.role.includes(Role.SUBMITTER) and _counts(identity, membership, Place.TENANT, tenant)
+        if membership.role.includes(Role.SUBMITTER) and _counts(identity, membership, Level.TENANT, tenant)
         for pattern in membership.tasks
     )
     return identity.tasks, by_role
@@ -206,7 +206,7 @@ def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
     own = {
         pattern
         for membership in identity.memberships
-        if membership.role.includes(Role.ADMIN) and _counts(identity, membership, Place.TENANT, tenant)
+        if membership.role.includes(Role.ADMIN) and _counts(identity, membership, Level.TENANT, tenant)
         for pattern in membership.tasks
     }
     return all("*" in have or pattern in have for pattern in tasks for have in (own, identity.tasks))

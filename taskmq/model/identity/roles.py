@@ -10,8 +10,8 @@ __all__ = [
     "EVERYWHERE",
     "RULES",
     "SELF_SERVICE",
+    "Level",
     "Permission",
-    "Place",
     "Role",
     "Rule",
     "permissions_of",
@@ -38,8 +38,8 @@ class Role(StrEnum):
 _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 
 
-class Place(StrEnum):
-    """The kind of place in which a permission needs a role."""
+class Level(StrEnum):
+    """A level at which a permission needs a role."""
 
     TENANT = "tenant"
     """On the tenant of the data, or on the instance."""
@@ -102,16 +102,16 @@ class Rule(NamedTuple):
     """The role that a permission needs.
 
     Attributes:
-        role: the minimum; None for `Place.ACCOUNT`.
+        role: the minimum; None for `Level.ACCOUNT`.
         about: what the permission allows, for the table in docs/security.md.
     """
 
-    place: Place
+    level: Level
     role: Role | None
     about: str
 
 
-_TENANT, _INSTANCE, _ANYWHERE = Place.TENANT, Place.INSTANCE, Place.ANYWHERE
+_TENANT, _INSTANCE, _ANYWHERE = Level.TENANT, Level.INSTANCE, Level.ANYWHERE
 _VIEWER, _SUBMITTER, _OPERATOR, _ADMIN = Role
 
 RULES: Final[Mapping[Permission, Rule]] = {
@@ -157,22 +157,22 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.TENANTS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, change and remove tenants"),
     Permission.USERS_READ: Rule(_INSTANCE, _ADMIN, "list users, their sessions and their tokens"),
     Permission.USERS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, disable and erase users, revoke sessions and tokens"),
-    Permission.ACCOUNT_READ: Rule(Place.ACCOUNT, None, "read one's own account, sessions and tokens"),
-    Permission.ACCOUNT_CHANGE: Rule(Place.ACCOUNT, None, "change one's own password, sessions and tokens"),
+    Permission.ACCOUNT_READ: Rule(Level.ACCOUNT, None, "read one's own account, sessions and tokens"),
+    Permission.ACCOUNT_CHANGE: Rule(Level.ACCOUNT, None, "change one's own password, sessions and tokens"),
 }
 
-SELF_SERVICE: Final = frozenset(permission for permission, rule in RULES.items() if rule.place is Place.ACCOUNT)
+SELF_SERVICE: Final = frozenset(permission for permission, rule in RULES.items() if rule.level is Level.ACCOUNT)
 """Permissions that a token has only if its scopes name them; otherwise a stolen token could create another one."""
 
 
-def permissions_of(role: Role, place: Place) -> frozenset[Permission]:
-    """Return the permissions of a role in a place of that kind: a tenant, or the instance."""
+def permissions_of(role: Role, level: Level) -> frozenset[Permission]:
+    """Return the permissions of a role at this level: in a tenant, or in the instance."""
     # A role on the instance holds on each tenant.
-    places = {place, Place.ANYWHERE, Place.ACCOUNT, *([Place.TENANT] if place is Place.INSTANCE else [])}
+    levels = {level, Level.ANYWHERE, Level.ACCOUNT, *([Level.TENANT] if level is Level.INSTANCE else [])}
     return frozenset(
         permission
         for permission, rule in RULES.items()
-        if rule.place in places and (rule.role is None or role.includes(rule.role))
+        if rule.level in levels and (rule.role is None or role.includes(rule.role))
     )
 
 
@@ -189,7 +189,7 @@ def _scopes(word: str) -> frozenset[Permission]:
     if word in RULES:
         return frozenset({Permission(word)})
     if word in _RANKS:
-        return permissions_of(Role(word), Place.INSTANCE) - SELF_SERVICE
+        return permissions_of(Role(word), Level.INSTANCE) - SELF_SERVICE
     kind = frozenset(permission for permission in RULES if word == f"{permission.value.partition('.')[0]}.*")
     if not kind:
         raise InvalidOption(f"unknown scope {word!r}: use a permission (jobs.read), a kind (jobs.*) or a role")

@@ -18,7 +18,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, evaluate, let_go
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Evaluation, Silence, end_alerts, evaluate
 from taskmq.model.history.channels import is_told, is_told_singly
 from taskmq.scheduler.alerts.figures import AlertFigures
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
@@ -176,7 +176,7 @@ class AlertWatch:
             if each.state is not AlertState.RESOLVED and (rule is None or not rule.is_enabled):
                 left.setdefault((each.tenant, each.rule), []).append(each)
         for key, alerts in left.items():
-            await self._write(key[1], kept.get(key), let_go(alerts, now), now)
+            await self._write(key[1], kept.get(key), end_alerts(alerts, now), now)
 
     async def _write(self, name: str, rule: AlertRule | None, found: Evaluation, now: int) -> bool:
         """Write an evaluation and its notices. Returns False if another scheduler was faster."""

@@ -78,7 +78,7 @@ class NodeRegistrar:
     async def _write(self) -> None:
         heard = dict(self._heard)
         if heard:
-            await self._store.nodes.tell(list(heard.values()))
+            await self._store.nodes.report(list(heard.values()))
             # Keep reports that arrived meanwhile.
             self._heard = {name: report for name, report in self._heard.items() if heard.get(name) is not report}
 

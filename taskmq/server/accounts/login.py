@@ -19,7 +19,7 @@ from taskmq.api.sign_in import (
 )
 from taskmq.app_api.views import instant_text
 from taskmq.errors import InvalidOption, LoginThrottled, NotAuthenticated
-from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
+from taskmq.model.identity import RULES, Identity, Level, Permission, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven
@@ -183,7 +183,7 @@ LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
 
 
 def _may_somewhere(identity: Identity, permission: Permission) -> bool:
-    if RULES[permission].place is not Place.TENANT:
+    if RULES[permission].level is not Level.TENANT:
         return may(identity, permission)
     tenants = scope_for(identity, permission).tenants
     return tenants is None or bool(tenants)

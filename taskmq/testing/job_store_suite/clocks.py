@@ -62,12 +62,12 @@ class MovedClocks(JobStoreCase):
     @case
     async def test_a_removed_node_returns_with_a_new_epoch(self) -> None:
         nodes = self.driver().store.nodes
-        await nodes.tell([NodeTold(name="a")])
+        await nodes.report([NodeTold(name="a")])
         (before,) = await nodes.nodes()
         await nodes.remove("a")
 
         await self.advance(1)
-        await nodes.tell([NodeTold(name="a")])
+        await nodes.report([NodeTold(name="a")])
 
         (after,) = await nodes.nodes()
         assert after.epoch > before.epoch

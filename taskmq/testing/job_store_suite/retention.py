@@ -75,7 +75,7 @@ class Retention(JobStoreCase):
         driver = self.driver()
         store, nodes = _retaining(driver), driver.store.nodes
         history = history_of(driver)
-        await nodes.tell([NodeTold(name="a", capacity={"slots": 8.0, "cpu": 8.0}, runs_jobs=True)])
+        await nodes.report([NodeTold(name="a", capacity={"slots": 8.0, "cpu": 8.0}, runs_jobs=True)])
         done, live = [await _dispatch_placed(driver) for _ in range(2)]
         for job in (done, live):
             await history.logs.add([RunLog(id=job.id, token=job.token, lines=[RunLine(1, 20, "shop", "at work")])])
@@ -107,7 +107,7 @@ class Retention(JobStoreCase):
                 quotas={usage_name("*", user): Quota(tenant="*", user=user, a_day=9) for user in (None, "*")},
             )
         )
-        await nodes.tell([NodeTold(name="a", capacity={"cpu": 8.0})])
+        await nodes.report([NodeTold(name="a", capacity={"cpu": 8.0})])
         for tenant in tenants:
             await driver.submit(tenant=tenant, detail=JobDetail(owner="ann"))
             rule = AlertRule(name="rule", metric="failure_rate", threshold=0.1, tenant=tenant, channels=())

@@ -155,7 +155,7 @@ class LimitsGuard:
                 )
             except BaseException:
                 # The permit may have been granted.
-                self._holder.let_go(hold, places)
+                self._holder.release_later(hold, places)
                 raise
             if entry.granted:
                 granted = self._holder.hold(hold, places, job_id=attempt.job_id) if places else _NOTHING
@@ -164,7 +164,7 @@ class LimitsGuard:
                 if not strict or self._is_in_time(self._clock.monotonic() - asked - entry.wait, in_time):
                     return granted
                 # The granted start is counted but does not happen: this late it would be one too many in its period.
-                self._holder.let_go(hold, places)
+                self._holder.release_later(hold, places)
                 hold = f"{self._identity}/{next(self._numbers)}"
                 continue
             if await self._expire_dead_holders(entry):
@@ -186,7 +186,7 @@ class LimitsGuard:
         try:
             await asyncio.sleep(max(seconds, 0.0))
         except BaseException:
-            self._holder.let_go(hold, places)
+            self._holder.release_later(hold, places)
             raise
         finally:
             self._waiting -= 1
@@ -236,9 +236,9 @@ class _Holder:
             await self._limits.release(held.name, [demand.key for demand in held.places], held=seconds)
         except StateUnavailable as error:
             _log.warning("job %s: releasing its permits failed, will retry: %s", held.job_id, error)
-            self.let_go(held.name, held.places)
+            self.release_later(held.name, held.places)
 
-    def let_go(self, hold: str, places: Sequence[PlaceDemand]) -> None:
+    def release_later(self, hold: str, places: Sequence[PlaceDemand]) -> None:
         """Release permits that may be held, in the background."""
         self._held.pop(hold, None)
         if places:
@@ -260,7 +260,7 @@ class _Holder:
         for (held, demand), is_held in zip(pairs, answers, strict=True):
             if held.name not in self._held:
                 # The run ended meanwhile, and the permit may have been acquired once more.
-                self.let_go(held.name, held.places)
+                self.release_later(held.name, held.places)
             elif not is_held and not held.is_lost:
                 held.is_lost = True
                 _log.warning(

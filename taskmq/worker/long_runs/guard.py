@@ -251,7 +251,7 @@ class LongRunGuard:
                 elif not await self._leases.renew(key, token=token, seconds=self._seconds):
                     token = None
                     continue
-                hold = self._held[key] = _LongRun(key, token)
+                hold = self._held[key] = _LongRun(key, token, attempt.job_id)
                 await self._publish(self._standby(attempt, delivery, key))
             except (StateUnavailable, SendError, MalformedMessage) as error:
                 is_hopeless = isinstance(error, EncodeError | MalformedMessage)
@@ -371,7 +371,7 @@ class LongRunGuard:
                 await self._hold_on(hold, _REMEMBERED, note=_DONE)
                 break
             except StateUnavailable as error:
-                _log.warning("job may run twice: marking its lease %s as done failed: %s", hold.key, error)
+                _log.warning("job %s may run twice: marking its lease as done failed: %s", hold.job_id, error)
                 await asyncio.sleep(backoff.next())
         self._held.pop(hold.key, None)
 
@@ -389,11 +389,11 @@ class LongRunGuard:
                 _log.warning("job %s: not started, another worker may be running it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
-                    self._recover(attempt, _LongRun(key, answer))
+                    self._recover(attempt, _LongRun(key, answer, attempt.job_id))
                     return True
                 if answer.note == _TAKEN_OVER:
                     # The worker that started it returned it, or is gone.
-                    self._recover(attempt, _LongRun(key, answer.token))
+                    self._recover(attempt, _LongRun(key, answer.token, attempt.job_id))
                     return True
                 if answer.note == _DONE:
                     standby.ack()
@@ -433,11 +433,12 @@ class LongRunGuard:
 class _LongRun:
     """A lease of this worker, and the run under it."""
 
-    __slots__ = ("handed", "is_over", "key", "token", "turn")
+    __slots__ = ("handed", "is_over", "job_id", "key", "token", "turn")
 
-    def __init__(self, key: str, token: int) -> None:
+    def __init__(self, key: str, token: int, job_id: str) -> None:
         self.key = key
         self.token = token
+        self.job_id = job_id
         self.handed: LeasedDelivery | None = None
         self.turn = asyncio.Lock()
         self.is_over = False

@@ -234,7 +234,7 @@ def test_the_lanes_of_a_queue_and_a_slow_one_exist_from_the_start() -> None:
     assert queue.always == queue.physical[:-1]
     assert [name for name in queue.physical if is_lane(name)] == list(lanes_of("orders", 2))
     assert slow_lane("orders") in queue.physical
-    assert queue.place(priority=None, order_key=None) == "orders"
+    assert queue.choose_physical(priority=None, order_key=None) == "orders"
 
 
 def test_a_queue_is_limited_by_either_limit() -> None:
@@ -250,7 +250,7 @@ def test_a_queue_is_limited_by_either_limit() -> None:
 def test_priority_selects_the_class_queue(name: str, priority: int | None) -> None:
     queue = WorkQueue(name)
 
-    assert queue.place(priority=priority, order_key=None) == class_queue(name, priority)
+    assert queue.choose_physical(priority=priority, order_key=None) == class_queue(name, priority)
     assert queue.native_priority(priority) is None
 
 
@@ -258,7 +258,7 @@ def test_priority_selects_the_class_queue(name: str, priority: int | None) -> No
 def test_the_key_selects_the_shard_of_an_ordered_queue(name: str, key: str, count: int) -> None:
     queue = WorkQueue(name, ordered=count)
 
-    place = queue.place(priority=None, order_key=key)
+    place = queue.choose_physical(priority=None, order_key=key)
 
     assert place == queue.physical[shard_of(key, count)]
     assert queue.native_priority(None) is None
@@ -295,7 +295,7 @@ def test_a_message_without_a_suitable_queue_is_refused(
     options: dict[str, Any], priority: int | None, key: str | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidOption, match=complaint):
-        WorkQueue("orders", **options).place(priority=priority, order_key=key)
+        WorkQueue("orders", **options).choose_physical(priority=priority, order_key=key)
 
 
 @given(st.sampled_from(["classic", "quorum"]), st.integers(0, 9), st.integers(0, 9))
@@ -303,7 +303,7 @@ def test_native_priorities_keep_the_order_of_the_numbers(kind: Any, one: int, ot
     queue = WorkQueue("a", kind, priorities="native")
     lower, higher = (queue.native_priority(priority) for priority in sorted((one, other)))
 
-    assert queue.place(priority=one, order_key=None) == "a"
+    assert queue.choose_physical(priority=one, order_key=None) == "a"
     assert lower is not None
     assert higher is not None
     assert 0 <= lower <= higher <= (4 if kind == "classic" else 9)

@@ -98,7 +98,7 @@ def test_a_change_without_a_rule_keeps_it(present: Trigger) -> None:
 
 
 def test_an_invalid_rule_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="give only one of cron, every and at"):
+    with pytest.raises(InvalidOption, match="give at most one of cron, every and at"):
         amend_trigger(every("1h"), expression="0 3 * * *", period="1h")
     with pytest.raises(InvalidOption, match="a time zone needs a cron expression"):
         amend_trigger(every("1h"), tz="Europe/Berlin")

@@ -524,7 +524,7 @@ async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage:
     epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
     placer = Placer(store, HeldLease(partition, epoch, inf), PartitionState(AppRules(TaskMQ("memory://"))))
-    await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
+    await store.nodes.report([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
     (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
     await stage.submit(9, queue="train", detail=_needs())
     picks = [Pick(Lane("train", 4, ""), 10)]
@@ -648,8 +648,8 @@ async def test_an_alert_continues_while_jobs_wait_that_no_node_could_run(stage: 
     await stage.submit(9, queue="work")
     assert await _firing(stage) == {"all ": 5.0, "mine queue:train": 2.0}
 
-    await stage.store.nodes.tell([replace(_TOLD, name="b", labels={"region": "eu"})])
+    await stage.store.nodes.report([replace(_TOLD, name="b", labels={"region": "eu"})])
     assert await _firing(stage) == {"all ": 1.0, "mine queue:train": 1.0}
-    await stage.store.nodes.tell([replace(_TOLD, name="c", capacity={"slots": 1.0, "cpu": 5.0})])
+    await stage.store.nodes.report([replace(_TOLD, name="c", capacity={"slots": 1.0, "cpu": 5.0})])
     assert await _firing(stage) == {}
     await process.stop()

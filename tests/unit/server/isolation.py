@@ -48,7 +48,7 @@ Step = tuple[str, str, Any]
 _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
 # Tenants may read how many other tenants wait in a queue, but not their names.
-_SHARED = re.compile(r"\d+ other tenants have jobs in that queue|its pool gets .*")
+_SHARED = re.compile(r"\d+ other tenants? ha(?:s|ve) jobs in that queue|its pool gets .*")
 # Of requests, audit entries and log lines, which are numbered across all tenants.
 _COUNTED = {"request_id", "number", "next"}
 _INSTANCE: Final = "instance"

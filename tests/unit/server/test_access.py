@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from litestar import get
 
-from taskmq.model.identity import RULES, Permission, Place, Role, may
+from taskmq.model.identity import RULES, Level, Permission, Role, may
 from taskmq.server import ServerSettings
 from taskmq.server.access import PUBLIC, permission_of
 from taskmq.server.application import HANDLERS
@@ -92,7 +92,7 @@ def test_each_call_is_refused_exactly_to_callers_without_permission(site: Site) 
     site.hub.close()
     for name, method, path, permission in _calls():
         for caller, identity in CALLERS.items():
-            is_for_tenants = RULES[permission].place is Place.TENANT
+            is_for_tenants = RULES[permission].level is Level.TENANT
             tenants = [None, *(membership.tenant for membership in identity.memberships if is_for_tenants)]
             is_allowed = any(may(identity, permission, tenant) for tenant in tenants)
 

@@ -19,7 +19,7 @@ from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import RunFailure
-from taskmq.model.identity import RULES, Membership, Permission, Place, Role, may, session_key, token_key
+from taskmq.model.identity import RULES, Level, Membership, Permission, Role, may, session_key, token_key
 from taskmq.model.topology import WorkQueue
 from taskmq.server import EventSource
 from taskmq.testing.job_store_suite.driver import JobDriver
@@ -76,8 +76,8 @@ class Operation(NamedTuple):
     permission: Permission
 
     @property
-    def place(self) -> Place:
-        return RULES[self.permission].place
+    def level(self) -> Level:
+        return RULES[self.permission].level
 
     def ask(self, site: Site, by: str, ids: Mapping[str, str]) -> Response:
         path = self.path
@@ -134,7 +134,7 @@ class Foreign(NamedTuple):
 
 
 def _owner(operation: Operation) -> str:
-    return _INSTANCE if operation.place is Place.INSTANCE else _OWNER
+    return _INSTANCE if operation.level is Level.INSTANCE else _OWNER
 
 
 def _operations(document: dict[str, Any]) -> list[Operation]:
@@ -260,7 +260,7 @@ def _differences(foreign: Foreign, by: str) -> list[str]:
     found: list[str] = []
     for each, known, unknown in foreign.attempts():
         there, absent = (each.ask(foreign.site, by, ids) for ids in (known, unknown))
-        if each.place is Place.INSTANCE or each.permission not in _permissions(by):
+        if each.level is Level.INSTANCE or each.permission not in _permissions(by):
             wanted = {403}
         elif each.name in _LAST:
             wanted = {200, 201}

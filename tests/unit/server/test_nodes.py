@@ -78,7 +78,7 @@ def test_a_heartbeat_ends_no_drain_and_the_start_of_a_drain_is_audited_once(site
 def test_a_node_reported_by_workers_cannot_be_changed_by_a_caller(site: Site) -> None:
     async def tell() -> None:
         async with TaskMQ("memory://other", store=site.app.sessions.store_url) as other:
-            await other.sessions.store().nodes.tell([NodeTold(name="gpu-1", runs_jobs=True)])
+            await other.sessions.store().nodes.report([NodeTold(name="gpu-1", runs_jobs=True)])
 
     asyncio.run(tell())
 

@@ -13,7 +13,7 @@ import pytest
 
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
-from taskmq.model.identity import RULES, Membership, Permission, Place, Role, session_key, token_key
+from taskmq.model.identity import RULES, Level, Membership, Permission, Role, session_key, token_key
 from taskmq.model.topology import WorkQueue
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
@@ -141,7 +141,7 @@ class _Filled(NamedTuple):
                 if method == "get" or not operation["security"]:
                     continue
                 permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
-                if RULES[Permission(permission)].place in _PLACES:
+                if RULES[Permission(permission)].level in _LEVELS:
                     found[operation["operationId"]] = method.upper()
         return found
 
@@ -159,7 +159,7 @@ class _Filled(NamedTuple):
         ]
 
 
-_PLACES: Final = {Place.TENANT, Place.INSTANCE, Place.ANYWHERE}
+_LEVELS: Final = {Level.TENANT, Level.INSTANCE, Level.ANYWHERE}
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_a_job_beyond_its_quota_is_refused_with_the_time_to_wait(site: Site) -> 
     again = site("POST", "/jobs", DOCUMENT)
 
     assert (refused.status_code, refused.json()["code"], again.status_code) == (429, "quota_exceeded", 200)
-    assert "'acme' has reached its quota of 1 jobs per day" in refused.json()["detail"]
+    assert "'acme' has reached its quota of 1 job per day" in refused.json()["detail"]
     assert 0 < int(refused.headers["retry-after"]) <= 86_400
     assert site("GET", "/quotas", by=_ADMIN).json()["items"][0]["jobs_today"] == 1
 

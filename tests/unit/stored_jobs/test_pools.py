@@ -58,7 +58,7 @@ async def test_a_job_beyond_a_quota_is_refused_with_the_limit_and_the_time(shop:
     await shop.jobs.asubmit("double", 1, tenant="acme", delay="1h")
 
     with pytest.raises(
-        QuotaExceeded, match=r"task double: tenant 'acme' has reached its quota of 1 jobs per day"
+        QuotaExceeded, match=r"task double: tenant 'acme' has reached its quota of 1 job per day"
     ) as caught:
         await shop.jobs.asubmit("double", 2, tenant="acme")
     with pytest.raises(QuotaExceeded):

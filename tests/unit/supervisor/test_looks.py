@@ -50,7 +50,7 @@ async def test_a_failed_poll_is_logged_and_the_next_one_kills_hanging_processes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     child = Hanging(failures=2)
-    looking = asyncio.create_task(_supervisor(child)._look_around())
+    looking = asyncio.create_task(_supervisor(child)._check_repeatedly())
     await asyncio.sleep(2.5)
     assert (child.looks, child.is_killed) == (2, False)
 
@@ -69,7 +69,7 @@ async def test_a_stopping_supervisor_polls_nothing() -> None:
     child = Hanging(failures=0)
     supervisor = _supervisor(child)
     supervisor._signals = 1
-    looking = asyncio.create_task(supervisor._look_around())
+    looking = asyncio.create_task(supervisor._check_repeatedly())
     await asyncio.sleep(5)
     looking.cancel()
     await asyncio.wait((looking,))

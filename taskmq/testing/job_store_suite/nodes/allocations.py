@@ -30,7 +30,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_an_allocation_uses_its_node_until_released(self) -> None:
         store = self.store()
-        await store.nodes.tell(_NODES)
+        await store.nodes.report(_NODES)
 
         made = await store.nodes.allocate(_new_allocation(3.0))
         assert made is not None
@@ -53,7 +53,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_the_node_with_the_least_remaining_capacity_is_chosen(self) -> None:
         store = self.store()
-        await store.nodes.tell(_NODES)
+        await store.nodes.report(_NODES)
 
         found = [await store.nodes.allocate(_new_allocation(cpu)) for cpu in (4.0, 4.0, 12.0, 1.0)]
 
@@ -62,7 +62,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_an_allocation_can_require_a_node_or_labels(self) -> None:
         store = self.store()
-        await store.nodes.tell(_NODES)
+        await store.nodes.report(_NODES)
 
         named = await store.nodes.allocate(_new_allocation(1.0, "large"))
         labelled = await store.nodes.allocate(_new_allocation(1.0, labels={"region": "eu"}))
@@ -77,22 +77,22 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_nothing_is_allocated_on_a_closed_node(self) -> None:
         store = self.store()
-        await store.nodes.tell([NodeTold(name="a", capacity={"cpu": 8.0}, lost_after=0)])
+        await store.nodes.report([NodeTold(name="a", capacity={"cpu": 8.0}, lost_after=0)])
         await store.nodes.drain("a", drains=True)
         assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
         await store.nodes.drain("a", drains=False)
-        await store.nodes.say_busy("a", is_busy=True)
+        await store.nodes.set_busy("a", is_busy=True)
         assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
-        await store.nodes.say_busy("a", is_busy=False)
+        await store.nodes.set_busy("a", is_busy=False)
         await store.nodes.expire()
         assert await store.nodes.allocate(_new_allocation(1.0)) is None
 
     @case
     async def test_the_same_id_again_is_the_same_allocation(self) -> None:
         store = self.store()
-        await store.nodes.tell(_NODES)
+        await store.nodes.report(_NODES)
         asked = _new_allocation(3.0)
 
         first, again = await store.nodes.allocate(asked), await store.nodes.allocate(asked)
@@ -105,7 +105,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_an_allocation_ends_at_its_time_or_with_its_node(self) -> None:
         store = self.store()
-        await store.nodes.tell([*_NODES, NodeTold(name="weak", capacity={"gpu": 1.0}, lost_after=0)])
+        await store.nodes.report([*_NODES, NodeTold(name="weak", capacity={"gpu": 1.0}, lost_after=0)])
         over = await store.nodes.allocate(_new_allocation(1.0, ttl=0))
         gone = await store.nodes.allocate(NewAllocation(id=new_id(2), node="weak", amounts={"gpu": 1.0}))
         assert over is not None
@@ -123,7 +123,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_allocations_are_listed_by_node_job_tenant_and_time(self) -> None:
         store = self.store()
-        await store.nodes.tell(_NODES)
+        await store.nodes.report(_NODES)
         first = await store.nodes.allocate(_new_allocation(1.0, "large", job="a"))
         second = await store.nodes.allocate(_new_allocation(1.0, "small", job="b", tenant="other"))
         assert first is not None
@@ -148,7 +148,7 @@ class AllocationCases(JobStoreCase):
     @case
     async def test_concurrent_allocations_never_exceed_capacity(self) -> None:
         stores = [self.store() for _ in range(4)]
-        await stores[0].nodes.tell(_NODES)
+        await stores[0].nodes.report(_NODES)
 
         made = await asyncio.gather(
             *(store.nodes.allocate(_new_allocation(3.0)) for store in stores for _ in range(4))

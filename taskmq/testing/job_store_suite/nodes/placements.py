@@ -101,7 +101,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_job_is_placed_and_dispatched_in_one_step(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         first, second = await driver.submit_many(2, detail=JobDetail(owner="ann"))
 
         batch = await _place(driver, [_placement(second.id)])
@@ -129,7 +129,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_placements_over_a_quota_wait_and_a_gang_waits_as_a_whole(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         first, second, third = await driver.submit_many(3, tenant="acme")
         other = await driver.submit()
         partition = driver.schedulers.partition_of(QUEUE)
@@ -150,7 +150,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_job_holds_no_resources_after_any_end_of_its_run(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         for kind in ("succeeded", "failed", "retry", "interrupted", "snoozed"):
             job = await driver.submit()
             batch = await _place(driver, [_placement(job.id)])
@@ -169,7 +169,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_job_returned_undispatched_holds_no_resources(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         job = await driver.submit()
         batch = await _place(driver, [_placement(job.id)])
         assert batch is not None
@@ -185,7 +185,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_job_that_no_longer_fits_is_not_placed(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         first, second, third = await driver.submit_many(3)
 
         batch = await _place(driver, [_placement(first.id), _placement(second.id), _placement(third.id, cpu=1.0)])
@@ -197,7 +197,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_nothing_is_placed_on_a_closed_or_lost_node(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         job = await driver.submit()
         before = (await node_of(driver.store, "a")).epoch
 
@@ -207,7 +207,7 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.drain("a", drains=False)
         await driver.store.nodes.expire()
         assert await _place(driver, [_placement(job.id)]) is None
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         assert await _place(driver, [_placement(job.id, epoch=before)]) is None
 
         assert await _place(driver, [_placement(job.id, epoch=before + 1)]) is not None
@@ -215,7 +215,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_replaced_scheduler_places_nothing(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         job = await driver.submit()
         partition = driver.schedulers.partition_of(QUEUE)
         old = await driver.next_epoch(partition)
@@ -231,7 +231,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_gang_is_placed_completely_or_not_at_all(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         first, second, third = await driver.submit_many(3)
         held = await driver.submit(held=True)
 
@@ -251,7 +251,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_gang_with_an_expired_member_is_not_placed_and_that_member_ends(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         member, other = await driver.submit_many(2)
         expired = await driver.submit(expires=-1)
         gang = [_placement(each.id, cpu=1.0, gang="g") for each in (member, expired)]
@@ -267,7 +267,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_a_gang_with_a_missing_member_does_not_block_other_jobs(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         member, other = await driver.submit_many(2)
         held = await driver.submit(held=True)
         gang = [_placement(each.id, cpu=1.0, gang="g") for each in (member, held)]
@@ -281,7 +281,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_allocations_on_a_lost_node_are_released(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         job = await driver.submit()
         batch = await _place(driver, [_placement(job.id)])
         assert batch is not None
@@ -298,7 +298,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_an_expired_job_ends_instead_of_being_placed(self) -> None:
         driver = self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         job = await driver.submit(expires=-1)
 
         assert await _place(driver, [_placement(job.id)]) is None
@@ -325,7 +325,7 @@ class PlacementCases(JobStoreCase):
     @case
     async def test_concurrent_placements_never_exceed_capacity(self) -> None:
         driver, other = self.driver(), self.driver()
-        await driver.store.nodes.tell([_NODE])
+        await driver.store.nodes.report([_NODE])
         jobs = await driver.submit_many(8)
         partition = driver.schedulers.partition_of(QUEUE)
         epoch = await driver.epoch(partition)

@@ -31,7 +31,7 @@ class NodeCases(JobStoreCase):
         store, other = self.store(), self.store()
         assert await store.nodes.nodes() == []
 
-        await store.nodes.tell([_TOLD, NodeTold(name="b")])
+        await store.nodes.report([_TOLD, NodeTold(name="b")])
 
         first, second = await other.nodes.nodes()
         assert (first.name, second.name) == ("b", "gpu-1")
@@ -42,11 +42,11 @@ class NodeCases(JobStoreCase):
     @case
     async def test_a_node_that_reports_again_keeps_its_id_and_updates_its_data(self) -> None:
         store = self.store()
-        await store.nodes.tell([_TOLD])
+        await store.nodes.report([_TOLD])
         before = await node_of(store, "gpu-1")
         changed = NodeTold(name="gpu-1", capacity={"cpu": 4.0})
 
-        await store.nodes.tell([changed])
+        await store.nodes.report([changed])
 
         after = await node_of(store, "gpu-1")
         assert (after.id, after.registered, after.told) == (before.id, before.registered, changed)
@@ -55,7 +55,7 @@ class NodeCases(JobStoreCase):
     @case
     async def test_a_silent_node_is_lost_once_and_returns_with_a_new_epoch(self) -> None:
         store = self.store()
-        await store.nodes.tell([NodeTold(name="a", lost_after=0), NodeTold(name="b"), _TOLD])
+        await store.nodes.report([NodeTold(name="a", lost_after=0), NodeTold(name="b"), _TOLD])
 
         first = (await node_of(store, "a")).epoch
 
@@ -64,7 +64,7 @@ class NodeCases(JobStoreCase):
         lost = await node_of(store, "a")
         assert (lost.state, lost.epoch) == ("lost", first + 1)
 
-        await store.nodes.tell([NodeTold(name="a", lost_after=3_600_000)])
+        await store.nodes.report([NodeTold(name="a", lost_after=3_600_000)])
         back = await node_of(store, "a")
         assert (back.state, back.epoch) == ("available", first + 1)
         assert (await node_of(store, "b")).epoch == first
@@ -72,10 +72,10 @@ class NodeCases(JobStoreCase):
     @case
     async def test_an_operator_can_drain_and_resume_a_node(self) -> None:
         store = self.store()
-        await store.nodes.tell([_TOLD])
+        await store.nodes.report([_TOLD])
 
         drained = await store.nodes.drain("gpu-1", drains=True)
-        await store.nodes.tell([_TOLD])
+        await store.nodes.report([_TOLD])
         assert drained is not None
         assert (drained.state, (await node_of(store, "gpu-1")).state) == ("draining", "draining")
 
@@ -87,22 +87,22 @@ class NodeCases(JobStoreCase):
     @case
     async def test_an_owner_marking_a_node_busy_counts_as_a_heartbeat(self) -> None:
         store = self.store()
-        await store.nodes.tell([NodeTold(name="a", lost_after=0)])
+        await store.nodes.report([NodeTold(name="a", lost_after=0)])
         await store.nodes.expire()
 
-        busy = await store.nodes.say_busy("a", is_busy=True)
+        busy = await store.nodes.set_busy("a", is_busy=True)
         assert busy is not None
         assert (busy.state, busy.is_lost) == ("busy", False)
 
-        free = await store.nodes.say_busy("a", is_busy=False)
+        free = await store.nodes.set_busy("a", is_busy=False)
         assert free is not None
         assert free.state == "available"
-        assert await store.nodes.say_busy("nobody", is_busy=True) is None
+        assert await store.nodes.set_busy("nobody", is_busy=True) is None
 
     @case
     async def test_a_removed_node_is_no_longer_found(self) -> None:
         store = self.store()
-        await store.nodes.tell([_TOLD])
+        await store.nodes.report([_TOLD])
 
         assert await store.nodes.remove("gpu-1")
         assert not await store.nodes.remove("gpu-1")

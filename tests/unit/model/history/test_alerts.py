@@ -19,9 +19,9 @@ from taskmq.model.history.alerts import (
     check_limits,
     check_rule,
     check_silence,
+    end_alerts,
     evaluate,
     is_silenced,
-    let_go,
 )
 
 RULE = AlertRule(name="r", metric="failure_rate", threshold=0.5)
@@ -162,7 +162,7 @@ def test_alerts_of_an_unevaluated_rule_end() -> None:
     course.look(10, told=1)
     course.look(10, told=1, pending=1)
 
-    found = let_go(course.alerts.values(), 40_000)
+    found = end_alerts(course.alerts.values(), 40_000)
 
     assert {each.subject: (each.state, each.since) for each in found.alerts} == {
         "told": (AlertState.RESOLVED, 40_000),

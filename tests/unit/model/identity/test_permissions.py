@@ -16,9 +16,9 @@ from taskmq.model.identity import (
     RULES,
     SELF_SERVICE,
     Identity,
+    Level,
     Membership,
     Permission,
-    Place,
     Role,
     Scope,
     allows_pattern,
@@ -53,8 +53,8 @@ def _of(*memberships: Membership) -> Identity:
 def test_every_permission_has_a_rule_and_a_description() -> None:
     assert set(RULES) == set(Permission)
     assert len({rule.about for rule in RULES.values()}) == len(RULES)
-    assert {rule.place for rule in RULES.values()} == set(Place)
-    assert all((rule.role is None) == (rule.place is Place.ACCOUNT) for rule in RULES.values())
+    assert {rule.level for rule in RULES.values()} == set(Level)
+    assert all((rule.role is None) == (rule.level is Level.ACCOUNT) for rule in RULES.values())
 
 
 def test_a_role_includes_the_roles_below_it() -> None:
@@ -111,9 +111,9 @@ def test_a_token_never_exceeds_its_user(
 
 @given(_users, _permissions, st.sampled_from(_TENANTS))
 def test_a_scope_lists_the_tenants_it_covers(identity: Identity, permission: Permission, tenant: str) -> None:
-    if RULES[permission].place is Place.TENANT:
+    if RULES[permission].level is Level.TENANT:
         assert scope_for(identity, permission).has(tenant) == may(identity, permission, tenant)
-    elif RULES[permission].place is not Place.ANYWHERE:
+    elif RULES[permission].level is not Level.ANYWHERE:
         expected = EVERYTHING_OF_ALL if may(identity, permission) else NOTHING_AT_ALL
         assert scope_for(identity, permission) == expected
 
@@ -129,10 +129,10 @@ def test_a_role_in_one_tenant_grants_nothing_in_another(role: Role, permission: 
 
     assert roles_in(ann, "north") == [role]
     assert roles_in(ann, "south") == []
-    if RULES[permission].place is Place.TENANT:
+    if RULES[permission].level is Level.TENANT:
         assert not may(ann, permission, "south")
         assert not may(ann, permission)
-    if RULES[permission].place is Place.INSTANCE:
+    if RULES[permission].level is Level.INSTANCE:
         assert not may(ann, permission, "north")
         assert not may(ann, permission)
 
@@ -229,18 +229,18 @@ def test_an_invalid_scope_is_refused_by_name(word: str) -> None:
         read_scopes([word])
 
 
-@pytest.mark.parametrize("place", [Place.TENANT, Place.INSTANCE])
+@pytest.mark.parametrize("level", [Level.TENANT, Level.INSTANCE])
 @pytest.mark.parametrize("role", list(Role))
-def test_the_permissions_of_a_role_match_the_checks(role: Role, place: Place) -> None:
-    tenant = "north" if place is Place.TENANT else EVERYWHERE
+def test_the_permissions_of_a_role_match_the_checks(role: Role, level: Level) -> None:
+    tenant = "north" if level is Level.TENANT else EVERYWHERE
     ann = _of(Membership(tenant, role))
 
     expected = {
         permission
         for permission in Permission
-        if may(ann, permission, "north" if RULES[permission].place is Place.TENANT else None)
+        if may(ann, permission, "north" if RULES[permission].level is Level.TENANT else None)
     }
-    assert permissions_of(role, place) == expected
+    assert permissions_of(role, level) == expected
 
 
 def test_a_scope_for_one_tenant_names_it() -> None:
