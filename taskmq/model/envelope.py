@@ -73,6 +73,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         outages: number of outages that interrupted runs of this attempt.
         crashes: how many workers died while they had this dispatch; None: its message never came back. If it did, the
             worker reports `started` before the run.
+        not_before, not_after: first and last instant of its start under a strict rate, ms since the epoch by the
+            store's clock; None: it may start at any time.
         due: the instant at which the job was due, ms since the epoch; None once an earlier run of it started.
         saves: version of the values that earlier runs saved.
         saved: these values as JSON, by name; None: there are none.
@@ -86,6 +88,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outages: Annotated[int, msgspec.Meta(ge=0)] = 0
     crashes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     due: _Instant | None = None
+    not_before: _Instant | None = None
+    not_after: _Instant | None = None
     saves: Annotated[int, msgspec.Meta(ge=0)] = 0
     saved: dict[str, msgspec.Raw] | None = None
     kept: dict[str, msgspec.Raw] | None = None

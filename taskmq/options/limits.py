@@ -142,6 +142,7 @@ class TaskLimit:
         name: name under which tasks share it.
         takes_key: whether there is one for each key.
         id: kind and name, as in `Envelope.limits`.
+        whole: demand that does not depend on the arguments.
     """
 
     def __init__(self, limit: Limit, key: ArgumentKey | None, *, name: str) -> None:
@@ -149,8 +150,8 @@ class TaskLimit:
         self.name = name
         self.takes_key: bool = key is not None
         self._key = key
-        self._demand = limit.demand(name)
-        self.id: str = self._demand.key
+        self.whole: Demand = limit.demand(name)
+        self.id: str = self.whole.key
 
     def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand:
         """Return the demand of a call with these arguments, for the job's tenant.
@@ -159,7 +160,7 @@ class TaskLimit:
             InvalidArguments: they yield no key.
         """
         key = self.key_of(args, kwargs)
-        return self._demand if key is None else self.keyed_demand(key, tenant=tenant)
+        return self.whole if key is None else self.keyed_demand(key, tenant=tenant)
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         """Return the key of a call with these arguments; None if all calls share the limit.
@@ -176,7 +177,7 @@ class TaskLimit:
     def plain_demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand | None:
         """Return the demand of an encoded call; None if only the task's code can derive the key."""
         if self._key is None:
-            return self._demand
+            return self.whole
         key = self._key.plain_of(args, kwargs)
         return None if key is None else self.keyed_demand(key, tenant=tenant)
 

@@ -15,7 +15,7 @@ withdrawn or failed here: it continues, and its report will arrive.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
@@ -42,6 +42,7 @@ from taskmq.model.headers import labels_of
 from taskmq.model.history.journals import SavedValues
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import jobs_queue, node_queue
+from taskmq.scheduler.gates import GatePassage, start_of
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.proofs import InvitationProofs
@@ -93,6 +94,7 @@ class InvitationPublisher:
         self._reports = reports
         self._proofs = proofs
         self._counts = counts
+        self._passage = GatePassage(state.gates, store, lease)
         self._is_stopping = asyncio.Event()
 
     def stop_trying(self) -> None:
@@ -120,7 +122,9 @@ class InvitationPublisher:
 
     async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
         in_hand = self._state.in_hand
-        pending = self._waiting(batch.jobs)
+        if (jobs := await self._take_starts(self._waiting(batch.jobs), in_doubt)) is None:
+            return
+        pending = self._waiting(jobs)
         backoff, refusals = Backoff(_PAUSE, _LONGEST_PAUSE), Backoff(_QUEUE_PAUSE, _LONGEST_QUEUE_PAUSE)
         names: set[tuple[str, int]] = set()
         is_troubled = False
@@ -155,6 +159,30 @@ class InvitationPublisher:
             if is_troubled:
                 self._state.end_outage()
         self._state.ledger.confirm(batch.id)
+
+    async def _take_starts(
+        self, jobs: Sequence[DispatchedJob], in_doubt: Collection[str]
+    ) -> Sequence[DispatchedJob] | None:
+        """Return the jobs that may start; None if that is left to the partition's next holder."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        started: Sequence[DispatchedJob] | None = None
+        is_answered = False
+        while not is_answered:
+            try:
+                now = asyncio.get_running_loop().time()
+                started = await self._passage.take_starts(jobs, sure=in_doubt, now=now)
+                is_answered = True
+            except StoreUnavailable:
+                # If the lost answer moved a job behind a gate, its message is published in vain: the token is old.
+                if await pause(self._is_stopping, backoff.next()):
+                    return None
+        if started is not None and len(started) < len(jobs):
+            starting = {job.id for job in started}
+            for job in jobs:
+                if job.id not in starting:
+                    self._state.leave(job.id, job.token, seconds=0.0)
+            self._state.has_work.set()
+        return started
 
     def _waiting(self, jobs: Sequence[DispatchedJob]) -> list[DispatchedJob]:
         """Return the jobs still to publish: those that were not reported, given up or started meanwhile."""
@@ -246,6 +274,7 @@ class InvitationPublisher:
     def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         reports = self._reports.name
         proof = self._proofs.prove(job.id, job.token, reports)
+        window = start_of(job)
         invitation = Invitation(
             id=job.id,
             token=job.token,
@@ -254,6 +283,8 @@ class InvitationPublisher:
             outages=job.outages,
             crashes=job.crashes,
             due=job.due,
+            not_before=window.not_before,
+            not_after=window.not_after,
         )
         return Outgoing(
             queue=jobs_queue(_target_queue(job)),

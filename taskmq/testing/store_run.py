@@ -27,7 +27,7 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
+from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands, start_of
 from taskmq.scheduler.partition import public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
@@ -107,7 +107,10 @@ class StoreRun:
             epoch = await self._dispatching.leases.acquire(partition_key(partition), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
             self._epochs[partition] = epoch
-            gates = Gates(TaskDemands(self._app.tasks.by_name.values()))
+            is_final = self._session.stores.limits is None
+            gates = Gates(TaskDemands(self._app.tasks.by_name.values(), is_final=is_final))
+            # Virtual time does not pass on the way to a worker.
+            gates.lead = 0.0
             lease = HeldLease(partition, epoch, until=_FOR_EVER)
             self._passages[partition] = GatePassage(gates, self._dispatching, lease)
         if self._fires:
@@ -235,12 +238,14 @@ class StoreRun:
             return
         self.moved += 1
         passage.gates.add(batch.jobs, now=now)
-        for name in dict.fromkeys(job.queue for job in batch.jobs):
+        jobs = await passage.take_starts(batch.jobs, now=now)
+        assert jobs is not None
+        for job_id in {job.id for job in batch.jobs} - {job.id for job in jobs}:
+            passage.gates.remove(job_id)
+        for name in dict.fromkeys(job.queue for job in jobs):
             await self._session.declare([self._app.producer.queue(name)])
-        saved = await self._store.journals.values([job.id for job in batch.jobs if job.due is None])
-        for outcome in await self._session.publish_now(
-            [self._outgoing(job, saved.get(job.id)) for job in batch.jobs]
-        ):
+        saved = await self._store.journals.values([job.id for job in jobs if job.due is None])
+        for outcome in await self._session.publish_now([self._outgoing(job, saved.get(job.id)) for job in jobs]):
             if outcome is not None:
                 raise outcome
         await self._dispatching.confirm([batch.id])
@@ -248,6 +253,7 @@ class StoreRun:
     def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         assert self._key is not None
         proof = self._key.prove(job.id, job.token, self._reports)
+        window = start_of(job)
         invitation = Invitation(
             id=job.id,
             token=job.token,
@@ -256,6 +262,8 @@ class StoreRun:
             outages=job.outages,
             crashes=job.crashes,
             due=job.due,
+            not_before=window.not_before,
+            not_after=window.not_after,
         )
         return Outgoing(
             queue=jobs_queue(job.queue),

@@ -111,6 +111,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
         owner: who submitted it; "": unknown.
         crashes: how many workers died while they had this dispatch; None: its message never came back.
         claims: to be taken before it is published.
+        start: instant of its start under a strict rate, ms since the epoch; None: without one.
     """
 
     id: str
@@ -129,6 +130,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     crashes: int | None = None
     claims: tuple[JobClaim, ...] = ()
+    start: float | None = None
 
 
 class ReturnedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         processor: processor time of the run; None: unknown.
         peak_memory: largest resident memory of the run's process, in bytes; None: unknown.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
-        limited: whether it was snoozed because a limit of its task was reached.
+        limited: whether it did not start because of a limit of its task: a snoozed one because the limit was
+            reached, an interrupted one because it came too late for its start under a strict rate.
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
             scheduler that does not know this field dispatches the job anew.
         content_type, result: the encoded return value of a success.

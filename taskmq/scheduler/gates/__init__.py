@@ -12,6 +12,6 @@ last limited job was seen there. The first limited job after that is not examine
 
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.scheduler.gates.gates import Gates
-from taskmq.scheduler.gates.passage import GatePassage
+from taskmq.scheduler.gates.passage import GatePassage, start_of
 
-__all__ = ["GatePassage", "Gates", "TaskDemands"]
+__all__ = ["GatePassage", "Gates", "TaskDemands", "start_of"]

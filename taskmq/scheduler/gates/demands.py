@@ -21,11 +21,15 @@ class TaskDemands:
     """The demands of one app's tasks.
 
     A limit applies here if all its calls share it, its key was computed at the submission, or the key consists of
-    parameters of type `str` and `int`. Strict rates are left to the workers, because the start of a run differs from
-    its dispatch.
+    parameters of type `str` and `int`.
+
+    Args:
+        is_final: whether no state decides after the scheduler. Otherwise strict rates are left to the workers. If it
+            is final, all calls whose keys are unknown share one rate.
     """
 
-    def __init__(self, tasks: Iterable[Task[..., Any]]) -> None:
+    def __init__(self, tasks: Iterable[Task[..., Any]], *, is_final: bool = False) -> None:
+        self._is_final = is_final
         self._tasks = {task.name: task for task in tasks if task.limits}
         self.queues = frozenset(task.queue for task in self._tasks.values())
         """Queues of the tasks with limits."""
@@ -48,16 +52,26 @@ class TaskDemands:
                 return _NOTHING
             # Arguments stored elsewhere are not available here.
             tenant, keys, has_arguments = envelope.tenant, envelope.limits or {}, envelope.blob is None
-        found = [
-            limit.keyed_demand(keys[limit.id], tenant=tenant)
-            if limit.id in keys
-            else limit.plain_demand(args, kwargs, tenant=tenant)
-            for limit in known.limits
-            if has_arguments or limit.id in keys or not limit.takes_key
-        ]
-        return [demand for demand in found if demand is not None and _is_kept(demand)]
+        found: list[Demand] = []
+        for limit in known.limits:
+            if limit.id in keys:
+                demand: Demand | None = limit.keyed_demand(keys[limit.id], tenant=tenant)
+            elif has_arguments or not limit.takes_key:
+                demand = limit.plain_demand(args, kwargs, tenant=tenant)
+            else:
+                demand = None
+            # Databases do not accept text with NUL.
+            if demand is not None and "\0" in demand.key:
+                demand = None
+            if demand is None and self._is_final and body:
+                demand = limit.whole
+            if demand is not None and self._counts(demand):
+                found.append(demand)
+        return found
 
+    def rates(self, task: str, body: bytes) -> tuple[RateDemand, ...]:
+        """Return the rates among the demands of a job."""
+        return tuple(demand for demand in self.of(task, body) if isinstance(demand, RateDemand))
 
-def _is_kept(demand: Demand) -> bool:
-    # Databases do not accept text with NUL.
-    return not (isinstance(demand, RateDemand) and demand.strict) and "\0" not in demand.key
+    def _counts(self, demand: Demand) -> bool:
+        return self._is_final or not (isinstance(demand, RateDemand) and demand.strict)

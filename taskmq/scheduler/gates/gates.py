@@ -3,27 +3,31 @@
     sort (ready jobs) -> free: to be dispatched -> add -> remove
                       -> behind a gate          -> due: some of them are examined again
 
-A permit is in use from the dispatch of a job until it has left. A rate counts dispatches, by the generic cell rate
-algorithm. If a released job was not dispatched (it was cancelled, or its queue has no room), an alarm opens the gate
-again for twice as many. So a gate with room and waiting jobs is never forgotten.
+A permit is in use from the dispatch of a job until it has left. Rates are counted by the store. What is known of them
+here predicts its answers, so that few jobs are dispatched in vain. If a released job was not dispatched (it was
+cancelled, or its queue has no room), an alarm opens the gate again for twice as many. So a gate with room and waiting
+jobs is never forgotten.
 """
 
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, Lane, ReadyJob
-from taskmq.contracts.stores import Demand, PlaceDemand
+from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
+from taskmq.model.limits import LEAD, count_starts, first_start, used_until, wait_for_start
 from taskmq.scheduler.gates.demands import TaskDemands
 
 __all__ = ["Gates"]
 
-# Seconds by which rate-limited jobs are dispatched early: the time to reach a worker.
-_LEAD: Final = 0.1
-# Unused seconds of a rate that may be caught up.
-_MADE_UP: Final = 0.25
+# Most seconds that the jobs of strict rates are expected to travel to their workers.
+_LONGEST_LEAD: Final = 5.0
+_LONGER: Final = 1.5
+_SHORTER: Final = 0.9
+# Seconds without a late job before the lead becomes shorter.
+_CALM: Final = 10.0
 # Interval of a high rate's releases, so that its jobs go in batches.
 _STEP: Final = 0.05
 _CHECK: Final = 1.0
@@ -44,9 +48,19 @@ class _Gate(NamedTuple):
 
 
 class Gates:
-    """The gates of one partition."""
+    """The gates of one partition.
 
-    def __init__(self, demands: TaskDemands) -> None:
+    Args:
+        dice: returns a number from 0 to 1: schedulers that share a rate ask for starts at different times.
+
+    Attributes:
+        lead: seconds that jobs of strict rates are expected to travel to their workers.
+    """
+
+    def __init__(self, demands: TaskDemands, *, dice: Callable[[], float] = lambda: 0.0) -> None:
+        self.lead = LEAD
+        self._last_late = -math.inf
+        self._dice = dice
         self._demands = demands
         # Until when queues other than those of `demands` may have jobs with limits.
         self._concerned: dict[str, float] = {}
@@ -121,10 +135,45 @@ class Gates:
             for demand in demands:
                 self._in_vain.pop(demand.key, None)
                 if not isinstance(demand, PlaceDemand):
-                    self._paces[demand.key] = self._base(demand.key, now) + demand.interval
+                    until = self._paces.get(demand.key, -math.inf)
+                    self._paces[demand.key] = first_start(demand, until, now=now, lead=self.lead) + demand.interval
         if len(self._paces) > self._most_paces:
             self._paces = {key: until for key, until in self._paces.items() if until > now}
             self._most_paces = max(_MOST_PACES, 2 * len(self._paces))
+
+    def rates_of(self, job: DispatchedJob) -> tuple[RateDemand, ...]:
+        """Return the rates that the job starts under."""
+        return self._demands.rates(job.task, job.body) if self._demands.queues else ()
+
+    def rates_of_gates(self, keys: Iterable[str]) -> list[RateDemand]:
+        """Return the rates among these gates."""
+        gates = (self._waiting[key].demand for key in keys if key in self._waiting)
+        return [demand for demand in gates if not isinstance(demand, PlaceDemand)]
+
+    def record_wait(self, demand: RateDemand, wait: float, *, now: float) -> int:
+        """Record the store's answer: when the rate has room. Returns how many starts it grants now."""
+        self._paces[demand.key] = used_until(demand, wait, now=now, lead=self.lead)
+        return self._room(demand, now)
+
+    def wait_behind(self, demand: RateDemand, queue: str, *, now: float) -> None:
+        """Record that a job of the queue waits for a rate."""
+        self._note(queue, now)
+        self._wait_behind(demand, queue, now)
+
+    def keep_closed(self, demand: RateDemand, *, now: float) -> None:
+        """Record that a gate that was due has no room yet."""
+        self._in_vain.pop(demand.key, None)
+        self._set_alarm(demand, now)
+
+    def note_late(self, *, now: float) -> None:
+        """Record that a job reached its worker after the instant of its start."""
+        self.lead = min(self.lead * _LONGER, _LONGEST_LEAD)
+        self._last_late = now
+
+    def note_in_time(self, *, now: float) -> None:
+        """Record that starts were granted: after a time without late jobs, the lead becomes shorter."""
+        if self.lead > LEAD and now - self._last_late > _CALM:
+            self.lead, self._last_late = max(self.lead * _SHORTER, LEAD), now
 
     def turn_back(self, job_id: str, seconds: float, *, now: float) -> None:
         """Record that a worker turned the job back, as a limit is used up; it keeps its permits for a time."""
@@ -189,7 +238,8 @@ class Gates:
     def _set_alarm(self, demand: Demand, now: float) -> None:
         at = now + (_STEP if demand.key in self._in_vain else _CHECK)
         if not isinstance(demand, PlaceDemand):
-            at = max(self._base(demand.key, now) - (demand.burst - 1) * demand.interval - _LEAD, now + _STEP)
+            wait = wait_for_start(demand, self._paces.get(demand.key, -math.inf), now=now, lead=self.lead)
+            at = now + max(wait, _STEP) + self._dice() * min(demand.interval, _STEP)
         elif self._room(demand, now) < 1 and demand.key in self._in_use:
             # It opens when a job leaves.
             return
@@ -198,12 +248,7 @@ class Gates:
     def _room(self, demand: Demand, now: float) -> int:
         if isinstance(demand, PlaceDemand):
             return demand.places - self._in_use[demand.key]
-        ahead = now + _LEAD + (demand.burst - 1) * demand.interval - self._base(demand.key, now)
-        return 0 if ahead < 0 else math.floor(ahead / demand.interval) + 1
-
-    def _base(self, key: str, now: float) -> float:
-        until = self._paces.get(key)
-        return now if until is None else max(until, now - _MADE_UP)
+        return count_starts(demand, self._paces.get(demand.key, -math.inf), now=now, lead=self.lead)
 
     def _end(self, job_id: str) -> bool:
         """Free the job's permits. Returns whether others wait for one of them."""

@@ -1,18 +1,31 @@
 """Execution of the decisions of `Gates` in the store, for one partition."""
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from taskmq.contracts.jobs import DispatchStore, Lane, Pick, ReadyJob
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DispatchedJob, DispatchStore, Lane, Pick, RatedJob, ReadyJob
+from taskmq.options.limits import STRICT_MARGIN
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.partitions import HeldLease
 
-__all__ = ["GatePassage", "Passed"]
+__all__ = ["GatePassage", "Passed", "start_of"]
 
 # Rounds in which lanes are read deeper before their free jobs are dispatched.
 _ROUNDS: Final = 4
 _TOGETHER: Final = 500
+# Milliseconds by which the clocks of workers may differ: that much earlier a start under a strict rate is late.
+_CLOCKS: Final = 10
+
+
+class StartWindow(NamedTuple):
+    """First and last instant of a start, ms since the epoch; None: it may start at any time."""
+
+    not_before: int | None
+    not_after: int | None
 
 
 class Passed(NamedTuple):
@@ -66,11 +79,47 @@ class GatePassage:
     async def open_due(self, has_room: Callable[[str], bool], *, now: float) -> set[Lane]:
         """Release jobs whose limits and queues have room. Returns their lanes."""
         due = self.gates.due(has_room, now=now)
+        if rates := self.gates.rates_of_gates(due):
+            # Another partition may have used the rate.
+            waits = await self._store.rate_waits(rates, lead=self.gates.lead)
+            for demand in rates:
+                if not self.gates.record_wait(demand, waits[demand.key], now=now):
+                    self.gates.keep_closed(demand, now=now)
+                    del due[demand.key]
         if not due:
             return set()
         opened = await self._store.open_gates(self._lease.partition, self._lease.epoch, due)
         self.gates.record_released(due, Counter(gate for gate, _ in opened))
         return {lane for _, lane in opened}
+
+    async def take_starts(
+        self, jobs: Sequence[DispatchedJob], *, sure: Collection[str] = (), now: float
+    ) -> list[DispatchedJob] | None:
+        """Request the starts of dispatched jobs. Returns the jobs that may start, with the instants of strict rates.
+
+        Other jobs wait behind gates. Returns None if another scheduler holds the partition.
+
+        Args:
+            sure: jobs that a worker may have already.
+        """
+        rates = {job.id: found for job in jobs if (found := self.gates.rates_of(job))}
+        if not rates:
+            return list(jobs)
+        rated = [
+            RatedJob(job.id, job.token, rates[job.id], is_sure=job.id in sure) for job in jobs if job.id in rates
+        ]
+        partition, epoch = self._lease.partition, self._lease.epoch
+        taken = await self._store.take_starts(partition, epoch, rated, lead=self.gates.lead)
+        if taken is None:
+            return None
+        for demand in {demand.key: demand for job in rated for demand in job.rates}.values():
+            self.gates.record_wait(demand, taken.waits[demand.key], now=now)
+        self.gates.note_in_time(now=now)
+        for job in jobs:
+            if (key := taken.waiting.get(job.id)) is not None:
+                (demand,) = (each for each in rates[job.id] if each.key == key)
+                self.gates.wait_behind(demand, job.queue, now=now)
+        return [replace(job, start=taken.instants.get(job.id)) for job in jobs if job.id not in taken.waiting]
 
     async def open_all(self, *, unless: Callable[[], bool]) -> bool:
         """Release all jobs in batches, until `unless` is true. Returns whether all were released."""
@@ -84,3 +133,10 @@ class GatePassage:
         for job in await self._store.look([Pick(lane, depth) for lane, depth in depths.items()]):
             ready[job.lane].append(job)
         return ready
+
+
+def start_of(job: DispatchedJob) -> StartWindow:
+    """Return when the job may start under its strict rates."""
+    if job.start is None:
+        return StartWindow(None, None)
+    return StartWindow(math.ceil(job.start), math.floor(job.start + STRICT_MARGIN * 1000) - _CLOCKS)

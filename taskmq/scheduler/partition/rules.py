@@ -23,6 +23,7 @@ class AppRules:
     def __init__(self, app: TaskMQ) -> None:
         self._tasks = app.tasks
         self._producer = app.producer
+        self._sessions = app.sessions
         self.policies: Mapping[str, QueuePolicy] = app.producer.policies()
         """Policies of queues, as the app defines them."""
 
@@ -65,7 +66,9 @@ class AppRules:
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks."""
-        return TaskDemands(self._tasks.by_name.values())
+        # Workers choose their guards in the same way.
+        is_final = self._sessions.current().stores.limits is None
+        return TaskDemands(self._tasks.by_name.values(), is_final=is_final)
 
 
 def _read_marked(body: bytes, mark: bytes) -> Envelope | None:

@@ -10,6 +10,7 @@ clock or I/O; times are seconds of the loop's clock. Every change that may allow
 """
 
 import asyncio
+import random
 from collections.abc import Iterable, Sequence
 
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick
@@ -48,7 +49,7 @@ class PartitionState:
         self.ledger = Ledger(gives_way=rules.gives_way, runs_once=rules.runs_once)
         self.shares = Shares()
         self.shares.configure(rules.policies, {})
-        self.gates = Gates(rules.demands())
+        self.gates = Gates(rules.demands(), dice=random.random)
         self.placements = Placements()
         self.pauses = RefusedQueues()
         self.quotas = Quotas()

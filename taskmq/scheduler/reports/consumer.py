@@ -346,8 +346,8 @@ class ReportConsumer:
                 if goes_on(report.kind):
                     self._record_run(report, now)
                 else:
-                    if report.kind == "snoozed" and report.limited:
-                        self._state.gates.turn_back(report.id, report.delay / 1000, now=now)
+                    if report.limited:
+                        self._note_limit(report, now)
                     self._state.leave(report.id, report.token, seconds=_run_seconds(report))
                     ended[flight.queue] += 1
             if one.outcome in ("invented", "unknown"):
@@ -366,6 +366,12 @@ class ReportConsumer:
         if ends:
             await self._journals.forget(ends)
             await self._results.put(ends)
+
+    def _note_limit(self, report: Report, now: float) -> None:
+        if report.kind == "snoozed":
+            self._state.gates.turn_back(report.id, report.delay / 1000, now=now)
+        elif report.kind == "interrupted":
+            self._state.gates.note_late(now=now)
 
     async def _put_aside(self, report: Report, outcome: Literal["invented", "unknown"]) -> None:
         """Count an invented report, or park a report of an unknown job."""

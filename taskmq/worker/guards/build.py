@@ -13,6 +13,7 @@ from taskmq.worker.guards.idempotency import IdempotencyGuard, KeyRefusal
 from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
 from taskmq.worker.guards.reactions import ReactionGuard
+from taskmq.worker.guards.starts import StoredStartsGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
 from taskmq.worker.guards.workflow import WorkflowGuard, WorkflowRefusal
 
@@ -59,8 +60,10 @@ def _idempotency(setup: GuardSetup) -> Guard | None:
 
 def _limits(setup: GuardSetup) -> Guard | None:
     limits = setup.stores.limits
-    if limits is None or not has_limits(setup.app):
+    if not has_limits(setup.app):
         return None
+    if limits is None:
+        return StoredStartsGuard(setup.app.sessions.clock)
     # Only tests set a patience; their broker follows the virtual clock.
     patience = PATIENCE if setup.app.sessions.patience is None else 0.0
     return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease, patience=patience)

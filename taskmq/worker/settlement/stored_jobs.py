@@ -194,7 +194,7 @@ class StoredJobSettler:
                 type_name = INTERRUPTED if attempt.preempted is None else PREEMPTED
                 # A job that has not started lost nothing.
                 stopped = None if attempt.started is None else ErrorRecord(type_name=type_name, message=reason)
-                return told("interrupted", error=stopped), None
+                return told("interrupted", error=stopped, limited=attempt.is_turned_back), None
             case _:
                 assert_never(outcome)
 

@@ -174,11 +174,11 @@ async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage:
         most = max(most, len(player.deliveries))
         done += len(player.deliveries)
         # At most the rate, beside the jobs dispatched ahead.
-        assert done <= (stage.clock.since(began) + 0.15) * 100 + 1
+        assert done <= (stage.clock.since(began) + 0.25) * 100 + 1
         await player.finish()
 
     assert 9.5 <= stage.clock.since(began) <= 10.5
-    assert most <= 15
+    assert most <= 26
 
 
 @run_by(play, _define)

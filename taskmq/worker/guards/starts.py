@@ -1,0 +1,71 @@
+"""Limits of an app with a job store and without a state: the scheduler decides, and this worker obeys.
+
+A stored job has passed its limits when its invitation arrives. Under a strict rate the invitation has an instant to
+wait for, and one after which the start would be one too many in its period: then the job returns, and its scheduler
+dispatches it anew. Both are instants of the store's clock, compared with the clock of this machine.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import UnsupportedFeature
+from taskmq.model.clock import Clock
+from taskmq.model.outcome import Dead, Interrupted, Outcome
+from taskmq.options.limits import RateLimit
+from taskmq.tasks.task import Task
+from taskmq.worker.attempt import Attempt, Permit
+
+__all__ = ["StoredStartsGuard"]
+
+# Longest wait in a slot (s). The instant of a job whose message was lost may be further ahead.
+_LONGEST: Final = 5.0
+
+
+class StoredStartsGuard:
+    """Holds stored jobs until the instants of their starts, and refuses sent ones."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """See `Guard`."""
+        return bool(task.limits)
+
+    def concerns(self, attempt: Attempt) -> bool:
+        return bool(attempt.task.limits) and (attempt.envelope.store is None or _is_strict(attempt.task))
+
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
+        if attempt.cancelled is not None:
+            return _NOTHING
+        invitation = attempt.envelope.store
+        if invitation is None:
+            return Dead(
+                "rejected",
+                UnsupportedFeature(
+                    f"job {attempt.job_id} of task {attempt.envelope.task} was sent, and its limits need a state, "
+                    "which this worker does not have: submit it to the store, or set TaskMQ(..., "
+                    "state='redis://...') or $TASKMQ_STATE, then replay it"
+                ),
+            )
+        if invitation.not_before is None or invitation.not_after is None:
+            # Published by a scheduler that did not know the rate, or could not count the start.
+            return Interrupted()
+        wait = (invitation.not_before - self._clock.now_ms()) / 1000
+        if wait > _LONGEST:
+            return Interrupted()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        return _NOTHING if self._clock.now_ms() <= invitation.not_after else Interrupted()
+
+
+def _is_strict(task: Task[..., Any]) -> bool:
+    return any(isinstance(each.limit, RateLimit) and each.limit.strict for each in task.limits)
+
+
+class _NoPermit:
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
+        return True
+
+
+_NOTHING: Final = _NoPermit()
