@@ -81,7 +81,7 @@ class HeldPartition:
         self._store = store.dispatching
         self._now_ms = store.now_ms
         self.lease = lease
-        self.state = PartitionState(AppRules(app))
+        self.state = PartitionState(AppRules(app, has_state=session.stores.limits is not None))
         queue = ReportsQueue(session, reports_queue(app.name, lease.partition))
         self._publisher = InvitationPublisher(
             session,

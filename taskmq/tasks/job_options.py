@@ -8,8 +8,9 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import JobDetail
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Submission
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
@@ -26,6 +27,7 @@ __all__ = [
     "StoreOptions",
     "StoredTemplateOptions",
     "SubmitOptions",
+    "check_sendable",
     "check_text",
     "plan_job",
     "read_dependencies",
@@ -167,6 +169,22 @@ def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] |
         depends_on=plan.depends_on,
         connection=plan.connection,
     )
+
+
+def check_sendable(plan: CallPlan, task: str, sessions: Sessions) -> None:
+    """Check that a call with options of stored jobs, or of a task with limits, may go to the broker.
+
+    Raises:
+        InvalidOption: it has options that only the store supports.
+        UnsupportedFeature: its limits need a state, and the app has only a store.
+    """
+    if isinstance(plan, JobPlan):
+        raise refused_by_broker(task)
+    if sessions.state_url is None and sessions.store_url is not None:
+        raise UnsupportedFeature(
+            f"task {task}: limits of sent jobs need a state, and the app has only a store: call .submit(...) instead "
+            "of .send(...), set lane=\"store\", or TaskMQ(..., state='redis://...')"
+        )
 
 
 def refused_by_broker(task: str) -> InvalidOption:

@@ -51,7 +51,7 @@ from taskmq.options.task_options import CallPlan, TaskPlan
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.context import Context, current_context
 from taskmq.tasks.envelope import envelope_of
-from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job, refused_by_broker, submission_of
+from taskmq.tasks.job_options import JobOptions, JobPlan, check_sendable, plan_job, refused_by_broker, submission_of
 
 if TYPE_CHECKING:
     from taskmq.tasks.call_shapes import TakesFirst, TakesOne
@@ -374,8 +374,8 @@ class Call(CeleryHints, Generic[P, R_co]):
             raws = raw_args, raw_kwargs
             compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
             submission = submission_of(plan, compared=compared, task=task.name)
-        elif isinstance(plan, JobPlan):
-            raise refused_by_broker(task.name)
+        elif isinstance(plan, JobPlan) or task.limits:
+            check_sendable(plan, task.name, producer.sessions)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
             order_key = task.order_key.of(args, kwargs)

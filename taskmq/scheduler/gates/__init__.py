@@ -6,6 +6,8 @@ A gate has the key of the limit in the state. The scheduler counts its own jobs 
 So no permit is held for a job at the broker, and none is lost with a scheduler. The worker's guard decides finally,
 as for any other job. It turns a job back if sent jobs or another partition have used up the limit, and reports that
 (`Report.limited`). Such a job keeps its permit here for up to 10 seconds, and does not count for rates.
+Rates are counted in the store, after the dispatch and before the message is published. Without a state, nothing
+decides after that.
 Jobs are examined, with their bodies, in the queues of tasks with limits, and in another queue for a minute after the
 last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """

@@ -18,12 +18,16 @@ _PREEMPTIBLE: Final = b'"preemptible":'
 
 
 class AppRules:
-    """Rules of one app."""
+    """Rules of one app.
 
-    def __init__(self, app: TaskMQ) -> None:
+    Args:
+        has_state: whether the guards of workers decide limits finally, with the app's state.
+    """
+
+    def __init__(self, app: TaskMQ, *, has_state: bool = True) -> None:
         self._tasks = app.tasks
         self._producer = app.producer
-        self._sessions = app.sessions
+        self._has_state = has_state
         self.policies: Mapping[str, QueuePolicy] = app.producer.policies()
         """Policies of queues, as the app defines them."""
 
@@ -66,9 +70,7 @@ class AppRules:
 
     def demands(self) -> TaskDemands:
         """Return the limits of the app's tasks."""
-        # Workers choose their guards in the same way.
-        is_final = self._sessions.current().stores.limits is None
-        return TaskDemands(self._tasks.by_name.values(), is_final=is_final)
+        return TaskDemands(self._tasks.by_name.values(), is_final=not self._has_state)
 
 
 def _read_marked(body: bytes, mark: bytes) -> Envelope | None:

@@ -63,9 +63,9 @@ def _is_strict(task: Task[..., Any]) -> bool:
     return any(isinstance(each.limit, RateLimit) and each.limit.strict for each in task.limits)
 
 
-class _NoPermit:
+class _StartPermit:
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
         return True
 
 
-_NOTHING: Final = _NoPermit()
+_NOTHING: Final = _StartPermit()

@@ -87,6 +87,29 @@ def test_a_scheduler_reads_the_limits_of_a_job_from_its_message_alone() -> None:
     assert [[each.key for each in demands.of(task, b"")] for task in ("one", "two")] == [[], ["places:two"]]
 
 
+def test_without_a_state_the_scheduler_decides_all_rates() -> None:
+    app = TaskMQ("memory://demands")
+
+    @app.task(name="strict", rate_limit=RateLimit("20/s", strict=True, name="api"))
+    def strict() -> None: ...
+
+    @app.task(name="keyed", rate_limit=RateLimit("5/s", key=lambda account: account))
+    def keyed(account: str) -> None: ...
+
+    demands = TaskDemands(app.tasks.by_name.values(), is_final=True)
+
+    def rates_of(task: str, **fields: Any) -> list[str]:
+        return [demand.key for demand in demands.rates(task, encode_envelope(Envelope(task=task, **fields)))]
+
+    call = {"args": msgspec.Raw(b'["ann"]')}
+    assert rates_of("strict") == ["rate:api"]
+    assert rates_of("keyed", limits={"rate:keyed": "ann"}, **call) == ["rate:keyed:ann"]
+    # Calls whose keys are unknown share one rate.
+    assert rates_of("keyed", **call) == ["rate:keyed"]
+    assert rates_of("keyed", limits={"rate:keyed": "a\0"}, **call) == ["rate:keyed"]
+    assert demands.rates("keyed", b"") == ()
+
+
 @run_by(play, _define)
 async def test_a_key_dispatches_only_as_many_jobs_as_may_run_and_others_pass(stage: Stage, /) -> None:
     acme = await _submit(stage, "one", "acme", count=700)

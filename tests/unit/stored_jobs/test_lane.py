@@ -86,3 +86,13 @@ def test_there_are_two_lanes() -> None:
     app = TaskMQ("memory://")
     with pytest.raises(InvalidOption, match="lane"):
         app.task(name="odd", lane=cast("Any", "motorway"))(lambda: None)
+
+
+def test_a_limited_task_cannot_be_sent_without_a_state() -> None:
+    app = TaskMQ("amqp://broker", store="sqlite:///jobs.db")
+
+    @app.task(name="call", rate_limit="20/s")
+    def call() -> None: ...
+
+    with pytest.raises(UnsupportedFeature, match=r"task call: limits of sent jobs need a state.*submit"):
+        call.send()
