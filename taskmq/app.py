@@ -193,23 +193,33 @@ class TaskMQ(CeleryHints):
         return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
 
     def on(
-        self, condition: "Expression", *, debounce: Duration = 0, name: str | None = None
+        self,
+        condition: "Expression",
+        *,
+        debounce: Duration = 0,
+        limit: Duration | None = None,
+        at_limit: Literal["drop", "call"] = "drop",
+        name: str | None = None,
     ) -> Callable[[_AnyTask], _AnyTask]:
         """Call the task below after events that match a condition.
 
-        The task receives the event of a single condition, or the list of events of `all_of` or `any_of`. Workers
-        detect the end of jobs; all other events need a running beat.
+        The task receives the event of a single condition, or the list of events of several. Workers detect the end of
+        jobs; all other events need a running beat.
 
         Args:
-            condition: `job`, `file`, `message`, `amqp`, `all_of` or `any_of`, all from `taskmq.reactions`.
+            condition: `job`, `file`, `message`, `amqp`, `all_of`, `any_of` or `at_least` of `taskmq.reactions`.
             debounce: wait until no more events arrive for this time; the task receives each condition's last event.
+            limit: maximum time between the first event and the call. Default: unlimited.
+            at_limit: `drop` forgets the events when the limit is over; `call` calls the task with those that came.
             name: the reaction's name. Default: the task's.
 
         Raises:
             InvalidOption: the task cannot take the event or would trigger itself endlessly, the name is in use, or an
                 option is invalid.
         """
-        return functools.partial(self._add_reaction, condition, name=name, debounce=debounce)
+        return functools.partial(
+            self._add_reaction, condition, name=name, debounce=debounce, limit=limit, at_limit=at_limit
+        )
 
     def include(self, *modules: str | ModuleType) -> None:
         """Bind the tasks that modules define with `taskmq.task`.
@@ -267,9 +277,16 @@ class TaskMQ(CeleryHints):
         return task
 
     def _add_reaction(
-        self, condition: "Expression", task: _AnyTask, *, name: str | None, debounce: Duration
+        self,
+        condition: "Expression",
+        task: _AnyTask,
+        *,
+        name: str | None,
+        debounce: Duration,
+        limit: Duration | None,
+        at_limit: Literal["drop", "call"],
     ) -> _AnyTask:
-        self.reactions.define(task, condition, name=name, debounce=debounce)
+        self.reactions.define(task, condition, name=name, debounce=debounce, limit=limit, at_limit=at_limit)
         return task
 
     def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":

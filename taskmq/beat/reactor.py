@@ -22,7 +22,6 @@ from taskmq.reactions import (
     change_pending,
     read_pending,
 )
-from taskmq.reactions.model.conditions import rule_of
 from taskmq.reactions.model.pending import PendingReaction, ReactionCall, confirm, tick, wake_of
 
 __all__ = ["Reactor"]
@@ -134,7 +133,7 @@ class Reactor:
     async def _tick_one(self, reaction: Reaction, pending: PendingReaction) -> int | None:
         plan, now = reaction.plan, self._clock.now_ms()
         wake = wake_of(pending, plan, now=now)
-        if pending.rule == rule_of(plan.expression, plan.debounce) and (wake is None or wake > now):
+        if pending.rule == plan.rule and (wake is None or wake > now):
             return wake
         name = reaction_record_key(self._app.name, reaction.name)
         taken, after = await change_pending(

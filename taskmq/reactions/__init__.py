@@ -1,7 +1,7 @@
 """Reactions: tasks that are called when an event occurs.
 
     condition   a kind of event: a job ends, a file arrives, a message arrives, a schedule is due
-    expression  conditions, joined by `all_of` and `any_of`
+    expression  conditions, joined by `all_of`, `any_of` and `at_least`
     event       an occurrence of a condition, passed to the task
     pending     the events of an expression since its last call, and the calls to send
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from taskmq.reactions.model.conditions import (
         AllOf,
         AnyOf,
+        AtLeast,
         Condition,
         Expression,
         FileArrives,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         all_of,
         amqp,
         any_of,
+        at_least,
         file,
         job,
         message,
@@ -50,6 +52,7 @@ __all__ = [
     "AllOf",
     "AnyOf",
     "Arrivals",
+    "AtLeast",
     "CallFailed",
     "Cause",
     "Condition",
@@ -73,6 +76,7 @@ __all__ = [
     "all_of",
     "amqp",
     "any_of",
+    "at_least",
     "change_pending",
     "file",
     "job",

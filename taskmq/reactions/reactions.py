@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,10 +17,12 @@ from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
 from taskmq.reactions.model.conditions import (
     AllOf,
     AnyOf,
+    AtLeast,
     Condition,
     Expression,
     FileArrives,
     JobEnds,
+    Joined,
     MessageComes,
     QueueMessageComes,
     TimeComes,
@@ -47,7 +49,7 @@ class Reaction(msgspec.Struct, frozen=True):
     @property
     def takes_list(self) -> bool:
         """Whether the task gets a list of events, instead of the one event of a single condition."""
-        return isinstance(self.plan.expression, AllOf | AnyOf)
+        return isinstance(self.plan.expression, Joined)
 
     @property
     def is_direct(self) -> bool:
@@ -65,8 +67,14 @@ class Reaction(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Describe the rule in plain English."""
-        rule = f"when {self.plan.expression.describe()}"
-        return f"{rule}, and nothing more for {self.plan.debounce / 1000:g} s" if self.plan.debounce else rule
+        plan = self.plan
+        rule = f"when {plan.expression.describe()}"
+        if plan.debounce:
+            rule += f", and nothing more for {plan.debounce / 1000:g} s"
+        if plan.limit:
+            end = "calls with the events that came" if plan.at_limit == "call" else "forgets the events"
+            rule += f"; {plan.limit / 1000:g} s after the first event it {end}"
+        return rule
 
 
 class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +85,7 @@ class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
         waiting: number of calls that wait for the broker.
         fired: number of calls that the broker has confirmed.
         failed: number of calls that could not be sent because their messages were too large.
+        dropped: how often the limit of the wait forgot the events.
         last: when the last call was confirmed.
     """
 
@@ -85,6 +94,7 @@ class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     fired: int
     failed: int
+    dropped: int
     last: datetime | None
 
 
@@ -123,6 +133,8 @@ class Reactions(Mapping[str, Reaction]):
         *,
         name: str | None = None,
         debounce: Duration = 0,
+        limit: Duration | None = None,
+        at_limit: Literal["drop", "call"] = "drop",
     ) -> None:
         """Register a reaction of a task to an expression.
 
@@ -131,17 +143,27 @@ class Reactions(Mapping[str, Reaction]):
                 forever, or the expression is invalid.
         """
         label = name or task.name
-        if not isinstance(expression, Condition | AllOf | AnyOf):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(expression, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
                 f"reaction {label!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
-                "all_of() or any_of() of taskmq.reactions; for a time alone, @app.every or @app.cron"
+                "all_of(), any_of() or at_least() of taskmq.reactions; for a time alone, @app.every or @app.cron"
             )
         if not label.isprintable():
             raise InvalidOption(f"reaction {label!r}: a name must be printable text")
         if label in self._by_name:
             raise InvalidOption(f"reaction {label!r} is defined twice; give one of them another name=")
-        plan = ReactionPlan(_resolve_hashes(expression, label), to_ms(parse_duration(debounce, what="debounce")))
+        plan = ReactionPlan(
+            _resolve_hashes(expression, label),
+            to_ms(parse_duration(debounce, what="debounce")),
+            0 if limit is None else to_ms(parse_duration(limit, what="limit")),
+            at_limit,
+        )
         reaction = Reaction(label, task, plan)
+        if limit is not None and (not plan.limit or reaction.is_direct):
+            raise InvalidOption(
+                f"reaction {label!r}: limit={limit!r}: give more than 0 s, and a condition that waits: all_of(), "
+                "at_least(), a time or debounce="
+            )
         self._check_arguments(reaction)
         self._check_circle(reaction)
         self._by_name[label] = reaction
@@ -215,6 +237,7 @@ class Reactions(Mapping[str, Reaction]):
             waiting=len(pending.firings),
             fired=pending.fired,
             failed=pending.failed,
+            dropped=pending.dropped,
             last=None if pending.last is None else to_datetime(pending.last),
         )
 
@@ -254,7 +277,7 @@ class Reactions(Mapping[str, Reaction]):
 
 def _each_is_enough(expression: Expression) -> bool:
     match expression:
-        case AllOf():
+        case AllOf() | AtLeast():
             return False
         case AnyOf(parts):
             return all(_each_is_enough(part) for part in parts)
@@ -272,6 +295,8 @@ def _resolve_hashes(expression: Expression, name: str) -> Expression:
             return AllOf(tuple(_resolve_hashes(part, name) for part in parts))
         case AnyOf(parts):
             return AnyOf(tuple(_resolve_hashes(part, name) for part in parts))
+        case AtLeast(count, parts):
+            return AtLeast(count, tuple(_resolve_hashes(part, name) for part in parts))
         case TimeComes(trigger):
             return replace(expression, trigger=for_schedule(trigger, name))
         case _:

@@ -40,6 +40,7 @@ def explain_reaction(name: str) -> None:
             "received": "\n".join(f"  {each}" for each in received) if is_table else received,
             "fired": status.fired,
             "failed": status.failed,
+            "dropped": status.dropped,
             "waiting": status.waiting,
         }
     print_record(facts)

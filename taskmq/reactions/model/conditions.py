@@ -17,11 +17,13 @@ from taskmq.schedules.triggers import Trigger
 __all__ = [
     "AllOf",
     "AnyOf",
+    "AtLeast",
     "BrokerUrl",
     "Condition",
     "Expression",
     "FileArrives",
     "JobEnds",
+    "Joined",
     "MessageComes",
     "Part",
     "QueueMessageComes",
@@ -29,6 +31,7 @@ __all__ = [
     "all_of",
     "amqp",
     "any_of",
+    "at_least",
     "conditions_of",
     "file",
     "is_met",
@@ -156,9 +159,21 @@ class AnyOf(msgspec.Struct, frozen=True):
         return " or ".join(_describe_part(part) for part in self.parts)
 
 
-Expression = Condition | AllOf | AnyOf
+class AtLeast(msgspec.Struct, frozen=True):
+    """An expression that needs some of its parts."""
+
+    count: int
+    parts: "tuple[Expression, ...]"
+
+    def describe(self) -> str:
+        return f"at least {self.count} of: {'; '.join(_describe_part(part) for part in self.parts)}"
+
+
+Joined = AllOf | AnyOf | AtLeast
+"""Expressions of several parts."""
+Expression = Condition | AllOf | AnyOf | AtLeast
 Part = Expression | Trigger
-"""Argument of `all_of` and `any_of`; a trigger of `taskmq.schedules.triggers` means that it is due."""
+"""Argument of `all_of`, `any_of` and `at_least`; a trigger of `taskmq.schedules.triggers` means that it is due."""
 
 
 def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
@@ -292,6 +307,18 @@ def any_of(*parts: Part) -> AnyOf:
     return AnyOf(_parse_parts(parts, "any_of"))
 
 
+def at_least(count: int, *parts: Part) -> AtLeast:
+    """Build the expression that `count` of the parts have occurred since the last call, in any order.
+
+    Raises:
+        InvalidOption: the count is not between 1 and the number of parts, or see `all_of`.
+    """
+    found = _parse_parts(parts, "at_least")
+    if not 1 <= count <= len(found):
+        raise InvalidOption(f"at_least({count}, ...): give a count of 1 to {len(found)}, the number of conditions")
+    return AtLeast(count, found)
+
+
 def conditions_of(expression: Expression) -> tuple[Condition, ...]:
     """Return the conditions from left to right; their indexes are their numbers."""
     return tuple(_walk(expression))
@@ -302,18 +329,24 @@ def is_met(expression: Expression, met_numbers: AbstractSet[int]) -> bool:
     return _is_met(expression, met_numbers, iter(range(len(conditions_of(expression)))))
 
 
-def rule_of(expression: Expression, debounce: int) -> str:
+def rule_of(expression: Expression, debounce: int, limit: int = 0) -> str:
     """Return a digest of an expression that is equal for equal expressions, in every process."""
-    facts = _ADDRESS.sub("", f"{expression!r} {debounce}")
+    facts = _ADDRESS.sub("", f"{expression!r} {debounce}" + (f" {limit}" if limit else ""))
     return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
 def _is_met(expression: Expression, met_numbers: AbstractSet[int], numbers: Iterator[int]) -> bool:
-    if not isinstance(expression, AllOf | AnyOf):
+    if not isinstance(expression, Joined):
         return next(numbers) in met_numbers
     # Evaluate every part, because each one consumes its numbers.
     met = [_is_met(part, met_numbers, numbers) for part in expression.parts]
-    return all(met) if isinstance(expression, AllOf) else any(met)
+    match expression:
+        case AllOf():
+            return all(met)
+        case AnyOf():
+            return any(met)
+        case AtLeast(count):
+            return sum(met) >= count
 
 
 def _matches(pattern: list[str], words: list[str]) -> bool:
@@ -330,7 +363,7 @@ def _matches(pattern: list[str], words: list[str]) -> bool:
 
 
 def _walk(expression: Expression) -> Iterator[Condition]:
-    if isinstance(expression, AllOf | AnyOf):
+    if isinstance(expression, Joined):
         for part in expression.parts:
             yield from _walk(part)
     else:
@@ -342,7 +375,7 @@ def _parse_parts(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
         raise InvalidOption(f"{what}() needs at least two conditions")
     found: list[Expression] = []
     for part in parts:
-        if isinstance(part, Condition | AllOf | AnyOf):
+        if isinstance(part, Expression):
             found.append(part)
         elif callable(getattr(part, "next_after", None)):
             found.append(TimeComes(part))
@@ -355,7 +388,7 @@ def _parse_parts(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
 
 
 def _describe_part(part: Expression) -> str:
-    return f"({part.describe()})" if isinstance(part, AllOf | AnyOf) else part.describe()
+    return f"({part.describe()})" if isinstance(part, Joined) else part.describe()
 
 
 def _either(names: Collection[str]) -> str:

@@ -9,7 +9,7 @@ same message.
 """
 
 import hashlib
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -43,10 +43,19 @@ class ReactionPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         debounce: time in ms without further events before it fires; 0: it fires at once.
+        limit: most ms between its first event and its firing; 0: unlimited.
+        at_limit: `drop` forgets the events; `call` fires with those that have come.
     """
 
     expression: Expression
     debounce: int = 0
+    limit: int = 0
+    at_limit: Literal["drop", "call"] = "drop"
+
+    @property
+    def rule(self) -> str:
+        """Digest that is equal for equal plans, in every process."""
+        return rule_of(self.expression, self.debounce, self.limit)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -87,6 +96,8 @@ class PendingReaction(msgspec.Struct, array_like=True):
         fired: number of calls that the broker has confirmed.
         failed: number of calls that could not be sent.
         last: when the last call was confirmed (ms).
+        since: when the first of `came` was recorded (ms); None if there is none, or an older taskmq recorded it.
+        dropped: how often the limit forgot the events.
     """
 
     rule: str = ""
@@ -98,6 +109,8 @@ class PendingReaction(msgspec.Struct, array_like=True):
     fired: int = 0
     failed: int = 0
     last: int | None = None
+    since: int | None = None
+    dropped: int = 0
 
 
 def record_event(
@@ -124,6 +137,8 @@ def tick(pending: PendingReaction, plan: ReactionPlan, *, now: int, owner: str) 
                 _process_time(pending, plan, number, condition, now)
         if pending.due is not None and pending.due <= now:
             _fire(pending)
+        if (end := _end_of_wait(pending, plan)) is not None and end <= now:
+            _end_wait(pending, plan)
     taken: list[ReactionCall] = []
     kept: list[ReactionCall] = []
     for found in pending.firings:
@@ -154,6 +169,8 @@ def wake_of(pending: PendingReaction, plan: ReactionPlan, *, now: int) -> int | 
     times = [firing.until for firing in pending.firings]
     if pending.due is not None:
         times.append(pending.due)
+    if (end := _end_of_wait(pending, plan)) is not None:
+        times.append(end)
     for number, condition in enumerate(plan.conditions):
         if isinstance(condition, TimeComes):
             following = condition.trigger.next_after(pending.marks.get(number, now))
@@ -164,10 +181,9 @@ def wake_of(pending: PendingReaction, plan: ReactionPlan, *, now: int) -> int | 
 
 def _adopt_plan(pending: PendingReaction, plan: ReactionPlan, now: int) -> None:
     """Reset the record if it belongs to another plan; keep only the firings."""
-    rule = rule_of(plan.expression, plan.debounce)
-    if pending.rule != rule:
-        pending.rule = rule
-        pending.came, pending.seen, pending.due = {}, [], None
+    if pending.rule != plan.rule:
+        pending.rule = plan.rule
+        pending.came, pending.seen, pending.due, pending.since = {}, [], None, None
         pending.marks = {
             number: now for number, condition in enumerate(plan.conditions) if isinstance(condition, TimeComes)
         }
@@ -183,7 +199,22 @@ def _process_time(pending: PendingReaction, plan: ReactionPlan, number: int, con
     _add_event(pending, plan, number, RecordedEvent(str(instant), came), now)
 
 
+def _end_of_wait(pending: PendingReaction, plan: ReactionPlan) -> int | None:
+    """Return when the limit of the wait is over (ms); None if nothing waits, or there is no limit."""
+    return None if pending.since is None or not plan.limit else pending.since + plan.limit
+
+
+def _end_wait(pending: PendingReaction, plan: ReactionPlan) -> None:
+    if plan.at_limit == "call":
+        _fire(pending)
+    else:
+        pending.came, pending.due, pending.since = {}, None, None
+        pending.dropped += 1
+
+
 def _add_event(pending: PendingReaction, plan: ReactionPlan, number: int, recorded: RecordedEvent, now: int) -> None:
+    if plan.limit and not pending.came:
+        pending.since = now
     pending.came = {**pending.came, number: recorded}
     if not is_met(plan.expression, pending.came.keys()):
         return
@@ -198,4 +229,4 @@ def _fire(pending: PendingReaction) -> None:
     ids = "\n".join(f"{number}:{recorded.id}" for number, recorded in came)
     name = hashlib.sha256(f"{pending.rule}\n{ids}".encode()).hexdigest()[:32]
     pending.firings = [*pending.firings, ReactionCall(name, [recorded.event for _, recorded in came])]
-    pending.came, pending.due = {}, None
+    pending.came, pending.due, pending.since = {}, None, None

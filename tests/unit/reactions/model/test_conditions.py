@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import taskmq.reactions
 from taskmq.errors import InvalidOption
-from taskmq.reactions import all_of, amqp, any_of, file, job, message
+from taskmq.reactions import all_of, amqp, any_of, at_least, file, job, message
 from taskmq.reactions.model.conditions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers import every, once
 
@@ -38,6 +38,13 @@ ORDER = message("orders.#")
                 "and it is due every hour"
             ),
         ),
+        (
+            at_least(2, LOADED, ORDER, any_of(LOADED, CSV)),
+            (
+                "at least 2 of: a job of shop.load has succeeded; a message orders.# has arrived over amq.topic; "
+                "(a job of shop.load has succeeded or a file /in/*.csv has arrived, unchanged for 5 s)"
+            ),
+        ),
     ],
 )
 def test_a_condition_describes_what_it_waits_for(condition: Expression, words: str) -> None:
@@ -63,6 +70,8 @@ def test_a_condition_describes_what_it_waits_for(condition: Expression, words: s
         (lambda: message("orders.b*"), "whole words"),
         (lambda: all_of(LOADED), "at least two"),
         (lambda: any_of(LOADED, "file"), "is not a condition"),  # type: ignore[arg-type]
+        (lambda: at_least(0, LOADED, CSV), "a count of 1 to 2"),
+        (lambda: at_least(3, LOADED, CSV), "a count of 1 to 2"),
     ],
 )
 def test_an_invalid_condition_is_refused(make: object, words: str) -> None:
@@ -93,10 +102,20 @@ def test_conditions_are_numbered_from_left_to_right() -> None:
     assert not is_met(expression, {2, 3})
 
 
+def test_some_of_the_conditions_are_enough_whichever_they_are() -> None:
+    expression = all_of(at_least(2, LOADED, CSV, ORDER), job("other"))
+
+    enough = [{0, 1}, {0, 2}, {1, 2}, {0, 1, 2}]
+    assert all(is_met(expression, {*met, 3}) for met in enough)
+    assert not any(is_met(expression, met) for met in ({0, 3}, {1, 3}, {3}, {0, 1, 2}))
+
+
 def test_equal_expressions_have_equal_rules_and_others_do_not() -> None:
     assert rule_of(all_of(LOADED, CSV), 0) == rule_of(all_of(job("shop.load"), file("/in/*.csv")), 0)
     assert rule_of(all_of(LOADED, CSV), 0) != rule_of(any_of(LOADED, CSV), 0)
     assert rule_of(all_of(LOADED, CSV), 0) != rule_of(all_of(LOADED, CSV), 1)
+    assert rule_of(all_of(LOADED, CSV), 0) != rule_of(all_of(LOADED, CSV), 0, 1)
+    assert rule_of(at_least(1, LOADED, CSV), 0) != rule_of(at_least(2, LOADED, CSV), 0)
 
 
 @pytest.mark.parametrize(

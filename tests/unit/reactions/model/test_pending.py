@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.reactions import JobEnded, TimeCame, all_of, any_of, file, job
+from taskmq.reactions import JobEnded, TimeCame, all_of, any_of, at_least, file, job
 from taskmq.reactions.model.pending import (
     LEASE_MS,
     MOST_FIRINGS,
@@ -137,6 +137,58 @@ def test_debouncing_waits_for_repeated_events() -> None:
 
     assert _names(firing) == ["j80", "j90"]
     assert wake_of(pending, plan, now=quiet) == quiet + LEASE_MS
+
+
+def test_two_of_three_events_fire_and_the_next_call_needs_two_more() -> None:
+    plan, pending = ReactionPlan(at_least(2, job("a"), job("b"), job("c"))), PendingReaction()
+
+    for number, name in ((0, "a1"), (0, "a2"), (2, "c1"), (1, "b1")):
+        _note(pending, plan, number, name)
+
+    (firing,) = tick(pending, plan, now=START, owner="me")
+    assert _names(firing) == ["a2", "c1"]
+    assert [recorded.id for recorded in pending.came.values()] == ["b1"]
+
+
+def test_events_are_forgotten_when_the_wait_is_over() -> None:
+    plan, pending = ReactionPlan(BOTH.expression, limit=1_000), PendingReaction()
+    _note(pending, plan, 0, "a1")
+    _note(pending, plan, 0, "a2", now=START + 900)
+    assert wake_of(pending, plan, now=START + 900) == START + 1_000
+
+    assert tick(pending, plan, now=START + 999, owner="me") == []
+    assert (len(pending.came), pending.dropped) == (1, 0)
+    assert tick(pending, plan, now=START + 1_000, owner="me") == []
+
+    assert (pending.came, pending.dropped, wake_of(pending, plan, now=START + 1_000)) == ({}, 1, None)
+    # The next wait begins with the next event.
+    _note(pending, plan, 1, "b1", now=START + 5_000)
+    _note(pending, plan, 0, "a3", now=START + 5_900)
+    (firing,) = tick(pending, plan, now=START + 6_000, owner="me")
+    assert _names(firing) == ["a3", "b1"]
+    assert (pending.since, pending.dropped) == (None, 1)
+
+
+def test_the_end_of_the_wait_may_call_with_the_events_that_came() -> None:
+    plan = ReactionPlan(BOTH.expression, limit=1_000, at_limit="call")
+    pending = PendingReaction()
+    _note(pending, plan, 1, "b1")
+
+    (firing,) = tick(pending, plan, now=START + 1_000, owner="me")
+
+    assert _names(firing) == ["b1"]
+    assert (pending.came, pending.dropped) == ({}, 0)
+
+
+def test_the_limit_ends_the_debouncing_too() -> None:
+    plan, pending = ReactionPlan(EITHER.expression, debounce=600, limit=1_000, at_limit="call"), PendingReaction()
+    for name, at in (("a1", 0), ("a2", 500), ("a3", 900)):
+        _note(pending, plan, 0, name, now=START + at)
+
+    (firing,) = tick(pending, plan, now=START + 1_000, owner="me")
+
+    assert _names(firing) == ["a3"]
+    assert pending.due is None
 
 
 def test_nothing_more_is_recorded_while_too_many_calls_wait_for_the_broker() -> None:

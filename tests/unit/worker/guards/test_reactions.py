@@ -210,6 +210,9 @@ def test_a_task_that_cannot_accept_the_event_is_refused_at_definition() -> None:
     @app.task(name="either")
     def either(what: JobEnded) -> None: ...
 
+    @app.task(name="lists")
+    def lists(events: list[ReactionEvent]) -> None: ...
+
     with pytest.raises(InvalidOption, match="must accept a FileArrived as its only argument"):
         app.on(file("/in/*"))(nothing)
     with pytest.raises(InvalidOption, match="must accept a MessageArrived"):
@@ -218,6 +221,10 @@ def test_a_task_that_cannot_accept_the_event_is_refused_at_definition() -> None:
         app.on(any_of(job("a"), job("b")))(either)
     with pytest.raises(InvalidOption, match=r"is not a condition: use job\(\).*@app.every or @app.cron"):
         app.on(every("1m"))(nothing)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="a condition that waits"):
+        app.on(any_of(job("a"), job("b")), limit="1h")(lists)
+    with pytest.raises(InvalidOption, match="give more than 0 s"):
+        app.on(all_of(job("a"), job("b")), limit=0)(lists)
     assert not app.reactions
 
 
