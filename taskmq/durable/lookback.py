@@ -14,16 +14,21 @@ _LATE: Final = 3_000
 
 
 class Lookback:
-    """Finds each entry once, if it is committed within 3 s. Times are the store's, in ms."""
+    """Finds each entry once, if it is committed within 3 s. Times are the store's, in ms.
 
-    def __init__(self) -> None:
+    Args:
+        past: how far back the first look reads.
+    """
+
+    def __init__(self, *, past: int = _LATE) -> None:
+        self._past = past
         # When each was.
         self._seen: dict[tuple[str, str], int] = {}
         self._until: int | None = None
 
     def since(self, now: int) -> int:
         """Return the instant from which this look reads."""
-        return (now if self._until is None else self._until) - _LATE
+        return now - self._past if self._until is None else self._until - _LATE
 
     def is_new(self, key: tuple[str, str], at: int) -> bool:
         """Return whether no earlier look found the entry; this one has found it then.

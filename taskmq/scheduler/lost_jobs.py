@@ -319,6 +319,7 @@ class InFlightWatch:
             kind="retry" if deaths + 1 < _DEATHS else "failed",
             worker=record.worker,
             started=record.started,
+            by_scheduler=True,
             error=worker_lost(f"worker {record.worker} died"),
         )
 

@@ -22,7 +22,7 @@ from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
-from taskmq.scheduler.dependents import DependentReleases
+from taskmq.scheduler.dependents import DependentReleases, EndReactions
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_partition import HeldPartition
@@ -162,6 +162,8 @@ class Scheduler:
                 await group.start(signals, "listens to signals")
                 await group.start(duties, "maintains the store")
                 await group.start(releases, "releases dependent jobs")
+                if self._app.reactions.awaited_tasks:
+                    await group.start(EndReactions(self._app, store, me=self._me), "delivers ends to reactions")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit log")
                 await group.start(BulkRunner(self._app, me=self._me), "executes bulk operations")
                 await group.start(proofs, "reads report keys")

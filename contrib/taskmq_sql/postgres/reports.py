@@ -14,6 +14,7 @@ from taskmq.model.jobs.reports import (
     after_report,
     goes_on,
     interruption_of,
+    is_unseen_end,
     kept_error,
     ran_again,
     restart_note,
@@ -101,7 +102,11 @@ async def apply(database: Database, reports: Sequence[Report], came_by: str) -> 
     indexes = [index for index, report in enumerate(reports) if is_job_id(report.id)]
     applying = _Applying(reports, workers, came_by)
     steps: dict[int, _Step] = {}
-    if indexes and len(turns := _turns(reports, indexes)) == 1 and all(_is_end(reports[index]) for index in indexes):
+    if (
+        indexes
+        and len(turns := _turns(reports, indexes)) == 1
+        and all(_is_end(reports[index]) and not reports[index].by_scheduler for index in indexes)
+    ):
         # The ordinary case: a single statement, which is its own transaction.
         steps = await database.reports.run("statement", lambda connection: applying.end(connection, indexes))
         if restarted := applying.find_restarts(steps):
@@ -268,7 +273,7 @@ class _Applying:
         return [
             found
             for index, step in steps.items()
-            for found in (restarts.get(index), self._note(index, step))
+            for found in (restarts.get(index), self._note(index, step), self._note_end(index, step))
             if found is not None
         ]
 
@@ -319,6 +324,14 @@ class _Applying:
         if report.kind == "detached":
             return Note(report.id, step.version, "detached", step.state, report.worker)
         return None
+
+    def _note_end(self, index: int, step: _Step) -> Note | None:
+        """Return the event of an end that no worker knows."""
+        report = self._reports[index]
+        if not step.is_accepted or not is_unseen_end(report, step.state):
+            return None
+        text = "" if report.error is None else report.error.message
+        return Note(report.id, step.version, "ended", step.state, text=text)
 
     def _ending(self, report: Report, state: JobState | None = None) -> Ending:
         state = state or after_report(report.kind, cancel_requested=False)

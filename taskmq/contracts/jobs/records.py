@@ -205,8 +205,9 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         at: ms since the epoch.
         kind: an operator's action, or a finding of the scheduler or of a worker's report. `ended`: the store ended
             the job itself, and no worker reports the end: it expired before it was dispatched, its dependencies
-            cannot be met, or it can never run. `interrupted`: a run ended without an outcome, by an outage, or
-            because its worker stopped or was lost; the attempt does not count.
+            cannot be met, it can never run, its workers died, or it would run again but was to be cancelled.
+            `interrupted`: a run ended without an outcome, by an outage, or because its worker stopped or was lost;
+            the attempt does not count.
         state: the job's new state.
         by: the author.
         note: what was changed, from and to which value, and why.

@@ -18,7 +18,7 @@ from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
 from taskmq.model.history.journals import RunProgress, SavedValues, SaveRequest
 from taskmq.model.outcome import ErrorRecord
-from taskmq.model.states import JobState
+from taskmq.model.states import TERMINAL, JobState
 
 __all__ = [
     "INTERRUPTED",
@@ -37,6 +37,7 @@ __all__ = [
     "goes_on",
     "interruption_of",
     "invite",
+    "is_unseen_end",
     "kept_error",
     "ran_again",
     "read_reports",
@@ -119,6 +120,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             reached, an interrupted one because it came too late for its start under a strict rate.
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
             scheduler that does not know this field dispatches the job anew.
+        by_scheduler: whether a scheduler reports a worker's death, so that no worker knows the end.
         content_type, result: the encoded return value of a success.
         error: of a failure; for other ends `message` is the reason.
         progress: of a `progress` report.
@@ -139,6 +141,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
     limited: bool = False
     redelivered: bool = False
+    by_scheduler: bool = False
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None
@@ -167,6 +170,14 @@ def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
 def goes_on(kind: ReportKind) -> bool:
     """Return whether the reported attempt continues."""
     return _AFTER[kind] is JobState.RUNNING
+
+
+def is_unseen_end(report: Report, state: JobState) -> bool:
+    """Return whether the report led to an end, `state`, that no worker knows.
+
+    A scheduler gave the job up, or it would run again if its cancellation had not been requested.
+    """
+    return state in TERMINAL and (report.by_scheduler or _AFTER[report.kind] not in TERMINAL)
 
 
 class Interruption(NamedTuple):

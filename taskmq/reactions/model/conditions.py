@@ -40,7 +40,14 @@ __all__ = [
     "rule_of",
 ]
 
-_ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+_ENDS: Final = (
+    JobState.SUCCEEDED,
+    JobState.FAILED,
+    JobState.CANCELLED,
+    JobState.EXPIRED,
+    JobState.SKIPPED,
+    JobState.UPSTREAM_FAILED,
+)
 _TOPIC_BYTES: Final = 255
 _MOST_PREFETCH: Final = 65_535
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
@@ -181,7 +188,8 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
 
     Args:
         tasks: tasks of the same app, or their names.
-        state: `succeeded`, `failed` or `cancelled`, or several of them.
+        state: one or several of `succeeded`, `failed` and `cancelled`; stored jobs also end as `expired`, `skipped`
+            and `upstream_failed`.
 
     Raises:
         InvalidOption: no task is given, or no job ends in a given state.
@@ -340,13 +348,9 @@ def _is_met(expression: Expression, met_numbers: AbstractSet[int], numbers: Iter
         return next(numbers) in met_numbers
     # Evaluate every part, because each one consumes its numbers.
     met = [_is_met(part, met_numbers, numbers) for part in expression.parts]
-    match expression:
-        case AllOf():
-            return all(met)
-        case AnyOf():
-            return any(met)
-        case AtLeast(count):
-            return sum(met) >= count
+    if isinstance(expression, AllOf):
+        return all(met)
+    return sum(met) >= (expression.count if isinstance(expression, AtLeast) else 1)
 
 
 def _matches(pattern: list[str], words: list[str]) -> bool:

@@ -12,7 +12,8 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="
 
     Attributes:
         job_id: id of the job; `app.job(job_id)` has its result, if one is kept.
-        state: `succeeded`, `failed` or `cancelled`.
+        state: `succeeded`, `failed` or `cancelled`; of a stored job that no worker had also `expired`, `skipped` or
+            `upstream_failed`.
         finished: when its last run ended.
     """
 

@@ -1,5 +1,6 @@
-"""Release of jobs that depend on others, once those have ended."""
+"""Consequences of ends of jobs: dependents are released, and reactions called."""
 
+from taskmq.scheduler.dependents.reactions import EndReactions
 from taskmq.scheduler.dependents.releases import DependentReleases
 
-__all__ = ["DependentReleases"]
+__all__ = ["DependentReleases", "EndReactions"]

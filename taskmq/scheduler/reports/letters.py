@@ -47,6 +47,7 @@ def report_of_letter(delivery: Delivery) -> Report | None:
             proof=invitation.proof,
             attempt=envelope.attempt,
             kind="failed",
+            by_scheduler=True,
             error=worker_lost("its workers died too often: its message reached the queue's delivery limit"),
         )
     return Report(

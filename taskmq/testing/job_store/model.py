@@ -47,6 +47,7 @@ from taskmq.model.jobs.reports import (
     after_report,
     goes_on,
     interruption_of,
+    is_unseen_end,
     kept_error,
     ran_again,
     restart_note,
@@ -426,6 +427,8 @@ class JobModel:
             self._outages[job.id] += interruption.is_outage
         if report.kind == "refused":
             self.note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
+        if is_unseen_end(report, after):
+            self.note(changed, "ended", note=storable("" if report.error is None else report.error.message))
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
         return AppliedReport("accepted", after, job.queue, has_dependents)
 

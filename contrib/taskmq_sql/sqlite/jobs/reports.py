@@ -13,6 +13,7 @@ from taskmq.model.jobs.reports import (
     after_report,
     goes_on,
     interruption_of,
+    is_unseen_end,
     kept_error,
     ran_again,
     restart_note,
@@ -163,6 +164,9 @@ class _Reporting:
             job.outages = (job.outages or 0) + interruption.is_outage
         if report.kind == "refused":
             self._note(job.id, after, job.version, "refused", by=report.worker, note=job.error or "")
+        if is_unseen_end(report, after):
+            text = "" if report.error is None else report.error.message
+            self._note(job.id, after, job.version, "ended", by="", note=text)
         return after
 
     def _end(self, job: LiveJob, report: Report, after: JobState) -> None:

@@ -216,6 +216,25 @@ class Reports(JobStoreCase):
         assert "task mail is not known ☂" in events[0].note
 
     @case
+    async def test_an_end_that_no_worker_knows_is_an_event(self) -> None:
+        driver, other = self.driver(), self.driver()
+        lost, asked, seen = [await driver.dispatch_new(queue=f"q{number}") for number in range(3)]
+        await driver.request_cancel(await driver.read(asked))
+
+        await driver.expect_accepted(lost, "failed", by_scheduler=True, error=error("its worker died ☂"))
+        await driver.expect_accepted(asked, "retry", delay=HOUR, error=error("no"))
+        await driver.expect_accepted(seen, "failed", error=error("no"))
+
+        ends = [
+            [one for one in await other.store.events(job.id) if one.kind == "ended"] for job in (lost, asked, seen)
+        ]
+        assert [[(one.state, one.note) for one in found] for found in ends] == [
+            [(JobState.FAILED, "its worker died ☂")],
+            [(JobState.CANCELLED, "no")],
+            [],
+        ]
+
+    @case
     async def test_attempts_that_did_not_end_the_job_are_recorded(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()

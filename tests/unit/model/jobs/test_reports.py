@@ -25,6 +25,7 @@ from taskmq.model.jobs.reports import (
     goes_on,
     interruption_of,
     invite,
+    is_unseen_end,
     kept_error,
     ran_again,
     read_reports,
@@ -327,6 +328,16 @@ def test_an_interrupted_run_has_a_reason_and_no_error(
 def test_a_report_without_an_error_has_no_interruption(kind: ReportKind) -> None:
     assert interruption_of(_report(kind=kind)) is None
     assert kept_error(_report(kind=kind)) is None
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_no_worker_knows_the_end_of_a_job_that_would_run_again(kind: ReportKind) -> None:
+    state = after_report(kind, cancel_requested=True)
+
+    assert is_unseen_end(_report(kind=kind), state) is (
+        state in TERMINAL and after_report(kind, cancel_requested=False) not in TERMINAL
+    )
+    assert is_unseen_end(_report(kind=kind, by_scheduler=True), state) is (state in TERMINAL)
 
 
 def test_a_later_start_with_the_same_token_is_another_run() -> None:

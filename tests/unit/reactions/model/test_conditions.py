@@ -56,8 +56,8 @@ def test_a_condition_describes_what_it_waits_for(condition: Expression, words: s
     [
         (job, "give tasks"),
         (lambda: job(3), "give tasks"),
-        (lambda: job("a", state="retrying"), "a job ends as succeeded, failed or cancelled"),
-        (lambda: job("a", state="asleep"), "a job ends as succeeded, failed or cancelled"),
+        (lambda: job("a", state="retrying"), "a job ends as succeeded, failed, cancelled"),
+        (lambda: job("a", state="asleep"), "a job ends as succeeded, failed, cancelled"),
         (lambda: job("a", state=()), "a job ends as"),
         (lambda: file(""), "a path"),
         (lambda: file("/in/*", done="../x"), "give a suffix of a name"),

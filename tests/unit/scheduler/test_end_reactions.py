@@ -1,0 +1,109 @@
+"""Reactions to ends of stored jobs that no worker sees."""
+
+import msgspec
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import JobDetail, JobRecord
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import TERMINAL
+from taskmq.reactions import JobEnded, job
+from tests.coroutines import run_by
+from tests.unit.scheduler.stage import Stage, play, until
+
+_CALLS = JobFilter(tasks=("react",))
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="t", queue="work")
+    async def t() -> None: ...
+
+    @app.on(job(t, state=TERMINAL))
+    @app.task(name="react", queue="reactions", lane="store")
+    async def react(ended: JobEnded) -> None: ...
+
+
+def _play(test: object) -> None:
+    play(test, _define)  # type: ignore[arg-type]
+
+
+async def _calls(stage: Stage) -> list[JobRecord]:
+    return [stage.job(one.id) for one in (await stage.store.list_jobs(_CALLS)).jobs]
+
+
+async def _read_ends(stage: Stage) -> dict[str, str]:
+    """Return the state of each job that a call is about."""
+    found: dict[str, str] = {}
+    for call in await _calls(stage):
+        (ended,) = msgspec.json.decode(bytes(decode_envelope(call.body).args), type=tuple[JobEnded])
+        assert ended.job_id not in found
+        found[ended.job_id] = ended.state
+    return found
+
+
+@run_by(_play)
+async def test_every_end_without_a_worker_is_seen_once(stage: Stage, /) -> None:
+    process = stage.start()
+    (cancelled,) = await stage.submit(held=True)
+    (expired,) = await stage.submit(expires=stage.clock.now_ms())
+    (behind,) = await stage.submit(detail=JobDetail(depends_on=(JobDependency(cancelled),)))
+    (unneeded,) = await stage.submit(detail=JobDetail(depends_on=(JobDependency(cancelled, "failed"),)))
+
+    await process.app.jobs.acancel(cancelled)
+    await until(lambda: stage.database.live == 4)
+    await stage.pass_by(5)
+
+    assert await _read_ends(stage) == {
+        cancelled: "cancelled",
+        expired: "expired",
+        behind: "upstream_failed",
+        unneeded: "skipped",
+    }
+
+
+@run_by(_play)
+async def test_an_end_that_a_scheduler_reports_for_a_dead_worker_is_seen(stage: Stage, /) -> None:
+    process = stage.start()
+    given_up, asked = await stage.submit(2)
+    player = await stage.player()
+    await player.has(2)
+    await process.app.jobs.acancel(asked)
+    for envelope in player.envelopes:
+        if envelope.id == given_up:
+            await player.report(envelope, "failed", by_scheduler=True)
+        else:
+            await player.report(envelope, "retry", delay=1)
+    await stage.pass_by(5)
+
+    assert await _read_ends(stage) == {given_up: "failed", asked: "cancelled"}
+
+
+@run_by(_play)
+async def test_an_end_that_a_worker_reports_is_left_to_the_worker(stage: Stage, /) -> None:
+    stage.start()
+    await stage.submit(2)
+    player = await stage.player()
+    await player.has(2)
+    await player.finish("failed")
+    await stage.pass_by(5)
+
+    assert await _read_ends(stage) == {}
+
+
+@run_by(_play)
+async def test_ends_while_no_scheduler_runs_are_seen_by_the_next_one_once(stage: Stage, /) -> None:
+    first = stage.start()
+    early, late = await stage.submit(2, held=True)
+    await first.app.jobs.acancel(early)
+    await until(lambda: stage.database.live == 2)
+    await first.kill()
+
+    outsider = stage.start()
+    await outsider.stop()
+    await stage.pass_by(40)
+    third = stage.start()
+    await third.app.jobs.acancel(late)
+    await stage.pass_by(40)
+
+    assert await _read_ends(stage) == {early: "cancelled", late: "cancelled"}
