@@ -30,6 +30,10 @@ class Lookback:
         """Return the instant from which this look reads."""
         return now - self._past if self._until is None else self._until - _LATE
 
+    def has_seen(self, key: tuple[str, str]) -> bool:
+        """Return whether an earlier look found the entry."""
+        return key in self._seen
+
     def is_new(self, key: tuple[str, str], at: int) -> bool:
         """Return whether no earlier look found the entry; this one has found it then.
 

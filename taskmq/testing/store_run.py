@@ -1,6 +1,7 @@
 """A scheduler for tests, without its own clock and leases, which makes a step when something may have changed.
 
-    fire what is due -> let dependents go -> dispatch what is ready, within quotas and limits -> publish invitations
+    fire what is due -> let dependents go -> deliver ends to reactions
+    -> dispatch what is ready, within quotas and limits -> publish invitations
     -> reports -> apply -> results into the state
 
 The store decides, as in production. `taskmq.scheduler` additionally decides when to look, how much to dispatch, and
@@ -25,6 +26,7 @@ from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
+from taskmq.scheduler.dependents import EndReactions
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands, start_of
@@ -92,6 +94,7 @@ class StoreRun:
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
         self._passages: dict[int, GatePassage] = {}
+        self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
@@ -140,6 +143,8 @@ class StoreRun:
         for partition, epoch in self._epochs.items():
             await self._fire(partition, epoch)
         await self._release_dependents()
+        if self._ends is not None:
+            self.moved += await self._ends.look()
         for partition, epoch in self._epochs.items():
             await self._dispatch(partition, epoch)
 

@@ -29,7 +29,7 @@ def explain_reaction(name: str) -> None:
         "reaction": name,
         "task": reaction.task.name,
         "means": reaction.describe(),
-        "seen by": "a beat" if reaction.needs_beat else "the worker that runs the job",
+        "seen by": "a beat" if reaction.needs_beat else "the worker that runs the job; a scheduler if none does",
     }
     if queues:
         facts["queues"] = ", ".join(queues)

@@ -48,6 +48,8 @@ class EndReactions:
         self._me = me
         self._key = f"reactions:{app.name}"
         self._delivery = ReactionDelivery(app.name, app.producer)
+        self._lookback = Lookback(past=_HOUR)
+        self._began: int | None = None
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -69,33 +71,46 @@ class EndReactions:
             await pause(self._is_stopping, wait)
 
     async def _look_while_leading(self, token: int) -> None:
-        lookback = Lookback(past=_HOUR)
-        began = await self._store.now_ms()
+        self._lookback, self._began = Lookback(past=_HOUR), None
         try:
             while not self._is_stopping.is_set():
-                now = await self._store.now_ms()
-                for action in await self._store.actions(lookback.since(now), limit=_MOST):
-                    await self._deliver(lookback, action, began)
-                lookback.end(now)
+                await self.look()
                 await pause(self._is_stopping, _PERIOD)
                 if not await self._leases.renew(self._key, token=token, seconds=_LEASE):
                     return
         finally:
             await self._leases.release(self._key, token=token)
 
-    async def _deliver(self, lookback: Lookback, action: JobAction, began: int) -> None:
-        """Deliver an event of a job's history to the reactions that wait for such an end, once."""
+    async def look(self) -> int:
+        """Deliver the ends since the last look; return how many there were.
+
+        Raises:
+            SendError, StateUnavailable, StoreUnavailable: the next look delivers those that are left.
+        """
+        now = await self._store.now_ms()
+        if self._began is None:
+            self._began = now
+        found = 0
+        for action in await self._store.actions(self._lookback.since(now), limit=_MOST):
+            entry = action.entry
+            if entry.kind in _KINDS and entry.state in TERMINAL:
+                key = (action.job_id, str(entry.version))
+                if not self._lookback.has_seen(key):
+                    found += await self._deliver(action, self._began)
+                    self._lookback.is_new(key, entry.at)
+        self._lookback.end(now)
+        return found
+
+    async def _deliver(self, action: JobAction, began: int) -> bool:
+        """Deliver an end to the reactions that wait for it; return whether there are any."""
         entry = action.entry
-        key = (action.job_id, str(entry.version))
-        if entry.kind not in _KINDS or entry.state not in TERMINAL or not lookback.is_new(key, entry.at):
-            return
         waiting = [
             (reaction, number)
             for reaction, number, condition in self._app.reactions.waiting_for(action.task)
             if entry.state in condition.states and (entry.at >= began or self._is_repeatable(reaction))
         ]
         if not waiting or (job := await self._store.get(action.job_id)) is None:
-            return
+            return False
         name = name_of(job)
         ended = JobEnded(
             job_id=name, task=job.task, state=entry.state.value, finished=to_datetime(job.finished or entry.at)
@@ -103,6 +118,7 @@ class EndReactions:
         cause = Cause(name, _root_of(job.body) or name)
         for reaction, number in waiting:
             await self._delivery.deliver(reaction, number, RecordedEvent(f"{name} {ended.state}", ended), cause=cause)
+        return True
 
     def _is_repeatable(self, reaction: Reaction) -> bool:
         """Whether the same event again has no effect: the call is recorded, or another one has its id."""
