@@ -87,8 +87,8 @@ class TaskOptions(TypedDict, total=False):
         preemptible: whether a run of a stored job may be stopped so that a pool gets its guaranteed share. It saves a
             checkpoint and resumes later in the same attempt, see docs/scheduling.md. Default: `False`.
         worker_concurrency: maximum of concurrent runs in one worker process. Default: as many as it has slots.
-        rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait at the
-            broker. Needs a state. Default: none.
+        rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait. Needs a
+            state, or a store for submitted jobs. Default: none.
         concurrency: maximum of concurrent runs over all workers, such as 5. Needs a state. Default: no limit.
         executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
             plain function in a separate process, which can be killed. Default: `auto`.

@@ -65,8 +65,9 @@ def used_until(demand: RateDemand, wait: float, *, now: float, lead: float = LEA
 
 
 def _latest_start(demand: RateDemand, *, now: float, lead: float) -> float:
-    # Strict starts are granted further ahead than jobs travel, so that schedulers have time to ask in turns.
-    return now + 3 * lead if demand.strict else now + LEAD + (demand.burst - 1) * demand.interval
+    # Strict starts are granted further ahead than jobs travel, so schedulers have time to ask in turns. Meanwhile
+    # jobs wait in their slots.
+    return now + lead + 2 * min(lead, LEAD) if demand.strict else now + LEAD + (demand.burst - 1) * demand.interval
 
 
 class RateBook:

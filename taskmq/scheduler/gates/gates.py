@@ -23,7 +23,7 @@ from taskmq.scheduler.gates.demands import TaskDemands
 __all__ = ["Gates"]
 
 # Most seconds that the jobs of strict rates are expected to travel to their workers.
-_LONGEST_LEAD: Final = 5.0
+_LONGEST_LEAD: Final = 2.0
 _LONGER: Final = 1.5
 _SHORTER: Final = 0.9
 # Seconds without a late job before the lead becomes shorter.
@@ -141,9 +141,14 @@ class Gates:
             self._paces = {key: until for key, until in self._paces.items() if until > now}
             self._most_paces = max(_MOST_PACES, 2 * len(self._paces))
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any task of the app has limits."""
+        return bool(self._demands.queues)
+
     def rates_of(self, job: DispatchedJob) -> tuple[RateDemand, ...]:
         """Return the rates that the job starts under."""
-        return self._demands.rates(job.task, job.body) if self._demands.queues else ()
+        return self._demands.rates(job.task, job.body)
 
     def rates_of_gates(self, keys: Iterable[str]) -> list[RateDemand]:
         """Return the rates among these gates."""
@@ -167,8 +172,10 @@ class Gates:
 
     def note_late(self, *, now: float) -> None:
         """Record that a job reached its worker after the instant of its start."""
-        self.lead = min(self.lead * _LONGER, _LONGEST_LEAD)
-        self._last_late = now
+        if now - self._last_late > self.lead:
+            # Jobs that are under way when the first one is late are late for the same reason.
+            self.lead = min(self.lead * _LONGER, _LONGEST_LEAD)
+            self._last_late = now
 
     def note_in_time(self, *, now: float) -> None:
         """Record that starts were granted: after a time without late jobs, the lead becomes shorter."""

@@ -17,8 +17,8 @@ __all__ = ["GatePassage", "Passed", "start_of"]
 # Rounds in which lanes are read deeper before their free jobs are dispatched.
 _ROUNDS: Final = 4
 _TOGETHER: Final = 500
-# Milliseconds by which the clocks of workers may differ: that much earlier a start under a strict rate is late.
-_CLOCKS: Final = 10
+# Milliseconds by which workers' clocks may differ, or a start be held up after its worker has compared them.
+_CLOCKS: Final = 25
 
 
 class StartWindow(NamedTuple):
@@ -102,7 +102,7 @@ class GatePassage:
         Args:
             sure: jobs that a worker may have already.
         """
-        rates = {job.id: found for job in jobs if (found := self.gates.rates_of(job))}
+        rates = {job.id: found for job in jobs if (found := self.gates.rates_of(job))} if self.gates.has_any else {}
         if not rates:
             return list(jobs)
         rated = [

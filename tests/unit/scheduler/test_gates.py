@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from taskmq import Concurrency, RateLimit, TaskMQ
-from taskmq.contracts.jobs import JobUpdate, NewJob, Pick, ReadyJob
+from taskmq.contracts.jobs import JobUpdate, NewJob, Pick, ReadyJob, partition_of
 from taskmq.model.envelope import BlobReference, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.states import JobState
-from taskmq.scheduler.gates import TaskDemands
+from taskmq.scheduler.gates import Gates, TaskDemands
 from taskmq.stored_jobs.explain import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
@@ -197,7 +197,7 @@ async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage:
         most = max(most, len(player.deliveries))
         done += len(player.deliveries)
         # At most the rate, beside the jobs dispatched ahead.
-        assert done <= (stage.clock.since(began) + 0.25) * 100 + 1
+        assert done <= (stage.clock.since(began) + 0.26) * 100 + 1
         await player.finish()
 
     assert 9.5 <= stage.clock.since(began) <= 10.5
@@ -322,3 +322,70 @@ async def test_an_unavailable_store_delays_jobs_behind_a_gate(stage: Stage, /) -
     await player.has(1)
 
     assert _in_hand(player) == [jobs[1]]
+
+
+def _define_shared(app: TaskMQ) -> None:
+    rate = RateLimit("10/s", name="both")
+    for queue in ("q0", "q1"):
+
+        @app.task(name=f"call_{queue}", queue=queue, rate_limit=rate)
+        def call(number: int = 0) -> None: ...
+
+
+@run_by(play, _define_shared)
+async def test_two_schedulers_share_the_rate_of_queues_in_two_partitions(stage: Stage, /) -> None:
+    assert partition_of("q0") != partition_of("q1")
+    for queue in ("q0", "q1"):
+        await _submit(stage, f"call_{queue}", count=30, queue=queue)
+    schedulers = [stage.start(), stage.start()]
+    players = [await stage.player_of_declared(queue) for queue in ("q0", "q1")]
+    await until(lambda: any(player.deliveries for player in players))
+    began = stage.clock.monotonic()
+
+    def count() -> int:
+        return sum(len(player.deliveries) for player in players)
+
+    while count() < 30:
+        await stage.pass_by(0.1)
+        assert count() <= (stage.clock.since(began) + 0.26) * 10 + 1
+    await schedulers[0].kill()
+    while count() < 60:
+        await stage.pass_by(0.1)
+        assert count() <= (stage.clock.since(began) + 0.26) * 10 + 1
+
+    assert all(len(player.deliveries) == 30 for player in players)
+
+
+@run_by(play, _define)
+async def test_a_job_that_came_too_late_is_dispatched_anew(stage: Stage, /) -> None:
+    (job,) = await _submit(stage, "paced")
+    stage.start()
+    player = await stage.player_of_declared()
+    await player.has(1)
+    before = stage.job(job)
+
+    await player.finish("interrupted", started=None, limited=True)
+    await player.has(1)
+
+    after = stage.job(job)
+    assert _in_hand(player) == [job]
+    assert (after.state, after.attempt) == (JobState.DISPATCHED, before.attempt)
+    assert after.token > before.token
+    assert stage.database.events(job) == []
+
+
+def test_jobs_that_come_too_late_get_more_time_until_they_are_in_time() -> None:
+    gates = Gates(TaskDemands(()))
+    first = gates.lead
+
+    gates.note_late(now=1)
+    gates.note_late(now=1)
+    assert gates.lead == 1.5 * first
+    for now in range(5, 50, 3):
+        gates.note_late(now=now)
+    longest = gates.lead
+    gates.note_in_time(now=51)
+    assert gates.lead == longest == 2
+    for now in range(60, 1_000, 11):
+        gates.note_in_time(now=now)
+    assert gates.lead == first

@@ -25,14 +25,14 @@ def test_an_unused_rate_grants_what_its_lead_allows() -> None:
 
     assert count_starts(PLAIN, -math.inf, now=10) == math.floor((LEAD + MADE_UP) / 0.05) + 1
     assert count_starts(burst, -math.inf, now=10) == 4
-    assert count_starts(STRICT, -math.inf, now=10, lead=0.2) in {8, 9}
+    assert count_starts(STRICT, -math.inf, now=10, lead=0.2) in {4, 5}
     assert count_starts(STRICT, -math.inf, now=10, lead=0) == 1
 
 
 def test_a_used_rate_has_to_be_waited_for() -> None:
     assert count_starts(PLAIN, 20, now=10) == count_starts(STRICT, 20, now=10) == 0
     assert wait_for_start(PLAIN, 20, now=10) == pytest.approx(10 - LEAD)
-    assert wait_for_start(STRICT, 20, now=10, lead=0.5) == pytest.approx(8.5)
+    assert wait_for_start(STRICT, 20, now=10, lead=0.5) == pytest.approx(9.3)
     for demand in (PLAIN, STRICT):
         assert used_until(demand, wait_for_start(demand, 20, now=10), now=10) == pytest.approx(20)
 
