@@ -5,11 +5,9 @@ RabbitMQ and PostgreSQL, no state. Each task records outside what it runs and wh
 """
 
 import asyncio
-import contextlib
 import itertools
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -92,7 +90,7 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
 def test_each_run_begins_at_the_last_confirmed_value_after_a_dozen_kills(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
-    _play(start, amqp_url, job_store_url, kills=12, seed=7)
+    _play(start, amqp_url, job_store_url, tmp_path / "runs", kills=12, seed=7)
 
     _check(tmp_path / "runs")
 
@@ -104,34 +102,40 @@ def test_each_run_begins_at_the_last_confirmed_value_after_a_dozen_kills(
 def test_each_run_begins_at_the_last_confirmed_value_after_a_thousand_kills(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
-    _play(start, amqp_url, job_store_url, kills=_KILLS, seed=int(time.time()))
+    _play(start, amqp_url, job_store_url, tmp_path / "runs", kills=_KILLS, seed=int(time.time()))
 
     _check(tmp_path / "runs")
 
 
-def _play(start: Callable[..., Process], url: str, store_url: str, *, kills: int, seed: int) -> None:
-    """Run rounds of jobs until that many processes were killed, and wait for the last round."""
+def _play(start: Callable[..., Process], url: str, store_url: str, ledger: Path, *, kills: int, seed: int) -> None:
+    """Keep jobs running until that many processes were killed, and wait for their ends."""
     dice = random.Random(seed)
-    names = (f"scheduler-{number}" for number in itertools.count())
-    schedulers = [start(next(names), "scheduler", "jobs:app") for _ in range(2)]
-    workers = [
-        start(f"worker-{number}", "worker", "jobs:app", "-c", "8", "--max-crashes", "0") for number in range(_WORKERS)
-    ]
+    numbers = itertools.count()
+
+    def start_scheduler() -> Process:
+        return start(f"scheduler-{next(numbers)}", "scheduler", "jobs:app")
+
+    def start_worker() -> Process:
+        return start(f"worker-{next(numbers)}", "worker", "jobs:app", "-c", "8", "--max-crashes", "0")
+
+    schedulers = [start_scheduler() for _ in range(2)]
+    workers = [start_worker() for _ in range(_WORKERS)]
     left = kills
 
     async def kill() -> None:
         nonlocal left
         while left:
-            await asyncio.sleep(dice.uniform(0.2, 1.5))
-            if dice.random() < 0.3:
-                schedulers.pop(0).signal(signal.SIGKILL)
-                schedulers.append(start(next(names), "scheduler", "jobs:app"))
+            # In the middle of any step.
+            lines = _lines(ledger) + dice.randint(1, 10)
+            while _lines(ledger) < lines:
+                await asyncio.sleep(0.02)
+            if dice.random() < 0.75:
+                workers.remove(victim := dice.choice([each for each in workers if each.consumes()]))
+                workers.append(start_worker())
             else:
-                worker = dice.choice(workers)
-                if worker.inner_pid == worker.pid:
-                    continue
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker.inner_pid, signal.SIGKILL)
+                victim = schedulers.pop(0)
+                schedulers.append(start_scheduler())
+            await asyncio.to_thread(victim.kill)
             left -= 1
 
     async def main() -> None:
@@ -143,25 +147,30 @@ def _play(start: Callable[..., Process], url: str, store_url: str, *, kills: int
         for kind in _KINDS:
             app.task(name=kind, queue="work", retry=None)(takes)
         async with app:
+            count = app.sessions.store().count_jobs
+            expected: dict[str, int] = {}
             killing = asyncio.create_task(kill())
-            for turn in itertools.count():
-                expected: dict[str, int] = {}
-                for kind, number in itertools.product(_KINDS, range(_JOBS)):
-                    sizes = _sizes(dice, of_one=kind == "loop")
-                    job = await app.jobs.asubmit(kind, f"{kind}-{turn}-{number}", sizes)
-                    expected[job.id] = sum(sizes)
-                async with asyncio.timeout(240):
-                    while await app.sessions.store().count_jobs(JobFilter(states=_LIVE)):
-                        await asyncio.sleep(0.2)
-                for job_id, size in expected.items():
-                    outcome = await app.job(job_id).aoutcome(timeout=10)
-                    assert (outcome.state, outcome.error) == (JobState.SUCCEEDED, None)
-                    assert outcome.result() == size
-                if not left:
-                    break
+            while not killing.done():
+                if await count(JobFilter(states=_LIVE)) < _JOBS * len(_KINDS):
+                    for kind in _KINDS:
+                        sizes = _sizes(dice, of_one=kind == "loop")
+                        job = await app.jobs.asubmit(kind, f"{kind}-{len(expected)}", sizes)
+                        expected[job.id] = sum(sizes)
+                await asyncio.sleep(0.1)
             await killing
+            async with asyncio.timeout(240):
+                while await count(JobFilter(states=_LIVE)):
+                    await asyncio.sleep(0.2)
+            for job_id, size in expected.items():
+                outcome = await app.job(job_id).aoutcome(timeout=10)
+                assert (outcome.state, outcome.error) == (JobState.SUCCEEDED, None)
+                assert outcome.result() == size
 
     asyncio.run(main())
+
+
+def _lines(ledger: Path) -> int:
+    return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
 
 
 _LIVE: Final = frozenset(JobState) - TERMINAL - {JobState.UNKNOWN}

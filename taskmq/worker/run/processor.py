@@ -152,7 +152,7 @@ class Processor:
         if isinstance(error, RunSuperseded):
             if attempt.envelope.store is not None:
                 journal = None if attempt.execution is None else attempt.execution.context.journal
-                if journal is not None and journal.run is not None:
+                if journal is None or journal.run is not None:
                     # The run that took over reports the job; a report of this one would end that.
                     attempt.delivery.ack()
                 # A run that may not begin lacks newer values: its message goes back, and the scheduler decides.

@@ -32,6 +32,7 @@ def test_each_save_is_counted_once() -> None:
 
     first = after_request(head, _request(2, fence=1000), now=2000)
 
+    assert first is not None
     assert first == SaveHead(1, 1000, "a", 2)
     assert after_request(first, _request(2, fence=1000), now=2000) is first
     assert after_request(first, _request(1), now=2000) is first
