@@ -86,7 +86,7 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
         yield started
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_each_run_begins_at_the_last_confirmed_value_after_a_dozen_kills(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
@@ -158,7 +158,7 @@ def _play(start: Callable[..., Process], url: str, store_url: str, ledger: Path,
                         expected[job.id] = sum(sizes)
                 await asyncio.sleep(0.1)
             await killing
-            async with asyncio.timeout(240):
+            async with asyncio.timeout(480):
                 while await count(JobFilter(states=_LIVE)):
                     await asyncio.sleep(0.2)
             for job_id, size in expected.items():
