@@ -1,11 +1,11 @@
 """Journal of one run: its progress, its heartbeat, and its saved values for later runs.
 
 A journal is created when a task uses one of these for the first time; other runs have none. It writes to a
-`JournalWriter`: the worker's, which has the connection to the state, or a child process's, which has a pipe to the
-worker.
+`JournalWriter`: the worker's, which is connected to the state and to schedulers, or a child process's, which has a
+pipe to the worker.
 
-Progress and heartbeats are news: the last ones count, they are written now and then, and if the state cannot be
-reached the task continues without. Saving is a promise: the value is durable when `save` returns, otherwise `save`
+Progress and heartbeats are news: the last ones count, they are written now and then, and if they cannot be written
+the task continues without. Saving is a promise: the value is durable when `save` returns, otherwise `save`
 raises.
 """
 

@@ -15,7 +15,7 @@ withdrawn or failed here: it continues, and its report will arrive.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
@@ -56,6 +56,8 @@ _log = logging.getLogger("taskmq.scheduler")
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 _NEVER: Final = (TooLarge, EncodeError)
 _UNKNOWN_RUN: Final = "its confirm was lost, so it is unknown whether it ran; ack='early' never runs a job twice"
+# Their saved values are in memory together.
+_TOGETHER: Final = 20
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _QUEUE_PAUSE: Final = 1.0
@@ -121,9 +123,21 @@ class InvitationPublisher:
         return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
 
     async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
-        in_hand = self._state.in_hand
         if (jobs := await self._take_starts(self._waiting(batch.jobs), in_doubt)) is None:
             return
+        in_hand, names = self._state.in_hand, {(job.id, job.token) for job in jobs}
+        in_hand |= names
+        try:
+            for portion in _portions(jobs):
+                if not await self._publish_portion(portion, in_doubt):
+                    return
+        finally:
+            in_hand -= names
+        self._state.ledger.confirm(batch.id)
+
+    async def _publish_portion(self, jobs: Sequence[DispatchedJob], in_doubt: set[str]) -> bool:
+        """Publish these jobs; return False if retrying was stopped before."""
+        in_hand = self._state.in_hand
         pending = self._waiting(jobs)
         backoff, refusals = Backoff(_PAUSE, _LONGEST_PAUSE), Backoff(_QUEUE_PAUSE, _LONGEST_QUEUE_PAUSE)
         names: set[tuple[str, int]] = set()
@@ -135,7 +149,7 @@ class InvitationPublisher:
                 names = {(job.id, job.token) for job in pending}
                 in_hand |= names
                 if (saved := await self._read_saved(pending)) is None:
-                    return
+                    return False
                 pending, outage = await self._publish(pending, in_doubt, saved)
                 if (outage is not None) is not is_troubled:
                     is_troubled = outage is not None
@@ -152,13 +166,13 @@ class InvitationPublisher:
                     if now >= until:
                         break
                 if await pause(self._is_stopping, (refusals if outage is None else backoff).next()):
-                    return
+                    return False
                 pending = self._waiting(pending)
         finally:
             in_hand -= names
             if is_troubled:
                 self._state.end_outage()
-        self._state.ledger.confirm(batch.id)
+        return True
 
     async def _take_starts(
         self, jobs: Sequence[DispatchedJob], in_doubt: Collection[str]
@@ -329,6 +343,14 @@ class InvitationPublisher:
                 self._state.begin(job.id, now=asyncio.get_running_loop().time())
         self._state.has_work.set()
         return True
+
+
+def _portions(jobs: Sequence[DispatchedJob]) -> Iterator[Sequence[DispatchedJob]]:
+    """Divide the jobs: those that may have saved values, which may be large, are published a few at a time."""
+    begun = [job for job in jobs if job.due is None]
+    yield [job for job in jobs if job.due is not None] if begun else jobs
+    for first in range(0, len(begun), _TOGETHER):
+        yield begun[first : first + _TOGETHER]
 
 
 def _target_queue(job: DispatchedJob) -> str:
