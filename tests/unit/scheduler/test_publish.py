@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobDetail, partition_of
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
+from taskmq.model.history.journals import SaveRequest
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
 from taskmq.testing import Published
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
@@ -184,3 +187,34 @@ async def test_an_undeclarable_queue_delays_nothing_else_of_its_batch(stage: Sta
     await until(lambda: stage.job(kept).state is JobState.QUEUED)
 
     assert "too old" in process.scheduler.status().paused[odd]
+
+
+@run_by(play)
+async def test_all_retried_jobs_of_a_batch_are_published_with_what_they_saved(stage: Stage, /) -> None:
+    process = stage.start()
+    ids = await stage.submit(50)
+    player = await stage.player()
+    await player.has(50)
+
+    async def is_saved(store: StagedStore) -> bool:
+        saved = await store.journals.values(ids)
+        return [each.version for each in saved.values()] == [1] * 50
+
+    for envelope in player.envelopes:
+        assert envelope.store is not None
+        begin = SaveRequest(reply="worker.saved.w1", number=1, run=envelope.id)
+        save = SaveRequest(reply="worker.saved.w1", number=2, run=envelope.id, fence=1, name="checkpoint")
+        for saving in (begin, save):
+            await player.report(envelope, "saving", saving=saving)
+    await until(lambda: is_saved(process.store))
+    await player.finish("interrupted")
+
+    await player.has(50)
+
+    assert sorted(each.id for each in player.envelopes) == sorted(ids)
+    for envelope in player.envelopes:
+        assert envelope.store is not None
+        assert (envelope.store.saves, envelope.store.saved) == (1, {"checkpoint": msgspec.Raw(b"null")})
+    await player.finish(has_saved=True)
+    await stage.all_ended()
+    assert await process.store.journals.values(ids) == {}
