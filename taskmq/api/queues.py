@@ -7,6 +7,7 @@ import msgspec
 from taskmq.api.values import Note, ShortText
 
 __all__ = [
+    "DemandView",
     "MoveBody",
     "MovedView",
     "PauseBody",
@@ -47,6 +48,8 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready, in_hand, delayed, consumers, is_paused: totals of its RabbitMQ queues that hold jobs.
         dead: its dead letters; for the two queues of lost messages, all their messages.
+        stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
+        oldest: when the first of those became due.
         parts: its RabbitMQ queues: lanes, priority classes, stored jobs, dead letters.
     """
 
@@ -57,6 +60,8 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     consumers: int
     is_paused: bool | None
     dead: int
+    stored: int | None
+    oldest: str | None
     parts: list[str]
 
 
@@ -71,6 +76,25 @@ class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
     items: list[QueueLine]
     delayed: int | None
     queues: list[QueueGroup]
+
+
+class DemandView(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of a queue that need a slot of a worker now, for programs that start and stop workers.
+
+    Attributes:
+        demand: their number: `stored`, `ready` and `in_hand` together.
+        stored: due jobs of the store that are not dispatched yet, at most 100,000; None if the app has no store.
+        ready: messages at the broker that wait for a worker.
+        in_hand: messages that workers hold.
+        oldest: when the first of the stored jobs became due.
+    """
+
+    queue: str
+    demand: int
+    stored: int | None
+    ready: int
+    in_hand: int
+    oldest: str | None
 
 
 class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +120,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
         max_length, max_bytes, delivery_limit: the limits in RabbitMQ; None if the app sets none.
         delayed: scheduled jobs and retries; None if the broker does not count them per queue.
         dead: dead letters; None if the queue does not exist yet.
+        stored: due jobs of the store that are not dispatched yet, at most 100,000; None if unknown.
+        oldest: when the first of those became due.
         parts: its existing RabbitMQ queues.
     """
 
@@ -111,6 +137,8 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     in_hand: int
     delayed: int | None
     dead: int | None
+    stored: int | None
+    oldest: str | None
     consumers: int
     paused: QueuePauseView | None
     tasks: list[str]

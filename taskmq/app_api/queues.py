@@ -1,17 +1,21 @@
 """Queues: list, inspect, pause, resume, move and purge."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
-from taskmq.api.queues import MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
+from taskmq.api.queues import DemandView, MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.broker import QueueStats
+from taskmq.contracts.jobs import QueueBacklog
 from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queues import (
+    find_backlogs,
     find_pauses,
     list_queues,
+    measure_demand,
     pause_queues,
     purge_queue,
     report_queue,
@@ -19,6 +23,11 @@ from taskmq.operations.queues import (
 )
 
 __all__ = ["AppQueues"]
+
+
+class _Stored(TypedDict):
+    stored: int | None
+    oldest: str | None
 
 
 class AppQueues(AppCalls):
@@ -45,6 +54,7 @@ class AppQueues(AppCalls):
             in_hand=found.in_hand,
             delayed=found.delayed,
             dead=found.dead,
+            **_stored(await find_backlogs(self._app, [name]), name),
             consumers=found.consumers,
             paused=None if found.paused is None else _pause(found.paused),
             tasks=found.tasks,
@@ -90,18 +100,40 @@ class AppQueues(AppCalls):
         found = await list_queues(self._app, queues, within=within)
         pauses = await find_pauses(self._app)
         lines = render_all(lambda each: _line(each, pauses), found.queues)
-        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses))
+        backlogs = await find_backlogs(self._app, sorted({logical_queue(line.queue) for line in lines}))
+        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses, backlogs))
+
+    async def demand(self, name: str) -> DemandView:
+        """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker."""
+        found = await measure_demand(self._app, name)
+        return DemandView(
+            queue=name,
+            demand=(found.stored or 0) + found.ready + found.in_hand,
+            stored=found.stored,
+            ready=found.ready,
+            in_hand=found.in_hand,
+            oldest=None if found.oldest is None else instant_text(found.oldest),
+        )
 
 
-def _groups(lines: Sequence[QueueLine], pauses: Mapping[str, QueuePause] | None) -> list[QueueGroup]:
+def _groups(
+    lines: Sequence[QueueLine],
+    pauses: Mapping[str, QueuePause] | None,
+    backlogs: Mapping[str, QueueBacklog] | None,
+) -> list[QueueGroup]:
     """Group RabbitMQ queues by app queue, in the order of their first parts."""
     parts: dict[str, list[QueueLine]] = {}
     for line in lines:
         parts.setdefault(logical_queue(line.queue), []).append(line)
-    return [_group(name, found, pauses) for name, found in parts.items()]
+    return [_group(name, found, pauses, backlogs) for name, found in parts.items()]
 
 
-def _group(name: str, lines: Sequence[QueueLine], pauses: Mapping[str, QueuePause] | None) -> QueueGroup:
+def _group(
+    name: str,
+    lines: Sequence[QueueLine],
+    pauses: Mapping[str, QueuePause] | None,
+    backlogs: Mapping[str, QueueBacklog] | None,
+) -> QueueGroup:
     letters = [line for line in lines if line.queue in (PARKING, UNROUTABLE, dead_letter_queue(name))]
     work = [line for line in lines if line not in letters]
     return QueueGroup(
@@ -112,7 +144,19 @@ def _group(name: str, lines: Sequence[QueueLine], pauses: Mapping[str, QueuePaus
         consumers=sum(line.consumers for line in work),
         is_paused=name in pauses if work and pauses is not None else None,
         dead=sum(line.ready for line in letters),
+        **_stored(backlogs, name),
         parts=[line.queue for line in lines],
+    )
+
+
+def _stored(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_Stored":
+    if backlogs is None:
+        return {"stored": None, "oldest": None}
+    found = backlogs.get(name)
+    return (
+        {"stored": 0, "oldest": None}
+        if found is None
+        else {"stored": found.count, "oldest": instant_text(found.oldest)}
     )
 
 

@@ -92,6 +92,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "deleteDefinition": Operation("DELETE", f"{API}/definitions/{{name}}"),
     "listQueues": _get("/queues"),
     "getQueue": _get("/queues/{name}"),
+    "getDemand": _get("/queues/{name}/demand"),
     "pauseQueue": _post("/queues/{name}/pause", repeats=True),
     "resumeQueue": _post("/queues/{name}/resume", repeats=True),
     "moveMessages": _post("/queues/{name}/move"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.client.queues import announce_pauses
 from taskmq.contracts.broker import Broker, Counting, QueueStats
-from taskmq.contracts.jobs import PauseStore
+from taskmq.contracts.jobs import PauseStore, QueueBacklog
 from taskmq.contracts.stores import coordinator_required
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.commands import QueuePause
@@ -29,11 +29,14 @@ from taskmq.model.units import Duration, did_you_mean
 from taskmq.operations.workers import list_workers
 
 __all__ = [
+    "QueueDemand",
     "QueueList",
     "QueueReport",
+    "find_backlogs",
     "find_parts",
     "find_pauses",
     "list_queues",
+    "measure_demand",
     "missing_queue",
     "pause_queues",
     "purge_queue",
@@ -42,6 +45,7 @@ __all__ = [
 ]
 
 _MOST_DELAYED = 10_000
+_MOST_WAITING = 100_000
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +75,22 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[str]
     workers: list[str]
     parts: list[QueueStats]
+
+
+class QueueDemand(NamedTuple):
+    """The jobs of a queue that need a slot of a worker now, each in one of three places.
+
+    Attributes:
+        stored: due jobs of the store that are not dispatched yet, at most 100,000; None if the app has no store.
+        ready: messages at the broker that wait for a worker.
+        in_hand: messages that workers hold.
+        oldest: when the first of the stored jobs became due, ms since the epoch; None if there is none.
+    """
+
+    stored: int | None
+    ready: int
+    in_hand: int
+    oldest: int | None
 
 
 class QueueList(NamedTuple):
@@ -138,6 +158,41 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None if one of the counts is unknown."""
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)
+
+
+async def measure_demand(app: TaskMQ, name: str) -> QueueDemand:
+    """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker.
+
+    Raises:
+        InvalidOption: the name is invalid.
+        QueueMissing: the queue is neither defined by the app nor at the broker, and no stored job waits for it.
+        BrokerUnavailable, StoreUnavailable: a part of them could not be counted.
+    """
+    lines = (await list_queues(app, [name])).queues
+    work = [line for line in lines if line.queue not in (PARKING, UNROUTABLE, dead_letter_queue(name))]
+    stored = await _read_backlogs(app, [name])
+    waiting = None if stored is None else stored.get(name)
+    if not work and waiting is None and name not in [queue.name for queue in app.tasks.queues]:
+        raise missing_queue(app, name)
+    return QueueDemand(
+        None if stored is None else 0 if waiting is None else waiting.count,
+        sum(line.ready for line in work),
+        sum(line.unsettled or 0 for line in work),
+        None if waiting is None else waiting.oldest,
+    )
+
+
+async def find_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBacklog] | None:
+    """Return what waits in the store for these queues; None if the app has no store, or if it does not answer."""
+    try:
+        return await _read_backlogs(app, names)
+    except StoreUnavailable:
+        return None
+
+
+async def _read_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBacklog] | None:
+    store = app.sessions.current().store
+    return None if store is None else await store.dispatching.backlog(names, most=_MOST_WAITING)
 
 
 async def _list_statuses(app: TaskMQ, within: Duration) -> list[WorkerStatus]:

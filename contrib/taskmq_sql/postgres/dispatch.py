@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     OpenedClaims,
     Pick,
+    QueueBacklog,
     RatedJob,
     ReadyJob,
     Released,
@@ -30,6 +31,7 @@ from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.limits import RateDemand
 from taskmq.model.states import UNDERWAY, JobState
+from taskmq_sql.jobs.backlogs import SqlBacklogs
 from taskmq_sql.jobs.claims import SqlClaims, keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
@@ -92,6 +94,7 @@ class PostgresDispatch:
         self._fires = _Fires(database)
         self._claims = SqlClaims(database.runner(database.dispatches, database.dispatches))
         self._keys = SqlReportKeys(database.runner(database.reads, database.accounts))
+        self._backlogs = SqlBacklogs(database.runner(database.reads, database.reads), database.partition_of)
         self._rates = SqlRates(database.runner(database.dispatches, database.dispatches))
 
     @property
@@ -122,6 +125,9 @@ class PostgresDispatch:
             Lane(names[queue], priority, tenants[tenant]): LaneHead(due, expires)
             for queue, priority, tenant, due, expires in rows
         }
+
+    async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
+        return await self._backlogs.read(queues, most)
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         known, lanes = await self._find_lanes(picks)

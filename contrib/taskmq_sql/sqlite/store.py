@@ -25,6 +25,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     OpenedClaims,
     Pick,
+    QueueBacklog,
     RatedJob,
     ReadyJob,
     Released,
@@ -47,6 +48,7 @@ from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_embedded.work import Care
+from taskmq_sql.jobs.backlogs import SqlBacklogs
 from taskmq_sql.jobs.claims import SqlClaims, keep_results
 from taskmq_sql.jobs.rates import SqlRates
 from taskmq_sql.jobs.values import is_job_id
@@ -232,6 +234,7 @@ class SqliteDispatch:
         self._runner = SqliteRunner(writer, reader)
         self._keys = SqlReportKeys(self._runner)
         self._claims = SqlClaims(self._runner)
+        self._backlogs = SqlBacklogs(self._runner, partition_of)
         self._rates = SqlRates(self._runner)
 
     @property
@@ -251,6 +254,9 @@ class SqliteDispatch:
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         return await self._reader.call(partial(dispatches.heads, queues=queues), care=Care.READ)
+
+    async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
+        return await self._backlogs.read(queues, most)
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not picks:

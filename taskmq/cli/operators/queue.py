@@ -36,6 +36,8 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     show_rows((*_COLUMNS, *paused), found.items, _row)
     ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
     sums = f"{ready} ready, {in_hand} in workers"
+    if stored := sum(group.stored or 0 for group in found.queues):
+        sums = f"{stored} in the store, {sums}"
     # Some brokers do not report delayed messages.
     note(sums if found.delayed is None else f"{sums}, {found.delayed} delayed")
 
@@ -56,6 +58,8 @@ def show(queue: str, /, *, within: str = "1s") -> None:
     def record() -> dict[str, Any]:
         return {
             "queue": found.queue,
+            "stored": found.stored,
+            "oldest": None if found.oldest is None else text_of_instant(found.oldest),
             "ready": found.ready,
             "in_hand": found.in_hand,
             "delayed": "held by the broker, which does not count them" if found.delayed is None else found.delayed,

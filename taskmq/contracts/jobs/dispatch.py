@@ -39,6 +39,7 @@ __all__ = [
     "LaneHead",
     "OpenedClaims",
     "Pick",
+    "QueueBacklog",
     "ReadyJob",
     "Released",
     "ReturnedJob",
@@ -76,6 +77,18 @@ class LaneHead(msgspec.Struct, frozen=True):
 
     due: int
     expires: int | None = None
+
+
+class QueueBacklog(msgspec.Struct, frozen=True):
+    """The jobs of a queue that are due and not dispatched yet.
+
+    Attributes:
+        count: how many there are, in lanes and behind gates; the number that was asked for if there are more.
+        oldest: when the first of the counted jobs became due, ms since the epoch.
+    """
+
+    count: int
+    oldest: int
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -251,6 +264,10 @@ class DispatchStore(Protocol):
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         """Return the first job of each lane of these queues."""
+        ...
+
+    async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
+        """Return the backlogs of these queues, up to `most` jobs each; queues without one are left out."""
         ...
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:

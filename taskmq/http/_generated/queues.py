@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from taskmq.api.queues import (
+    DemandView,
     MoveBody,
     MovedView,
     PauseBody,
@@ -56,6 +57,10 @@ class QueueCalls:
         """
         body = MoveBody(name=name, to=to, count=count, task=task)
         return self._connection.ask("moveMessages", MovedView, path={"name": name}, body=body)
+
+    def demand(self, name: str) -> DemandView:
+        """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker."""
+        return self._connection.ask("getDemand", DemandView, path={"name": name})
 
     def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
         """List queues with all their priority classes and dead letter queues.

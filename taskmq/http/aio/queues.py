@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from taskmq.api.queues import (
+    DemandView,
     MoveBody,
     MovedView,
     PauseBody,
@@ -55,6 +56,10 @@ class AsyncQueueCalls:
         """
         body = MoveBody(name=name, to=to, count=count, task=task)
         return await self._connection.ask("moveMessages", MovedView, path={"name": name}, body=body)
+
+    async def demand(self, name: str) -> DemandView:
+        """Count the jobs of a queue that need a slot of a worker now, in the store and at the broker."""
+        return await self._connection.ask("getDemand", DemandView, path={"name": name})
 
     async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
         """List queues with all their priority classes and dead letter queues.

@@ -29,6 +29,8 @@ _QUEUE: Final[dict[str, Any]] = {
     "in_hand": 4,
     "delayed": 3,
     "dead": 1,
+    "stored": 3400,
+    "oldest": "2027-01-30T17:12:01.250Z",
     "consumers": 2,
     "paused": None,
     "tasks": ["shop.resize"],
@@ -103,6 +105,8 @@ QUEUES: Final[Mapping[str, Example]] = {
                         "consumers": 2,
                         "is_paused": False,
                         "dead": 1,
+                        "stored": 3400,
+                        "oldest": "2027-01-30T17:12:01.250Z",
                         "parts": ["images", "images.dlq"],
                     }
                 ],
@@ -110,6 +114,19 @@ QUEUES: Final[Mapping[str, Example]] = {
         }
     ),
     "getQueue": Example(parameters={"name": "images"}, answers={200: _QUEUE}),
+    "getDemand": Example(
+        parameters={"name": "images"},
+        answers={
+            200: {
+                "queue": "images",
+                "demand": 3416,
+                "stored": 3400,
+                "ready": 12,
+                "in_hand": 4,
+                "oldest": "2027-01-30T17:12:01.250Z",
+            }
+        },
+    ),
     "pauseQueue": Example(
         parameters={"name": "images"},
         body={"note": "the disk is full"},

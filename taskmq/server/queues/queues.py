@@ -7,6 +7,7 @@ from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.queues import (
+    DemandView,
     MoveBody,
     MovedView,
     PauseBody,
@@ -71,6 +72,26 @@ async def get_queue(
     return await read_shared(state, f"queue:{name}:{within}", max_age, read)
 
 
+@get(
+    f"{API}/queues/{{name:str}}/demand",
+    permission=Permission.QUEUES_READ,
+    operation_id="getDemand",
+    summary="Get a queue's demand for workers",
+    tags=["queues"],
+)
+async def get_demand(api: ApiGiven, state: State, name: FromPath[str], max_age: MaxAge = 0) -> DemandView:
+    """Count the jobs that need a slot of a worker now, in the store and at the broker.
+
+    Programs that start and stop workers should follow this number: schedulers dispatch a stored job only when workers
+    have room, so most of a backlog is in the store, and not in RabbitMQ.
+    """
+
+    async def read() -> DemandView:
+        return await api.queues.demand(name)
+
+    return await read_shared(state, f"demand:{name}", max_age, read)
+
+
 @post(
     f"{API}/queues/{{name:str}}/pause",
     status_code=200,
@@ -128,7 +149,7 @@ async def move(api: ApiGiven, name: FromPath[str], data: JSONBody[MoveBody]) -> 
     return await api.queues.move(name, data.to, count=data.count, task=data.task)
 
 
-QUEUES: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_queue, purge, move)
+QUEUES: Final[tuple[Any, ...]] = (get_queues, get_queue, get_demand, pause_queue, resume_queue, purge, move)
 
 
 def check_typed_name(typed: str, name: str) -> None:

@@ -1,14 +1,20 @@
 """Queues and dead letters over HTTP."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.model.topology import WorkQueue
+from tests.docs.blocks import ROOT
 from tests.unit.server.kit import Site
+
+_DEPLOY: Final = ROOT / "contrib" / "deploy"
 
 
 def _at_broker(site: Site, use: Callable[[Broker], Awaitable[None]]) -> None:
@@ -51,6 +57,24 @@ def test_queues_are_listed_and_shown(filled_site: Site) -> None:
     assert {one["queue"]: one["ready"] for one in listed["items"]}["work"] == 2
     assert (shown["ready"], shown["dead"], shown["tasks"]) == (2, 3, ["data_processing", "report"])
     assert filled_site("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
+
+
+def test_the_demand_of_a_queue_scales_workers_by_the_jobs_in_the_store(filled_site: Site) -> None:
+    _, scaled = yaml.safe_load_all((_DEPLOY / "kubernetes" / "keda.yml").read_text())
+    trigger = scaled["spec"]["triggers"][0]["metadata"]
+    path = urlsplit(trigger["url"]).path.removeprefix("/api/v1").replace("/default/", "/work/")
+    for number in range(40):
+        filled_site.submit(job_id=f"n{number}", schedule_time=None)
+
+    found = filled_site("GET", path, by="all-viewer").json()
+
+    assert (found["demand"], found["stored"], found["ready"], found["in_hand"]) == (42, 40, 2, 0)
+    assert found["oldest"].startswith("20")
+    # By the formula of KEDA: the metric divided by the target, rounded up.
+    assert math.ceil(found[trigger["valueLocation"]] / int(trigger["targetValue"])) == 3
+    listed = filled_site("GET", "/queues?within=0.01", by="all-viewer").json()["queues"]
+    assert {one["queue"]: one["stored"] for one in listed}["work"] == 40
+    assert filled_site("GET", "/queues/nowhere/demand", by="all-viewer").json()["code"] == "queue_not_found"
 
 
 def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled_site: Site) -> None:

@@ -1,6 +1,6 @@
 """Tests of jobs behind gates: never lost or dispatched, but changed and ended like other jobs."""
 
-from taskmq.contracts.jobs import Lane, Pick
+from taskmq.contracts.jobs import Lane, Pick, QueueBacklog
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -14,7 +14,7 @@ _LANE = Lane(QUEUE, 4, "")
 
 
 class GateCases(JobStoreCase):
-    """Every guarantee of `look`, `put_behind`, `open_gates` and `gate_of`."""
+    """Every guarantee of `look`, `backlog`, `put_behind`, `open_gates` and `gate_of`."""
 
     @case
     async def test_a_preview_lists_the_first_jobs_of_lanes_in_order(self) -> None:
@@ -58,6 +58,27 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == [jobs[1].id]
         assert await driver.lanes() == []
         assert await driver.schedulers.heads([QUEUE]) == {}
+
+    @case
+    async def test_a_backlog_counts_the_due_jobs_that_are_not_dispatched(self) -> None:
+        driver = self.driver()
+        first = await driver.submit()
+        jobs = await driver.submit_many(3)
+        await driver.submit(due=HOUR)
+        gated = await driver.submit()
+        await driver.submit(queue="other", task="other", tenant="acme")
+        await _put(driver, {gated.id: "k"})
+
+        found = await driver.schedulers.backlog([QUEUE, "unknown"], most=100)
+        some = await driver.schedulers.backlog([QUEUE], most=3)
+        dispatched = await driver.dispatch()
+        rest = await driver.schedulers.backlog([QUEUE, "other"], most=100)
+
+        assert found == {QUEUE: QueueBacklog(2 + len(jobs), first.due)}
+        assert some[QUEUE].count == 3
+        assert first.id in ids(dispatched.jobs)
+        assert rest[QUEUE] == QueueBacklog(1, gated.due)
+        assert rest["other"].count == 1
 
     @case
     async def test_a_gate_releases_jobs_by_priority_and_then_by_time(self) -> None:

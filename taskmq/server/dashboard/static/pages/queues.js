@@ -28,7 +28,7 @@ function Queue({ name }) {
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
     ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes this queue.</strong> Start one: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
-    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
+    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["In the store", queue.stored === null ? "" : count(queue.stored)], ["Oldest", queue.oldest && html`<${When} at=${queue.oldest} />`], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
       ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
       ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
@@ -36,16 +36,16 @@ function Queue({ name }) {
 
 /** Whether jobs wait and no worker consumes the queue.
  * @param {any} one */
-const wantsWorker = (one) => one.ready > 0 && !one.consumers;
+const wantsWorker = (one) => one.ready + (one.stored ?? 0) > 0 && !one.consumers;
 
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} delayed jobs and retries` : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-      ? html`<${Table} label="Queues" columns=${["Queue", ["Ready", "number"], ["Unacknowledged", "number"], ["Consumers", "number"], ["Dead letters", "number"], "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
-          <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
+      ? html`<${Table} label="Queues" columns=${["Queue", ["In the store", "number"], ["Oldest", "p3"], ["Ready", "number"], ["Unacknowledged", "number"], ["Consumers", "number"], ["Dead letters", "number"], "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
+          <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.stored)}</td><td class="p3"><${When} at=${one.oldest} /></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
           <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td>
-          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : one.is_paused === null ? "" : "open"}</td>
+          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : one.is_paused === null ? "" : "active"}</td>
           <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`)}<//>`
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
