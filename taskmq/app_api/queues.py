@@ -54,7 +54,7 @@ class AppQueues(AppCalls):
             in_hand=found.in_hand,
             delayed=found.delayed,
             dead=found.dead,
-            **_stored(await find_backlogs(self._app, [name]), name),
+            **_waiting_facts(await find_backlogs(self._app, [name]), name),
             consumers=found.consumers,
             paused=None if found.paused is None else _pause(found.paused),
             tasks=found.tasks,
@@ -144,12 +144,12 @@ def _group(
         consumers=sum(line.consumers for line in work),
         is_paused=name in pauses if work and pauses is not None else None,
         dead=sum(line.ready for line in letters),
-        **_stored(backlogs, name),
+        **_waiting_facts(backlogs, name),
         parts=[line.queue for line in lines],
     )
 
 
-def _stored(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_Stored":
+def _waiting_facts(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_Stored":
     if backlogs is None:
         return {"stored": None, "oldest": None}
     found = backlogs.get(name)

@@ -229,6 +229,7 @@ def _use_definitions_and_tasks(client: Client) -> None:
 def _use_the_installation(client: Client) -> None:
     assert {line.queue: line.ready for line in client.queues.list(within=0.01).items}["work"] == 2
     assert client.queues.get("work", within=0.01).dead == 2
+    assert client.queues.demand("work").queue == "work"
     assert client.queues.pause("work", note="inventory").note == "inventory"
     assert client.queues.resume("work")
     assert client.queues.move("work", "billing", count=1, task="data_*").moved == 1

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
-from taskmq.contracts.stores import ProgressRecord, ResultRecord
+from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import MSGPACK
+from taskmq.model.history.journals import RunProgress
 from taskmq.model.jobs.pools import pool_group, preemption_reason
-from taskmq.model.jobs.reports import PREEMPTED
+from taskmq.model.jobs.reports import PREEMPTED, Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
@@ -608,11 +608,12 @@ def _say_progress(site: Site, *, key: str | None = None, tenant: str = "acme", *
     """Create a running job of acme with progress; return the store's id."""
 
     async def say() -> str:
-        job = await JobDriver(site.app.sessions.store()).make(JobState.RUNNING, tenant=tenant, key=key)
-        said = ProgressRecord(job_id=name_of(job), attempt=1, started=1_000, updated=2_000, **fields)
-        progress = site.app.sessions.current().stores.progress
-        assert progress is not None
-        await progress.report(said, ttl=60)
+        store = site.app.sessions.store()
+        job = await JobDriver(store).make(JobState.RUNNING, tenant=tenant, key=key)
+        progress = RunProgress(updated=2_000, **fields)
+        await store.journals.report(
+            [Report(id=job.id, token=job.token, kind="progress", started=1_000, progress=progress)]
+        )
         return job.id
 
     with site.client.portal() as portal:
@@ -652,14 +653,14 @@ def test_progress_of_a_job_with_an_id_of_its_submitter_is_shown(site: Site, tena
     assert one["progress"] == same["progress"] == listed["progress"]
 
 
-def test_jobs_are_listed_without_progress_while_the_state_is_unavailable(site: Site) -> None:
+def test_progress_of_stored_jobs_is_shown_while_the_state_is_unavailable(site: Site) -> None:
     job = _say_progress(site, done=3)
 
     with site.client.portal() as portal:
         portal.call(_close_state, site)
     listed = site("GET", "/jobs?expand=progress")
 
-    assert (listed.status_code, [(one["id"], one["progress"]) for one in listed.json()]) == (200, [(job, None)])
+    assert (listed.status_code, [(one["id"], one["progress"]["done"]) for one in listed.json()]) == (200, [(job, 3)])
 
 
 async def _close_state(site: Site) -> None:
