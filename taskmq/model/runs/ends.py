@@ -1,0 +1,91 @@
+"""Ends of steps, and what they mean for their children, their run and the steps that wait for them."""
+
+import msgspec
+
+from taskmq.model.runs.paths import PathError, paths_in, resolve
+from taskmq.model.runs.records import AgendaItem, RunState, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
+
+__all__ = ["end_child", "end_run", "end_step", "settle", "wake"]
+
+
+def end_step(
+    here: Workspace, step: StepRecord, state: StepState, *, value: bytes | None = None, error: str = ""
+) -> None:
+    """End a step, and plan the visits of those that wait for it."""
+    here.edit(step.key)
+    step.state, step.error, step.ended = state, error, here.now
+    if value is not None:
+        here.put_end_value(step.key, value)
+    run, name = here.run, step.key.name
+    run.unfinished -= 1
+    if state is StepState.FAILED and not here.content(step.key).may_fail:
+        run.failures += 1
+        run.error = run.error or f"step {name} has failed"
+    # Steps of a cancelled run are cancelled one by one.
+    if run.cancelled is None and here.graph.downstream[name]:
+        here.plan(AgendaItem("visit", name))
+    if not run.unfinished:
+        here.plan(AgendaItem("finish"))
+
+
+def end_child(
+    here: Workspace, child: StepRecord, state: StepState, *, value: bytes | None = None, error: str = ""
+) -> None:
+    """End a running child, whose parent was read."""
+    here.edit(child.key)
+    child.state, child.error, child.ended = state, error, here.now
+    if value is not None:
+        here.put_end_value(child.key, value)
+    parent = here.edit(StepKey(child.key.name))
+    parent.active -= 1
+    parent.done += state is StepState.SUCCEEDED
+    settle(here, parent)
+
+
+def settle(here: Workspace, parent: StepRecord) -> None:
+    """End a step with children once no more of them will run; else let it start more."""
+    is_stopped = here.run.cancelled is not None
+    total = parent.total or 0
+    if parent.active or not (is_stopped or (not parent.is_open and parent.cursor >= total)):
+        wake(here, parent)
+    elif parent.done == total and not parent.is_open:
+        end_step(here, parent, StepState.SUCCEEDED)
+    elif is_stopped:
+        end_step(here, parent, StepState.CANCELLED)
+    else:
+        end_step(here, parent, StepState.FAILED, error=f"{total - parent.done} of {total} jobs have not succeeded")
+
+
+def wake(here: Workspace, parent: StepRecord) -> None:
+    """Let a step start more children if it may."""
+    name = parent.key.name
+    if can_start_child(here, parent) and name not in here.run.expanding:
+        here.run.expanding.append(name)
+
+
+def can_start_child(here: Workspace, parent: StepRecord) -> bool:
+    """Return whether a running step may start another child."""
+    limit = here.content(parent.key).limit
+    is_below = not limit or parent.active < limit
+    return here.run.cancelled is None and parent.cursor < (parent.total or 0) and is_below
+
+
+def end_run(here: Workspace) -> Transition[None]:
+    """End the run, whose steps have all ended."""
+    run = here.run
+    if run.cancelled is not None:
+        run.state = RunState.CANCELLED
+    elif run.failures:
+        run.state = RunState.FAILED
+    else:
+        run.state = RunState.SUCCEEDED
+        output = here.graph.output()
+        yield from here.load_paths(paths_in(output))
+        try:
+            here.changes.value = msgspec.json.encode(resolve(output, here.look_up))
+        except (PathError, ErasedValue) as error:
+            run.state, run.error = RunState.FAILED, f"output: {error}"
+    run.ended = here.now
+    here.changes.has_ended = True

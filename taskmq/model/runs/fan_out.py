@@ -1,0 +1,158 @@
+"""Children of `each` and of batches: started by a cursor, in portions, at most `limit` at a time."""
+
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.model.runs.ends import can_start_child, settle
+from taskmq.model.runs.graphs import StepContent
+from taskmq.model.runs.paths import Path, PathError, find_value, paths_in, resolve
+from taskmq.model.runs.records import InboxRow, StepJob, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
+
+__all__ = ["MOST_CALLS", "BatchCall", "add_calls", "begin_children", "close_batch", "expand"]
+
+MOST_CALLS: Final = 200
+"""Maximum of calls that one inbox row adds to a batch."""
+
+
+class BatchCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that was added to a batch."""
+
+    task: str
+    args: tuple[msgspec.Raw, ...] = ()
+    kwargs: dict[str, msgspec.Raw] = {}
+    options: dict[str, Any] = {}
+
+
+_decoder: Final = msgspec.json.Decoder(BatchCall)
+
+
+def begin_children(here: Workspace, step: StepRecord, content: StepContent) -> str:
+    """Let a running step start its children; return why it cannot, "" if it can.
+
+    Raises:
+        PathError: a reference leads to nothing.
+        ErasedValue: a value that it needs was erased.
+    """
+    if not content.batch:
+        items = here.items(step.key.name)
+        if items is None:
+            return "each: the value is not a list"
+        if len(items) > content.max_width:
+            return f"each: the list has {len(items)} items, and max_width is {content.max_width}"
+        step.total = len(items)
+    elif step.total is None:
+        step.total, step.is_open = 0, True
+    step.cursor = 0
+    if not step.is_partial:
+        step.done = 0
+    settle(here, step)
+    return ""
+
+
+def expand(here: Workspace, name: str) -> Transition[None]:
+    """Start children of a step, as many as its limit and the transaction have room for."""
+    key = StepKey(name)
+    yield from here.load([key])
+    parent, content = here.find(key), here.content(key)
+    yield from here.load_paths(content.paths())
+    while can_start_child(here, parent) and here.has_room():
+        child = StepKey(name, parent.cursor)
+        call = b""
+        if parent.is_partial or content.batch:
+            yield from here.load_children(name, parent.cursor, parent.total or 0)
+            call = here.find(child).call
+        here.edit(key)
+        parent.cursor += 1
+        if not parent.is_partial or here.find(child).state is not StepState.SUCCEEDED:
+            _start_child(here, parent, child, call)
+    if not can_start_child(here, parent):
+        here.run.expanding.remove(name)
+        settle(here, parent)
+
+
+def add_calls(here: Workspace, row: InboxRow) -> Transition[str]:
+    """Add calls to an open batch; return the answer for the sender."""
+    key = StepKey(row.step)
+    yield from here.load([key])
+    parent = here.find(key)
+    if parent.state is not StepState.RUNNING or not parent.is_open or here.run.cancelled is not None:
+        return "closed"
+    here.edit(key)
+    for call in row.calls:
+        here.replace(
+            StepRecord(key=StepKey(row.step, parent.total or 0), generation=parent.generation, call=bytes(call))
+        )
+        parent.total = (parent.total or 0) + 1
+    settle(here, parent)
+    return "added"
+
+
+def close_batch(here: Workspace, row: InboxRow) -> Transition[str]:
+    """Close a batch; return the answer for the sender."""
+    key = StepKey(row.step)
+    yield from here.load([key])
+    parent = here.find(key)
+    if parent.state is StepState.RUNNING and parent.is_open and here.run.cancelled is None:
+        here.edit(key).is_open = False
+        settle(here, parent)
+    return "closed"
+
+
+def _start_child(here: Workspace, parent: StepRecord, key: StepKey, call: bytes) -> None:
+    child = StepRecord(key=key, state=StepState.RUNNING, generation=parent.generation, call=call, started=here.now)
+    here.replace(child)
+    try:
+        job = _call_of_batch(here, child) if call else _call_of_item(here, child)
+    except (PathError, ErasedValue) as error:
+        child.state, child.error, child.ended = StepState.FAILED, str(error), here.now
+        return
+    child.job = job.id
+    parent.active += 1
+    here.changes.jobs.append(job)
+
+
+def _call_of_batch(here: Workspace, child: StepRecord) -> StepJob:
+    call = _decoder.decode(child.call)
+    return StepJob(
+        id=here.new_id(),
+        key=child.key,
+        generation=child.generation,
+        task=call.task,
+        args=msgspec.json.encode(call.args),
+        kwargs=msgspec.json.encode(call.kwargs),
+        options=call.options,
+    )
+
+
+def _call_of_item(here: Workspace, child: StepRecord) -> StepJob:
+    content = here.content(child.key)
+    item = (here.items(child.key.name) or [])[child.key.child]
+
+    def look_up(path: Path) -> Any:
+        if path.root != "item":
+            return here.look_up(path)
+        return find_value(msgspec.json.decode(item), path) if path.keys else item
+
+    args: list[Any] = resolve(content.args, look_up)
+    if not any(path.root == "item" for path in paths_in([content.args, content.arguments])):
+        first: Any = msgspec.json.decode(item) if content.spread else [item]
+        if not isinstance(first, list):
+            raise PathError("spread: the item is not a list of arguments")
+        args = [*first, *args]
+    return StepJob(
+        id=here.new_id(),
+        key=child.key,
+        generation=child.generation,
+        task=content.task,
+        args=msgspec.json.encode(args),
+        kwargs=msgspec.json.encode(resolve(content.arguments, look_up)),
+        options=job_options(content),
+    )
+
+
+def job_options(content: StepContent) -> dict[str, Any]:
+    """Return the options of a step's jobs."""
+    return content.options if content.timeout is None else {**content.options, "timeout": content.timeout}

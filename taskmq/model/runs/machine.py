@@ -1,0 +1,180 @@
+"""The state machine of runs: the effects of inbox rows, cut into transactions.
+
+    row -> ends of steps -> agenda: visits of the steps that wait for them -> starts and more ends -> ... -> next row
+
+A transition that is too large for one transaction leaves the rest of itself in the run's agenda, which precedes every
+later row. So the result does not depend on where it was cut. Children of steps start last: a row that comes
+meanwhile, such as a cancellation, does not wait for them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from taskmq.model.runs.ends import end_child, end_run, end_step, settle
+from taskmq.model.runs.fan_out import add_calls, close_batch, expand
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey
+from taskmq.model.runs.redrives import decide_all, recount, redrive, revive
+from taskmq.model.runs.rules import StepState
+from taskmq.model.runs.starts import end_wait, evaluate, receive_signal
+from taskmq.model.runs.workspace import Transition, Workspace
+
+__all__ = ["advance", "has_work", "open_run"]
+
+
+def open_run(run: RunRecord, steps: int) -> None:
+    """Prepare a new run of a graph with so many steps."""
+    run.unfinished = steps
+    run.agenda = [AgendaItem("begin")]
+
+
+def has_work(run: RunRecord) -> bool:
+    """Return whether the run has more to do without another inbox row."""
+    return bool(run.agenda or run.expanding)
+
+
+def advance(here: Workspace, rows: Sequence[InboxRow]) -> Transition[int]:
+    """Apply rows of the run's inbox, the earliest first; return how many were applied.
+
+    The run may have more work afterwards: call it again, in another transaction, while `has_work`.
+    """
+    applied = 0
+    while here.has_room():
+        if here.run.agenda:
+            yield from _continue(here, here.run.agenda[0])
+        elif applied < len(rows) and here.has_room(len(rows[applied].calls)):
+            answer = yield from _apply(here, rows[applied])
+            here.changes.answers[rows[applied].number] = answer
+            applied += 1
+        elif here.run.expanding and applied == len(rows):
+            yield from expand(here, here.run.expanding[0])
+        else:
+            break
+    return applied
+
+
+def _continue(here: Workspace, item: AgendaItem) -> Transition[None]:
+    """Do parts of the first item of the agenda until it is done or the transaction is full."""
+    names = yield from _targets(here, item)
+    while item.cursor < len(names) and here.has_room():
+        yield from _PARTS[item.kind](here, item, names)
+        item.cursor += 1
+    if item.cursor >= len(names):
+        del here.run.agenda[0]
+        if item.kind == "cancel_children":
+            settle(here, here.edit(StepKey(item.step)))
+        elif item.kind == "decide" and not here.run.unfinished:
+            here.plan(AgendaItem("finish"))
+
+
+def _targets(here: Workspace, item: AgendaItem) -> Transition[list[str]]:
+    """Return the names that an item goes through, the same in each transaction."""
+    graph = here.graph
+    match item.kind:
+        case "begin":
+            return graph.roots
+        case "visit":
+            yield from here.load([StepKey(item.step)])
+            return graph.downstream[item.step]
+        case "cancel_children":
+            yield from here.load([StepKey(item.step)])
+            return [item.step] * here.find(StepKey(item.step)).cursor
+        case "revive" if item.step:
+            below = graph.below(item.step)
+            return [name for name in graph.order if name in below]
+        case "finish":
+            return [""]
+        case _:
+            return graph.order
+
+
+def _visit(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Let the step at the cursor see the end of an upstream step."""
+    yield from here.load_window(names, item.cursor)
+    target = here.find(StepKey(names[item.cursor]))
+    if target.state is StepState.WAITING:
+        here.edit(target.key).upstream.add(here.find(StepKey(item.step)).state)
+        yield from evaluate(here, target)
+
+
+def _cancel_step(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Cancel the step at the cursor: at once, or by a request to its jobs or its run."""
+    yield from here.load_window(names, item.cursor)
+    step = here.find(StepKey(names[item.cursor]))
+    if step.state.has_ended:
+        return
+    kind = here.content(step.key).kind
+    if step.state is StepState.WAITING or kind in ("wait", "sleep"):
+        end_step(here, step, StepState.CANCELLED)
+    elif kind == "task":
+        here.changes.cancelled_jobs.append(step.job)
+    elif kind == "workflow":
+        here.changes.cancelled_runs.append(step.job)
+    else:
+        here.plan(AgendaItem("cancel_children", step.key.name))
+
+
+def _cancel_child(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    yield from here.load_children(item.step, item.cursor, len(names))
+    child = here.find(StepKey(item.step, item.cursor))
+    if child.state is StepState.RUNNING:
+        here.changes.cancelled_jobs.append(child.job)
+
+
+def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
+    """Apply a row; return the answer for its sender."""
+    match row.kind:
+        case "end":
+            return (yield from _end(here, row))
+        case "timer":
+            yield from here.load([StepKey(row.step)])
+            step = here.find(StepKey(row.step))
+            if step.state is not StepState.RUNNING or step.generation != row.generation:
+                return "superseded"
+            end_wait(here, step)
+            return "applied"
+        case "signal":
+            return (yield from receive_signal(here, row))
+        case "cancel":
+            if here.run.ended is not None or here.run.cancelled is not None:
+                return "ended"
+            here.run.cancelled = row.error
+            here.run.expanding.clear()
+            here.plan(AgendaItem("cancel"))
+            return "accepted"
+        case "redrive":
+            return redrive(here, row)
+        case "add":
+            return (yield from add_calls(here, row))
+        case _:
+            return (yield from close_batch(here, row))
+
+
+def _end(here: Workspace, row: InboxRow) -> Transition[str]:
+    """End the step or child whose job ended; rows of other jobs are of no effect."""
+    key = StepKey(row.step, row.child)
+    yield from here.load(dict.fromkeys((key, StepKey(row.step))))
+    step = here.find(key)
+    if step.state is not StepState.RUNNING or step.job != row.job:
+        return "superseded"
+    value = row.value if row.state is StepState.SUCCEEDED else None
+    if key.is_child:
+        end_child(here, step, row.state, value=value, error=row.error)
+    else:
+        end_step(here, step, row.state, value=value, error=row.error)
+    return "applied"
+
+
+def _finish(here: Workspace, _item: AgendaItem, _names: list[str]) -> Transition[None]:
+    yield from end_run(here)
+
+
+_PARTS: Final[dict[str, Callable[[Workspace, AgendaItem, list[str]], Transition[None]]]] = {
+    "begin": decide_all,
+    "visit": _visit,
+    "cancel": _cancel_step,
+    "cancel_children": _cancel_child,
+    "revive": revive,
+    "recount": recount,
+    "decide": decide_all,
+    "finish": _finish,
+}

@@ -1,0 +1,236 @@
+"""Runs, their steps and their inboxes, as stores keep them."""
+
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from taskmq.model.runs.rules import StepState, UpstreamCounts
+
+__all__ = [
+    "AgendaItem",
+    "ChildRun",
+    "InboxKind",
+    "InboxRow",
+    "RunChanges",
+    "RunRecord",
+    "RunState",
+    "StepJob",
+    "StepKey",
+    "StepRecord",
+    "StepTimer",
+]
+
+
+class RunState(StrEnum):
+    """State of a run. A cancelled run is `running` until all its steps have ended."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class StepKey(NamedTuple):
+    """A step of a run, or with a number from 0 one of its children."""
+
+    name: str
+    child: int = -1
+
+    @property
+    def is_child(self) -> bool:
+        """Whether it is a child."""
+        return self.child >= 0
+
+
+class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A step or a child.
+
+    Attributes:
+        generation: redrive of the run that it last belonged to; 0: none.
+        job: its job, or its child run.
+        upstream: ends of its upstream steps.
+        total: number of children, None if unknown; of a batch, of those added.
+        cursor: number of children that were considered for a start.
+        active: number of running children.
+        done: number of children that have succeeded.
+        is_open: of a batch, whether it takes calls.
+        is_partial: whether children that have succeeded are kept in this generation.
+        call: of a child of a batch, its call as JSON.
+        started, ended: ms since the epoch by the store's clock.
+    """
+
+    key: StepKey
+    state: StepState = StepState.WAITING
+    generation: int = 0
+    job: str = ""
+    upstream: UpstreamCounts = msgspec.field(default_factory=UpstreamCounts)
+    total: int | None = None
+    cursor: int = 0
+    active: int = 0
+    done: int = 0
+    is_open: bool = False
+    is_partial: bool = False
+    error: str = ""
+    call: bytes = b""
+    started: int | None = None
+    ended: int | None = None
+
+
+class AgendaItem(msgspec.Struct, array_like=True):
+    """A part of a transition that is not finished; it precedes every later inbox row.
+
+    Attributes:
+        kind: `begin`: of the roots; `visit`: of the steps that wait for `step`; `cancel`: of all steps;
+            `cancel_children`: of those of `step`; `revive`, `recount`, `decide`: of a redrive; `finish`: of the run.
+        step: name of a step; of a redrive, of the first step that runs again, "" for all without success.
+        cursor: number of steps that are done.
+    """
+
+    kind: Literal["begin", "visit", "cancel", "cancel_children", "revive", "recount", "decide", "finish"]
+    step: str = ""
+    cursor: int = 0
+
+
+class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run: its parameters, its progress and its end.
+
+    Attributes:
+        params: JSON object.
+        unfinished: number of steps that have not ended, without children.
+        failures: number of failed steps whose failure is the run's.
+        generation: number of redrives.
+        cancelled: why it was cancelled; None if it was not.
+        agenda: parts of transitions that are not finished.
+        expanding: names of steps that may start more children.
+        signals: number of signals that wait for a step.
+        parent, parent_step: step that started it; "" if none did.
+        depth: number of runs above it.
+        error: why it failed.
+        scheduled_for: instant of its occurrence in ISO 8601; "" if no schedule started it.
+    """
+
+    id: str
+    tenant: str = ""
+    workflow: str = ""
+    version: str = ""
+    state: RunState = RunState.RUNNING
+    params: bytes = b"{}"
+    unfinished: int = 0
+    failures: int = 0
+    generation: int = 0
+    cancelled: str | None = None
+    agenda: list[AgendaItem] = msgspec.field(default_factory=list[AgendaItem])
+    expanding: list[str] = msgspec.field(default_factory=list[str])
+    signals: int = 0
+    parent: str = ""
+    parent_step: str = ""
+    depth: int = 0
+    labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    scheduled_for: str = ""
+    created: int = 0
+    error: str = ""
+    ended: int | None = None
+
+
+InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close"]
+
+
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event of a run. Rows apply in the order of their numbers.
+
+    Attributes:
+        number: position in the inbox of all runs.
+        id: the sender's; a second row with the same id is not stored and gets the answer of the first. "": none.
+        step, child: step or child that it is about; of a signal, the only step that may consume it, "" for any.
+        job: of an end, the job or child run that ended.
+        state: of an end, the state of the step.
+        generation: of a timer or a signal, the only generation of the step that it counts for; None: any.
+        name: of a signal, its name.
+        value: JSON, of an end or a signal.
+        error: of an end, its error; of a cancel, the reason.
+        roles: of a signal, the roles of its sender; None if the sender is not identified.
+        calls: of an `add`, at most 200 calls as JSON.
+    """
+
+    number: int
+    kind: InboxKind
+    id: str = ""
+    step: str = ""
+    child: int = -1
+    job: str = ""
+    state: StepState = StepState.SUCCEEDED
+    generation: int | None = None
+    name: str = ""
+    value: bytes = b"null"
+    error: str = ""
+    roles: tuple[str, ...] | None = None
+    calls: tuple[msgspec.Raw, ...] = ()
+
+
+class StepJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to submit for a step or a child; arguments are JSON."""
+
+    id: str
+    key: StepKey
+    generation: int
+    task: str
+    args: bytes
+    kwargs: bytes
+    options: dict[str, Any]
+
+
+class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to start for a step."""
+
+    id: str
+    key: StepKey
+    generation: int
+    workflow: str
+    params: bytes
+    depth: int
+
+
+class StepTimer(NamedTuple):
+    """A timer of a step: it counts for this generation only."""
+
+    at: int
+    step: str
+    generation: int
+
+
+class RunChanges(msgspec.Struct):
+    """Changes of one transaction, besides the run itself.
+
+    Attributes:
+        values: values of steps and children.
+        cancelled_jobs, cancelled_runs: ids of those whose cancellation is requested.
+        answers: by the number of an inbox row, the effect for its sender; `waiting`: the signal is kept.
+        value: of a run that succeeded, its value.
+        has_ended: whether the run ended.
+    """
+
+    steps: dict[StepKey, StepRecord] = msgspec.field(default_factory=dict[StepKey, StepRecord])
+    values: dict[StepKey, bytes] = msgspec.field(default_factory=dict[StepKey, bytes])
+    jobs: list[StepJob] = msgspec.field(default_factory=list[StepJob])
+    runs: list[ChildRun] = msgspec.field(default_factory=list[ChildRun])
+    timers: list[StepTimer] = msgspec.field(default_factory=list[StepTimer])
+    cancelled_jobs: list[str] = msgspec.field(default_factory=list[str])
+    cancelled_runs: list[str] = msgspec.field(default_factory=list[str])
+    answers: dict[int, str] = msgspec.field(default_factory=dict[int, str])
+    value: bytes | None = None
+    has_ended: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of rows to write."""
+        return (
+            len(self.steps)
+            + len(self.values)
+            + len(self.jobs)
+            + len(self.runs)
+            + len(self.timers)
+            + len(self.cancelled_jobs)
+            + len(self.cancelled_runs)
+            + len(self.answers)
+        )

@@ -1,0 +1,81 @@
+"""Redrives: steps of an ended run that run again, under a new generation.
+
+    revive    the steps wait again
+    recount   each counts the upstream steps that do not run again
+    decide    those that may start do
+
+The three phases are not mixed: a step that ended in the middle would be counted twice.
+"""
+
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState, UpstreamCounts
+from taskmq.model.runs.starts import evaluate
+from taskmq.model.runs.workspace import Transition, Workspace
+
+__all__ = ["decide_all", "recount", "redrive", "revive"]
+
+
+def redrive(here: Workspace, row: InboxRow) -> str:
+    """Plan a redrive; return the answer for the sender."""
+    run = here.run
+    if run.ended is None:
+        return "refused: the run has not ended; cancel it first"
+    if row.step and row.step not in here.graph.rules:
+        return f"refused: there is no step {row.step!r}"
+    run.state, run.ended, run.cancelled, run.error = RunState.RUNNING, None, None, ""
+    run.generation += 1
+    here.plan(AgendaItem("revive", row.step))
+    here.plan(AgendaItem("recount"))
+    here.plan(AgendaItem("decide"))
+    return "accepted"
+
+
+def revive(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Let the step at the cursor wait again, if the redrive includes it."""
+    key = StepKey(names[item.cursor])
+    yield from here.load_window(names, item.cursor)
+    step = here.find(key)
+    if not item.step and step.state is StepState.SUCCEEDED:
+        return
+    content, run = here.content(key), here.run
+    run.unfinished += 1
+    if step.state is StepState.FAILED and not content.may_fail:
+        run.failures -= 1
+    is_partial = content.has_children and not item.step and step.total is not None
+    keeps = is_partial or content.batch
+    here.replace(
+        StepRecord(
+            key=key,
+            generation=run.generation,
+            total=step.total if keeps else None,
+            done=step.done if is_partial else 0,
+            is_open=step.is_open,
+            is_partial=is_partial,
+        )
+    )
+
+
+def recount(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Count the ends of the upstream steps of the step at the cursor, if it was revived."""
+    key = StepKey(names[item.cursor])
+    upstream = [StepKey(each) for each in here.graph.upstream[key.name]]
+    yield from here.load([key, *upstream])
+    if here.find(key).generation != here.run.generation:
+        return
+    step = here.edit(key)
+    step.upstream = UpstreamCounts()
+    for each in upstream:
+        if here.find(each).state is StepState.WAITING:
+            # Its value may change, and with it the children.
+            step.is_partial = False
+        else:
+            step.upstream.add(here.find(each).state)
+
+
+def decide_all(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    """Start the step at the cursor if it belongs to this generation and may start."""
+    key = StepKey(names[item.cursor])
+    yield from here.load_window(names, item.cursor)
+    step = here.find(key)
+    if step.state is StepState.WAITING and step.generation == here.run.generation:
+        yield from evaluate(here, step)

@@ -1,0 +1,220 @@
+"""The part of a run that one transaction reads and writes.
+
+The machine is a generator: it yields a `Need`, the store adds what it names, and the machine continues. So a
+transition reads a step and its neighbours only, whatever the size of the run.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from taskmq.model.runs.graphs import RunGraph, StepContent
+from taskmq.model.runs.paths import Path, PathError, find_value, resolve
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunChanges, RunRecord, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+
+__all__ = ["MOST_WRITES", "ErasedValue", "Need", "Transition", "Workspace"]
+
+MOST_WRITES: Final = 500
+"""Maximum of rows that a transaction writes."""
+
+_MARGIN: Final = 8
+_WINDOW: Final = 100
+_MOST_READS: Final = 2_000
+
+T = TypeVar("T")
+
+
+class Need(NamedTuple):
+    """Rows to read: steps, values of steps, and the signals of a name that wait."""
+
+    steps: Sequence[StepKey] = ()
+    values: Sequence[str] = ()
+    signal: str = ""
+
+
+Transition = Generator[Need, None, T]
+"""A part of the machine: yields needs, whose rows are in the workspace when it continues."""
+
+
+class ErasedValue(Exception):
+    """Raised when a value that a step needs was erased."""
+
+
+class Workspace:
+    """A run with the rows that were read, and the changes.
+
+    Args:
+        now: ms since the epoch by the store's clock.
+        new_id: returns an id for a job or a run.
+        most_writes: maximum of rows to write.
+    """
+
+    def __init__(
+        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], most_writes: int = MOST_WRITES
+    ) -> None:
+        self.run: RunRecord = run
+        self.graph: RunGraph = graph
+        self.now: int = now
+        self.new_id: Callable[[], str] = new_id
+        self.changes: RunChanges = RunChanges()
+        self._steps: dict[StepKey, StepRecord] = {}
+        self._values: dict[str, bytes | None] = {}
+        self._signals: dict[str, list[InboxRow]] = {}
+        self._loaded_signals: set[str] = set()
+        self._reads = 0
+        self._items: dict[str, list[msgspec.Raw]] = {}
+        self._most = most_writes
+
+    def put_steps(self, found: Iterable[StepRecord]) -> None:
+        """Add steps that were read."""
+        for step in found:
+            self._steps[step.key] = step
+
+    def put_value(self, name: str, value: bytes | None) -> None:
+        """Add the value of a step that has succeeded; None if it was erased."""
+        self._values[name] = value
+
+    def put_child_values(self, name: str, found: Mapping[int, bytes]) -> None:
+        """Add the values of the children of a step that has succeeded, by their indexes."""
+        own = {key.child: value for key, value in self.changes.values.items() if key.name == name}
+        values = [own.get(index, found.get(index)) for index in range(self._steps[StepKey(name)].total or 0)]
+        # Joined by hand: encoding would copy each value once more.
+        self._values[name] = None if None in values else b"[" + b",".join(cast("list[bytes]", values)) + b"]"
+
+    def put_signals(self, name: str, rows: Sequence[InboxRow]) -> None:
+        """Add the signals of this name that wait, the earliest first."""
+        self._signals[name] = [*rows, *self._signals.get(name, ())]
+        self._loaded_signals.add(name)
+
+    def keep_signal(self, row: InboxRow) -> None:
+        """Keep a signal until a step consumes it."""
+        self.run.signals += 1
+        self._signals.setdefault(row.name, []).append(row)
+        self.changes.answers[row.number] = "waiting"
+
+    def consume_signal(self, row: InboxRow) -> None:
+        """Remove a signal that waited."""
+        self.run.signals -= 1
+        self._signals[row.name].remove(row)
+        self.changes.answers[row.number] = "consumed"
+
+    def has_room(self, rows: int = 0) -> bool:
+        """Return whether this transaction may go on, with so many rows more than usual."""
+        is_new = not self.changes.size and not self._reads
+        return is_new or (self.changes.size + rows + _MARGIN <= self._most and self._reads < _MOST_READS)
+
+    def content(self, key: StepKey) -> StepContent:
+        """Return the content of a step."""
+        return self.graph.step(key.name)
+
+    def load(self, keys: Iterable[StepKey]) -> Transition[None]:
+        """Read these steps unless they are here. Steps without a row are new."""
+        missing = [key for key in keys if key not in self._steps]
+        if missing:
+            self._reads += len(missing)
+            yield Need(steps=missing)
+            for key in missing:
+                self._steps.setdefault(key, StepRecord(key=key))
+
+    def load_window(self, names: Sequence[str], cursor: int) -> Transition[None]:
+        """Read the steps of the next names unless the one at the cursor is here."""
+        if StepKey(names[cursor]) not in self._steps:
+            yield from self.load(map(StepKey, names[cursor : cursor + _WINDOW]))
+
+    def load_children(self, name: str, cursor: int, total: int) -> Transition[None]:
+        """Read the next children of a step unless the one at the cursor is here."""
+        if StepKey(name, cursor) not in self._steps:
+            yield from self.load(StepKey(name, index) for index in range(cursor, min(cursor + _WINDOW, total)))
+
+    def load_signals(self, name: str) -> Transition[list[InboxRow]]:
+        """Return the signals of this name that wait."""
+        if name not in self._loaded_signals:
+            yield Need(signal=name)
+        return self._signals[name]
+
+    def load_paths(self, paths: Iterable[Path]) -> Transition[None]:
+        """Read the steps and the values that these paths refer to."""
+        wanted = list(paths)
+        yield from self.load({StepKey(path.step): None for path in wanted if path.step})
+        names = dict.fromkeys(path.step for path in wanted if path.root == "steps")
+        missing = [name for name in names if self._has_value(name) and name not in self._values]
+        if missing:
+            yield Need(values=missing)
+
+    def find(self, key: StepKey) -> StepRecord:
+        """Return a step that was read."""
+        return self._steps[key]
+
+    def edit(self, key: StepKey) -> StepRecord:
+        """Return a step that was read, to change it."""
+        step = self._steps[key]
+        self.changes.steps[key] = step
+        return step
+
+    def replace(self, step: StepRecord) -> StepRecord:
+        """Write a step in place of its row, if there is one."""
+        self._steps[step.key] = self.changes.steps[step.key] = step
+        return step
+
+    def put_end_value(self, key: StepKey, value: bytes) -> None:
+        """Write the value of a step that succeeds."""
+        self.changes.values[key] = value
+        if not key.is_child:
+            self._values[key.name] = value
+
+    def plan(self, item: AgendaItem) -> None:
+        """Append a part of a transition."""
+        self.run.agenda.append(item)
+
+    def items(self, name: str) -> list[msgspec.Raw] | None:
+        """Return the items of an `each`, whose paths were read; None if they are not a list.
+
+        Raises:
+            PathError: a reference leads to nothing.
+            ErasedValue: the value with the items was erased.
+        """
+        if name not in self._items:
+            value = resolve(self.graph.step(name).each, self.look_up)
+            try:
+                self._items[name] = msgspec.json.decode(msgspec.json.encode(value), type=list[msgspec.Raw])
+            except msgspec.ValidationError:
+                return None
+        return self._items[name]
+
+    def look_up(self, path: Path) -> Any:
+        """Return the value of a path as JSON data, or encoded if it is the whole value of a step.
+
+        Raises:
+            PathError: it leads to nothing.
+            ErasedValue: the value was erased.
+        """
+        match path.root:
+            case "params":
+                return find_value(msgspec.json.decode(self.run.params), path)
+            case "state":
+                return str(self._steps[StepKey(path.step)].state)
+            case "run":
+                return getattr(self.run, cast("str", path.keys[0]))
+            case "steps":
+                return self._value_of(path)
+            case _:
+                raise PathError(f"{path.text}: there is no item")
+
+    def look_up_data(self, path: Path) -> Any:
+        """Return the value of a path as JSON data, for conditions."""
+        found = self.look_up(path)
+        return msgspec.json.decode(found) if isinstance(found, msgspec.Raw) else found
+
+    def _value_of(self, path: Path) -> Any:
+        if not self._has_value(path.step):
+            # A step without a value passes null.
+            return None
+        value = self._values[path.step]
+        if value is None:
+            raise ErasedValue(f"the value of step {path.step} was erased")
+        return find_value(msgspec.json.decode(value), path) if path.keys else msgspec.Raw(value)
+
+    def _has_value(self, name: str) -> bool:
+        return self._steps[StepKey(name)].state is StepState.SUCCEEDED

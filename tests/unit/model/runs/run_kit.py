@@ -1,0 +1,176 @@
+"""Runs in memory: rows in dictionaries, changed by transactions of the state machine."""
+
+from typing import Any
+
+import msgspec
+
+from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
+from taskmq.model.runs.machine import advance, has_work, open_run
+from taskmq.model.runs.records import InboxKind, InboxRow, RunRecord, StepJob, StepKey, StepRecord, StepTimer
+from taskmq.model.runs.rules import StepState
+from taskmq.model.runs.validation import validate_workflow
+from taskmq.model.runs.workspace import MOST_WRITES, Workspace
+
+
+def graph_of(steps: dict[str, Any], **fields: Any) -> RunGraph:
+    """Return the graph of a valid content."""
+    content, faults = validate_workflow({"steps": steps, **fields}, options=("retries", "queue"))
+    assert content is not None, [str(fault) for fault in faults]
+    return load_graph(encode_workflow(content)[1])
+
+
+class MemoryRun:
+    """A run whose rows survive each transaction as a database would keep them: encoded."""
+
+    def __init__(self, graph: RunGraph, params: dict[str, Any] | None = None, *, depth: int = 0) -> None:
+        run = RunRecord(id="run-1", params=msgspec.json.encode(params or {}), depth=depth, scheduled_for="2027-01-31")
+        open_run(run, len(graph.order))
+        self.graph = graph
+        self.now = 1_000
+        self.jobs: dict[str, StepJob] = {}
+        self.timers: list[StepTimer] = []
+        self.cancelled: list[str] = []
+        self.answers: dict[int, str] = {}
+        self.value: Any = None
+        self.transactions = 0
+        self.read: set[StepKey] = set()
+        self.erased: set[StepKey] = set()
+        self._run = msgspec.json.encode(run)
+        self._steps: dict[StepKey, bytes] = {}
+        self._values: dict[StepKey, bytes] = {}
+        self._inbox: list[InboxRow] = []
+        self._signals: dict[int, InboxRow] = {}
+        self._numbers = 0
+        self._ids = 0
+
+    @property
+    def run(self) -> RunRecord:
+        return msgspec.json.decode(self._run, type=RunRecord)
+
+    def step(self, name: str, index: int = -1) -> StepRecord:
+        key = StepKey(name, index)
+        found = self._steps.get(key)
+        return StepRecord(key=key) if found is None else msgspec.json.decode(found, type=StepRecord)
+
+    def state(self, name: str, index: int = -1) -> str:
+        return str(self.step(name, index).state)
+
+    def states(self) -> dict[str, str]:
+        return {name: self.state(name) for name in self.graph.order}
+
+    def value_of(self, name: str, index: int = -1) -> Any:
+        found = self._values.get(StepKey(name, index))
+        return None if found is None else msgspec.json.decode(found)
+
+    def children(self, name: str) -> dict[int, str]:
+        found = {key.child: str(self.step(*key).state) for key in self._steps if key.name == name and key.is_child}
+        return dict(sorted(found.items()))
+
+    def running(self) -> dict[StepKey, StepRecord]:
+        found = {key: self.step(*key) for key in self._steps}
+        return {key: step for key, step in found.items() if step.state is StepState.RUNNING}
+
+    def args(self, name: str, index: int = -1) -> list[Any]:
+        args: list[Any] = msgspec.json.decode(self.job(name, index).args)
+        return args
+
+    def kwargs(self, name: str, index: int = -1) -> dict[str, Any]:
+        kwargs: dict[str, Any] = msgspec.json.decode(self.job(name, index).kwargs)
+        return kwargs
+
+    def job(self, name: str, index: int = -1) -> StepJob:
+        return self.jobs[self.step(name, index).job]
+
+    def put(self, kind: InboxKind, **fields: Any) -> InboxRow:
+        """Add a row to the inbox."""
+        self._numbers += 1
+        row = InboxRow(number=self._numbers, kind=kind, **fields)
+        self._inbox.append(row)
+        return row
+
+    def send(self, kind: InboxKind, **fields: Any) -> str:
+        """Add a row, apply it, and return its answer."""
+        row = self.put(kind, **fields)
+        self.settle()
+        return self.answers[row.number]
+
+    def end(self, name: str, state: str = "succeeded", value: Any = None, *, index: int = -1, job: str = "") -> str:
+        """End the present job of a step."""
+        return self.send(
+            "end",
+            step=name,
+            child=index,
+            job=job or self.step(name, index).job,
+            state=StepState(state),
+            value=msgspec.json.encode(value),
+            error="" if state == "succeeded" else "OSError: full",
+        )
+
+    def settle(self, most_writes: int = MOST_WRITES) -> None:
+        """Run transactions until there is nothing to do."""
+        while self._inbox or has_work(self.run):
+            self.transact(most_writes)
+
+    def transact(self, most_writes: int = MOST_WRITES) -> None:
+        """Run one transaction."""
+        self.transactions += 1
+        here = Workspace(self.run, self.graph, now=self.now, new_id=self._new_id, most_writes=most_writes)
+        machine = advance(here, self._inbox)
+        applied = 0
+        try:
+            while True:
+                need = next(machine)
+                self.read.update(need.steps)
+                here.put_steps(self.step(*key) for key in need.steps if key in self._steps)
+                for name in need.values:
+                    self._put_value(here, name)
+                if need.signal:
+                    here.put_signals(
+                        need.signal, [row for _, row in sorted(self._signals.items()) if row.name == need.signal]
+                    )
+        except StopIteration as end:
+            applied = end.value
+        changes = here.changes
+        calls = max((len(row.calls) for row in self._inbox[:applied]), default=0)
+        assert changes.size <= most_writes + calls
+        for row in self._inbox[:applied]:
+            if changes.answers.get(row.number) == "waiting":
+                self._signals[row.number] = row
+        for number, answer in changes.answers.items():
+            if answer != "waiting":
+                self._signals.pop(number, None)
+        del self._inbox[:applied]
+        self._steps |= {key: msgspec.json.encode(step) for key, step in changes.steps.items()}
+        self._values |= changes.values
+        self.jobs |= {job.id: job for job in changes.jobs}
+        self.jobs |= {
+            each.id: StepJob(
+                id=each.id,
+                key=each.key,
+                generation=each.generation,
+                task="",
+                args=b"[]",
+                kwargs=each.params,
+                options={},
+            )
+            for each in changes.runs
+        }
+        self.timers += changes.timers
+        self.cancelled += changes.cancelled_jobs + changes.cancelled_runs
+        self.answers |= changes.answers
+        self._run = msgspec.json.encode(here.run)
+        if changes.has_ended:
+            self.value = None if changes.value is None else msgspec.json.decode(changes.value)
+
+    def _put_value(self, here: Workspace, name: str) -> None:
+        if self.graph.step(name).has_children:
+            found = {key.child: value for key, value in self._values.items() if key.name == name and key.is_child}
+            here.put_child_values(
+                name, {index: value for index, value in found.items() if StepKey(name, index) not in self.erased}
+            )
+        else:
+            here.put_value(name, None if StepKey(name) in self.erased else self._values[StepKey(name)])
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"job-{self._ids}"
