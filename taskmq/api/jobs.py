@@ -271,14 +271,14 @@ class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Any]
 
 
-class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job after a change.
 
     Attributes:
         status: the applied change: updated, cancelled, cancel_requested, held, released, retried or cloned.
         job_id: the job's id.
         id: the store's id.
-        reattached: of a retry: the number of ended dependents that wait for the new run.
+        reattached: of a retry: the number of ended dependents that wait for the new run; absent means none.
     """
 
     status: str

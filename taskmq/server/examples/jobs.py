@@ -59,7 +59,6 @@ _CHANGED: Final[dict[str, Any]] = {
     "id": SOME_ID,
     "state": "scheduled",
     "version": 2,
-    "reattached": 0,
 }
 _OF_JOB: Final = {"job_id": "order-17"}
 
