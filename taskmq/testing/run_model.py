@@ -4,7 +4,7 @@ It has no counters, cursors, generations of rows or transactions. The state mach
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -203,7 +203,7 @@ class RunModel:
                 step.items, step.is_open = [], True
             elif content.each is not None:
                 items = resolve(content.each, self._look_up)
-                if not isinstance(items, list) or len(items) > content.max_width:
+                if not isinstance(items, list) or len(cast("Sequence[Any]", items)) > content.max_width:
                     step.state = StepState.FAILED
                     return
                 step.items = items

@@ -7,9 +7,9 @@ null, and null, false, 0 and everything empty count as false.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from taskmq.model.runs.paths import Lookup, Path, PathError, parse_path
 
@@ -215,7 +215,7 @@ def _is_number(value: Any) -> bool:
 def _contains(container: Any, value: Any) -> bool:
     match container:
         case list():
-            return any(_is_equal(value, each) for each in container)
+            return any(_is_equal(value, each) for each in cast("Sequence[Any]", container))
         case str() | dict() if isinstance(value, str):
             return value in container
         case _:

@@ -110,9 +110,9 @@ _PREDICATES: Final[dict[RuleName, Callable[[UpstreamCounts, int, int], bool]]] =
     "all_failed": lambda counts, total, _: counts.failed == total,
     "all_skipped": lambda counts, total, _: counts.skipped == total,
     "all_done": lambda counts, total, _: counts.ended == total,
-    "one_success": lambda counts, *_: counts.succeeded > 0,
-    "one_failed": lambda counts, *_: counts.failed > 0,
-    "one_done": lambda counts, *_: counts.succeeded + counts.failed > 0,
+    "one_success": lambda counts, _total, _least: counts.succeeded > 0,
+    "one_failed": lambda counts, _total, _least: counts.failed > 0,
+    "one_done": lambda counts, _total, _least: counts.succeeded + counts.failed > 0,
     "none_failed": lambda counts, total, _: counts.ended == total and not counts.failed,
     "none_failed_min_one_success": (
         lambda counts, total, _: counts.ended == total and not counts.failed and counts.succeeded > 0

@@ -30,7 +30,7 @@ _ALLOWED: Final[dict[str, frozenset[str]]] = {
     "sleep": _COMMON | {"sleep"},
     "workflow": _COMMON | {"workflow", "with"},
 }
-_FIELDS: Final = frozenset().union(*_ALLOWED.values())
+_FIELDS: Final = frozenset[str]().union(*_ALLOWED.values())
 _RUN_FACTS: Final = ("id", "workflow", "tenant", "scheduled_for")
 _NEEDS_UPSTREAM: Final = frozenset({"all_failed", "all_skipped", "one_success", "one_failed", "one_done"})
 

@@ -1,9 +1,14 @@
+from typing import Any
+
 import pytest
 
 from taskmq.model.runs.records import StepKey
 from tests.unit.model.runs.run_kit import MemoryRun, graph_of
 
-_CHAIN = {"a": {"task": "t"}, "b": {"task": "u", "args": ["${steps.a.result}", "${run.scheduled_for}"]}}
+_CHAIN: dict[str, Any] = {
+    "a": {"task": "t"},
+    "b": {"task": "u", "args": ["${steps.a.result}", "${run.scheduled_for}"]},
+}
 
 
 def test_a_step_starts_with_the_values_of_the_steps_before_it() -> None:
@@ -170,7 +175,7 @@ def test_a_transition_reads_a_step_and_its_neighbours_only() -> None:
     assert run.read == {StepKey("s7"), StepKey("z")}
 
 
-def _start(steps: dict[str, object], *, settles: bool = True, **fields: object) -> MemoryRun:
+def _start(steps: dict[str, Any], *, settles: bool = True, **fields: Any) -> MemoryRun:
     run = MemoryRun(graph_of(steps, **fields))
     if settles:
         run.settle()

@@ -4,6 +4,19 @@ import pytest
 
 from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
 
+_FAULTY: list[tuple[Any, str]] = [
+    ({}, "steps: a workflow needs at least one step"),
+    ({"steps": []}, "steps: a workflow needs at least one step"),
+    ({"steps": {f"s{number}": {} for number in range(MOST_STEPS + 1)}}, "steps: 10001 steps; the maximum is"),
+    ({"steps": {"1a": {"task": "t"}}}, "step 1a, name: use letters"),
+    ({"steps": {1: {"task": "t"}}}, "step 1, name: use letters"),
+    ({"params": [], "steps": {"a": {"task": "t"}}}, "params: Expected `object`"),
+    ({"color": 1, "steps": {"a": {"task": "t"}}}, "content: Object contains unknown field `color`"),
+    ({"output": "${x}", "steps": {"a": {"task": "t"}}}, "output: 'x' does not begin with"),
+    ({"output": "${steps.b.result}", "steps": {"a": {"task": "t"}}}, "output: no step 'b'"),
+    ({"output": "${params.b}", "steps": {"a": {"task": "t"}}}, "output: params.b: no parameter 'b'"),
+]
+
 
 def test_a_valid_content_has_no_faults() -> None:
     content, faults = validate_workflow(
@@ -70,21 +83,7 @@ def test_a_faulty_step_is_refused_with_its_field(step: Any, field: str, message:
     assert str(faults[0]).startswith(f"step x, {field}: ")
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({}, "steps: a workflow needs at least one step"),
-        ({"steps": []}, "steps: a workflow needs at least one step"),
-        ({"steps": {f"s{number}": {} for number in range(MOST_STEPS + 1)}}, "steps: 10001 steps; the maximum is"),
-        ({"steps": {"1a": {"task": "t"}}}, "step 1a, name: use letters"),
-        ({"steps": {1: {"task": "t"}}}, "step 1, name: use letters"),
-        ({"params": [], "steps": {"a": {"task": "t"}}}, "params: Expected `object`"),
-        ({"color": 1, "steps": {"a": {"task": "t"}}}, "content: Object contains unknown field `color`"),
-        ({"output": "${x}", "steps": {"a": {"task": "t"}}}, "output: 'x' does not begin with"),
-        ({"output": "${steps.b.result}", "steps": {"a": {"task": "t"}}}, "output: no step 'b'"),
-        ({"output": "${params.b}", "steps": {"a": {"task": "t"}}}, "output: params.b: no parameter 'b'"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "text"), _FAULTY)
 def test_a_faulty_workflow_is_refused_with_its_field(fields: Any, text: str) -> None:
     content, faults = validate_workflow(fields)
 
