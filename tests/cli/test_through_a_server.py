@@ -37,8 +37,9 @@ from taskmq.api.schedules import ScheduleExplanation, ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
 from taskmq.api.workers import TaskView, WorkerView, WorkflowView
 from taskmq.contracts.identity import Actor
-from taskmq.contracts.stores import ProgressRecord
+from taskmq.model.history.journals import RunProgress
 from taskmq.model.identity import Permission, read_scopes
+from taskmq.model.jobs.reports import Report
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver
@@ -427,11 +428,11 @@ def test_commands_print_and_end_the_same_with_an_app_and_through_a_server(
 async def _run_half(folder: Path) -> str:
     """Start a job and report half of its progress; return its id."""
     async with TaskMQ(f"local://{folder}/broker", store=f"sqlite:///{folder}/jobs.db") as app:
-        job = await JobDriver(app.sessions.store()).make(JobState.RUNNING, task="report")
-        progress = app.sessions.current().stores.progress
-        assert progress is not None
-        said = ProgressRecord(job_id=job.id, attempt=1, done=5, total=10, note="rows", started=1_000, updated=2_000)
-        await progress.report(said, ttl=600)
+        store = app.sessions.store()
+        job = await JobDriver(store).make(JobState.RUNNING, task="report")
+        progress = RunProgress(done=5, total=10, note="rows", updated=2_000)
+        report = Report(id=job.id, token=job.token, kind="progress", started=1_000, progress=progress)
+        await store.journals.report([report])
         return job.id
 
 
