@@ -58,6 +58,9 @@ class RabbitMQBroker:
         watch_seconds: interval at which consumers and declared objects are compared with the broker.
     """
 
+    parcels = True
+    """See `taskmq.contracts.broker.Parcelling`."""
+
     def __init__(self, endpoint: Endpoint, options: BrokerOptions, *, watch_seconds: float = WATCH_SECONDS) -> None:
         self._watch_seconds = watch_seconds
         self._endpoint = endpoint

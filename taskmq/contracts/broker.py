@@ -47,6 +47,7 @@ __all__ = [
     "HeaderValue",
     "Listening",
     "Outgoing",
+    "Parcelling",
     "PublishingMany",
     "QueueStats",
     "Revocable",
@@ -397,6 +398,13 @@ class PublishingMany(Protocol):
         Cancelling the future takes none of them back.
         """
         ...
+
+
+@runtime_checkable
+class Parcelling(Protocol):
+    """A broker for which one message with several stored jobs costs much less than one message for each."""
+
+    parcels: bool
 
 
 class Listening(Protocol):

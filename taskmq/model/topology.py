@@ -4,11 +4,12 @@ A logical queue `Q` consists of several physical ones: those that a worker consu
 `WorkQueue` defines those that a worker consumes: the three priority classes `Q.p.high`, `Q` and `Q.p.low`; or `Q`
 alone with the broker's own priorities; or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; or the lanes
 `Q.lane00`, `Q.lane01`, ... that spread tenants, with `Q` for jobs without a tenant and the slow lane `Q.p.low`.
-Unless `Q` is ordered, there is also `Q.jobs` for stored jobs. Two queues are shared: `taskmq.parking` for messages
-that no worker can run, and `taskmq.unroutable` for messages whose queue was deleted while they waited.
+Unless `Q` is ordered, there are also `Q.jobs` and `Q.parcels` for stored jobs. Two queues are shared:
+`taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for messages whose queue was deleted
+while they waited.
 
-A server with a cost per queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and `Q.dlq`
-may be declared with their first message.
+A server with a cost per queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs`, `Q.parcels`
+and `Q.dlq` may be declared with their first message.
 """
 
 import hashlib
@@ -45,6 +46,7 @@ __all__ = [
     "is_lane",
     "is_node_queue",
     "is_on_demand",
+    "is_parcels_queue",
     "is_reports_queue",
     "is_shard",
     "is_work_queue",
@@ -53,6 +55,7 @@ __all__ = [
     "lanes_of",
     "logical_queue",
     "node_queue",
+    "parcels_queue",
     "reports_queue",
     "shard_of",
     "shard_queue",
@@ -84,12 +87,13 @@ POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "medium": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
 _JOBS_SUFFIX: Final = ".jobs"
+_PARCELS_SUFFIX: Final = ".parcels"
 _REPORTS: Final = "taskmq.reports."
 _NODE: Final = "taskmq.node."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 _LANE_SUFFIX: Final = re.compile(r"\.lane[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and the longest
-# suffix 7.
+# suffix of its queue 7.
 _NAME_LIMIT: Final = 192
 # Cache size: a worker looks a name up for each message, and has few queues.
 _NAMES: Final = 4096
@@ -176,14 +180,15 @@ class WorkQueue:
 
     @property
     def physical(self) -> tuple[str, ...]:
-        """The queues that a worker consumes: classes, the highest first, or lanes; and that of stored jobs."""
+        """The queues that a worker consumes: classes, the highest first, or lanes; and those of stored jobs."""
         if self.ordered is not None:
             return tuple(shard_queue(self.name, number) for number in range(self.ordered))
+        stored = (jobs_queue(self.name), parcels_queue(self.name))
         if self.priorities == "native":
-            return (self.name, jobs_queue(self.name))
+            return (self.name, *stored)
         if self.lanes is not None:
-            return (*lanes_of(self.name, self.lanes), self.name, slow_lane(self.name), jobs_queue(self.name))
-        return (*(self.name + _SUFFIX[name] for name in CLASSES), jobs_queue(self.name))
+            return (*lanes_of(self.name, self.lanes), self.name, slow_lane(self.name), *stored)
+        return (*(self.name + _SUFFIX[name] for name in CLASSES), *stored)
 
     @property
     def always(self) -> tuple[str, ...]:
@@ -240,8 +245,8 @@ def check_queue_name(name: str) -> str:
         InvalidOption: it is not.
     """
     is_ours = name.startswith("taskmq.") and not name.startswith(_NODE)
-    reserved = is_ours or name.startswith("amq.") or name.endswith((*filter(None, _SUFFIX.values()), ".dlq", ".jobs"))
-    reserved = reserved or is_shard(name) or is_lane(name)
+    reserved = is_ours or name.startswith("amq.") or is_class_queue(name) or is_jobs_queue(name)
+    reserved = reserved or name.endswith(_DEAD_LETTER_SUFFIX) or is_shard(name) or is_lane(name)
     # Names with ">" belong to the route of delayed messages. The other two were wildcards in the bindings of version
     # 0.1.
     reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
@@ -249,8 +254,8 @@ def check_queue_name(name: str) -> str:
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
-            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' or '.lane' and two digits, and without '*' "
-            "or '#' between dots"
+            "not ending with '.dlq', '.jobs', '.parcels', '.p.high', '.p.low' or '.s' or '.lane' and two digits, and "
+            "without '*' or '#' between dots"
         )
     return check_reachable(name, what="queue")
 
@@ -344,7 +349,7 @@ def is_on_demand(physical: str) -> bool:
 @lru_cache(_NAMES)
 def logical_queue(physical: str) -> str:
     """Return the logical queue of a physical one."""
-    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX):
+    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX, _PARCELS_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
     return _LANE_SUFFIX.sub("", _SHARD_SUFFIX.sub("", physical))
@@ -368,6 +373,11 @@ def jobs_queue(queue: str) -> str:
     return logical_queue(queue) + _JOBS_SUFFIX
 
 
+def parcels_queue(queue: str) -> str:
+    """Return the physical queue for parcels of invitations; it is declared with its first message."""
+    return logical_queue(queue) + _PARCELS_SUFFIX
+
+
 def node_queue(node: str) -> str:
     """Return the queue of a host node, which its workers consume; jobs placed there wait in its `.jobs`."""
     return f"{_NODE}{node}"
@@ -379,8 +389,13 @@ def is_node_queue(physical: str) -> bool:
 
 
 def is_jobs_queue(physical: str) -> bool:
-    """Return whether a physical queue holds invitations."""
-    return physical.endswith(_JOBS_SUFFIX)
+    """Return whether a physical queue holds invitations, single ones or parcels of them."""
+    return physical.endswith((_JOBS_SUFFIX, _PARCELS_SUFFIX))
+
+
+def is_parcels_queue(physical: str) -> bool:
+    """Return whether a physical queue holds parcels of invitations."""
+    return physical.endswith(_PARCELS_SUFFIX)
 
 
 def reports_queue(app: str, partition: int) -> str:

@@ -87,6 +87,7 @@ class HeldPartition:
             session,
             store.dispatching,
             self.state,
+            workers,
             journals=store.journals,
             lease=lease,
             reports=queue,

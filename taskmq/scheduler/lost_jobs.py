@@ -41,7 +41,7 @@ from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
-from taskmq.model.topology import jobs_queue
+from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
@@ -240,25 +240,25 @@ class InFlightWatch:
         None if reports may still be on their way.
         """
         broker = self._session.broker
-        names = [jobs_queue(queue) for queue in queues]
+        names = [name for queue in queues for name in (jobs_queue(queue), parcels_queue(queue))]
         stats = {each.queue: each for each in await broker.stats([*names, self._reports.name])}
         reports = stats.get(self._reports.name)
         if reports is None or reports.ready or not self._reports.is_idle:
             return None
         counted = await broker.count_unsettled() if isinstance(broker, Counting) else None
         found: dict[str, bool] = {}
-        for queue, name in zip(queues, names, strict=True):
-            each = stats.get(name)
-            if each is None or each.ready or self._workers.have_in_hand(name):
-                # The queue may be declared again soon, but nothing else would publish its jobs again.
-                if each is None:
-                    found[queue] = True
+        for queue in queues:
+            parts = [stats[name] for name in (jobs_queue(queue), parcels_queue(queue)) if name in stats]
+            if not parts:
+                # It may be declared again soon, but nothing else would publish its jobs again.
+                found[queue] = True
                 continue
-            unsettled = each.unsettled
-            if unsettled is None and counted is not None:
-                unsettled = counted.get(name, 0)
-            if not unsettled:
-                found[queue] = unsettled is not None
+            unsettled = [
+                counted.get(each.queue, 0) if each.unsettled is None and counted is not None else each.unsettled
+                for each in parts
+            ]
+            if not any(each.ready for each in parts) and not any(unsettled) and not self._workers.have_in_hand(queue):
+                found[queue] = None not in unsettled
         return found
 
     async def _give_up(self, record: JobRecord, *, is_elsewhere: bool = False) -> None:

@@ -7,6 +7,7 @@
     PublishUnknown, BrokerUnavailable,
     BrokerBlocked                      -> published again, with the same token, until the broker has it
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
+    a parcel is refused                -> published again at once, one message for each of its jobs
 
 An unconfirmed batch is published again by the partition's next holder. A job may thus be published twice with one
 token; the first report counts. A job that a worker has started, by a report or the store, is not published again,
@@ -14,6 +15,7 @@ withdrawn or failed here: it continues, and its report will arrive.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
@@ -40,13 +42,15 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.headers import labels_of
 from taskmq.model.history.journals import SavedValues
-from taskmq.model.jobs.reports import invite
-from taskmq.model.topology import jobs_queue, node_queue
+from taskmq.model.jobs.reports import encode_parcel, invite
+from taskmq.model.topology import jobs_queue, node_queue, parcels_queue
 from taskmq.scheduler.gates import GatePassage, start_of
+from taskmq.scheduler.parcels import Packer
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.reports import ReportsQueue
+from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["InvitationPublisher"]
@@ -70,6 +74,7 @@ class InvitationPublisher:
     """Publisher of one partition's invitations.
 
     Args:
+        workers: the workers that consume the queues.
         journals: has the values that earlier runs saved.
         lease: lease of the partition.
         reports: queue for the reports of its jobs.
@@ -81,6 +86,7 @@ class InvitationPublisher:
         session: Session,
         store: DispatchStore,
         state: PartitionState,
+        workers: LiveWorkers,
         *,
         journals: JournalStore,
         lease: HeldLease,
@@ -97,6 +103,10 @@ class InvitationPublisher:
         self._proofs = proofs
         self._counts = counts
         self._passage = GatePassage(state.gates, store, lease)
+        self._packer = Packer(
+            state.short_tasks, count_unpacking=workers.count_unpacking, is_plain=state.rules.is_plain
+        )
+        self._parcels = itertools.count(1)
         self._is_stopping = asyncio.Event()
 
     def stop_trying(self) -> None:
@@ -224,7 +234,7 @@ class InvitationPublisher:
             in_doubt: jobs that the broker may have without a confirm; more may be added.
             saved: values that earlier runs saved.
         """
-        errors = await self._send(jobs, saved)
+        errors = await self._send(jobs, in_doubt, saved)
         again: list[DispatchedJob] = []
         refused: dict[str, list[DispatchedJob]] = {}
         reasons: dict[str, SendError] = {}
@@ -256,17 +266,33 @@ class InvitationPublisher:
             again += [] if await self._undispatch(back, str(reasons[queue])) else back
         return again, outage
 
-    async def _send(self, jobs: Sequence[DispatchedJob], saved: Mapping[str, SavedValues]) -> list[SendError | None]:
+    async def _send(
+        self, jobs: Sequence[DispatchedJob], in_doubt: Collection[str], saved: Mapping[str, SavedValues]
+    ) -> list[SendError | None]:
+        """Publish once. Returns the outcome of each job."""
         failures = await self._declare({_target_queue(job) for job in jobs})
-        errors: list[SendError | None] = [failures.get(_target_queue(job)) for job in jobs]
-        indexes = [index for index, error in enumerate(errors) if error is None]
-        if indexes:
-            outcomes = await self._session.publish_now(
-                [self._outgoing(jobs[index], saved.get(jobs[index].id)) for index in indexes]
-            )
-            for index, outcome in zip(indexes, outcomes, strict=True):
-                errors[index] = outcome
-        return errors
+        able = [job for job in jobs if _target_queue(job) not in failures]
+        messages = self._packer.pack(able, now=asyncio.get_running_loop().time(), alone={*in_doubt, *saved})
+        outcomes = await self._publish_now(messages, saved)
+        refused = [job for its in messages if len(its) > 1 for job in its if _is_refusal(outcomes[job.id])]
+        if refused:
+            for task in {job.task for job in refused}:
+                self._state.short_tasks.record_return(task, now=asyncio.get_running_loop().time())
+            _log.warning("publishing %d jobs singly, a parcel was refused: %s", len(refused), outcomes[refused[0].id])
+            outcomes |= await self._publish_now([[job] for job in refused], saved)
+        return [failures.get(_target_queue(job)) or outcomes[job.id] for job in jobs]
+
+    async def _publish_now(
+        self, messages: Sequence[Sequence[DispatchedJob]], saved: Mapping[str, SavedValues]
+    ) -> dict[str, SendError | None]:
+        """Publish messages of one job or several. Returns the outcome of each job."""
+        if not messages:
+            return {}
+        outgoing = [
+            self._outgoing(its[0], saved.get(its[0].id)) if len(its) == 1 else self._parcel(its) for its in messages
+        ]
+        outcomes = await self._session.publish_now(outgoing)
+        return {job.id: outcome for its, outcome in zip(messages, outcomes, strict=True) for job in its}
 
     async def _declare(self, names: set[str]) -> dict[str, SendError]:
         """Declare missing queues. Returns the failures by queue."""
@@ -286,6 +312,30 @@ class InvitationPublisher:
         return failures
 
     def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
+        return Outgoing(
+            queue=jobs_queue(_target_queue(job)),
+            body=self._invite(job, saved),
+            content_type=JSON,
+            job_id=public_name(job),
+            task=job.task,
+            enqueued=submitted_at(job.id),
+            headers=labels_of(job.tenant, job.priority, job.owner),
+        )
+
+    def _parcel(self, jobs: Sequence[DispatchedJob]) -> Outgoing:
+        first = jobs[0]
+        flight = self._state.ledger.find(first.id, first.token)
+        return Outgoing(
+            queue=parcels_queue(first.queue),
+            body=encode_parcel(map(self._invite, jobs)),
+            content_type=JSON,
+            job_id=f"{flight.batch if flight is not None else 0}/{next(self._parcels)}",
+            task=first.task,
+            enqueued=submitted_at(first.id),
+        )
+
+    def _invite(self, job: DispatchedJob, saved: SavedValues | None = None) -> bytes:
+        """Return the body of the job's invitation."""
         reports = self._reports.name
         proof = self._proofs.prove(job.id, job.token, reports)
         window = start_of(job)
@@ -300,15 +350,7 @@ class InvitationPublisher:
             not_before=window.not_before,
             not_after=window.not_after,
         )
-        return Outgoing(
-            queue=jobs_queue(_target_queue(job)),
-            body=invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved),
-            content_type=JSON,
-            job_id=public_name(job),
-            task=job.task,
-            enqueued=submitted_at(job.id),
-            headers=labels_of(job.tenant, job.priority, job.owner),
-        )
+        return invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved)
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:
         loop = asyncio.get_running_loop()
@@ -351,6 +393,10 @@ def _portions(jobs: Sequence[DispatchedJob]) -> Iterator[Sequence[DispatchedJob]
     yield [job for job in jobs if job.due is not None] if begun else jobs
     for first in range(0, len(begun), _TOGETHER):
         yield begun[first : first + _TOGETHER]
+
+
+def _is_refusal(error: SendError | None) -> bool:
+    return error is not None and not isinstance(error, _OUTAGES)
 
 
 def _target_queue(job: DispatchedJob) -> str:

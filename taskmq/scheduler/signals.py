@@ -114,15 +114,20 @@ class LiveWorkers:
         """Return the number of workers that consume a queue, without draining ones."""
         return sum(queue in status.queues for status in self._list_consuming())
 
+    def count_unpacking(self, queue: str) -> int:
+        """Return the number of workers that consume a queue; 0 if one of them does not unpack parcels."""
+        parcels = [status.parcels for status in self._list_consuming() if queue in status.queues]
+        return len(parcels) if all(parcels) else 0
+
     @property
     def knows_all(self) -> bool:
         """Whether it has listened long enough to have heard every live worker."""
         listens = self._listening_seconds()
         return listens is not None and listens >= _SILENT
 
-    def have_in_hand(self, physical: str) -> bool:
-        """Whether a live worker reports that it holds deliveries of a physical queue."""
-        return any(status.in_hand.get(physical, 0) for status in self._list_live())
+    def have_in_hand(self, queue: str) -> bool:
+        """Whether a live worker reports that it holds deliveries of a queue."""
+        return any(status.in_hand.get(queue, 0) for status in self._list_live())
 
     def is_absent(self, worker: str, *, seconds: float, since: int | None = None) -> bool:
         """Return whether a worker has been silent for this long, although it would have been heard.

@@ -9,7 +9,7 @@ import msgspec
 from taskmq.client.session import Session
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
 from taskmq.model.commands import QueuePause
-from taskmq.model.topology import jobs_queue
+from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.model.units import to_datetime
 
 __all__ = ["QueueCondition", "examine_queue", "find_pause"]
@@ -47,15 +47,15 @@ async def examine_queue(session: Session, queue: str, *, reader: str | None) -> 
     try:
         async with asyncio.timeout(_TIMEOUT):
             await broker.connect(timeout=_TIMEOUT)
-            # Workers start to consume the second one with the first stored job.
-            parts = await broker.stats([queue, jobs_queue(queue)])
+            # Workers start to consume the others with the first stored jobs.
+            parts = await broker.stats([queue, jobs_queue(queue), parcels_queue(queue)])
     except (BrokerUnavailable, TimeoutError):
         obstacles.append(f"the broker{where} does not answer: no job reaches a worker until it is back")
         return QueueCondition(obstacles=obstacles, unknown=unknown)
     consumers = max((part.consumers for part in parts), default=0)
     if not consumers and not obstacles:
         obstacles.append(f"no worker consumes queue {queue!r}{where}: start one")
-    ready = sum(part.ready for part in parts if part.queue == jobs_queue(queue))
+    ready = sum(part.ready for part in parts if part.queue != queue)
     return QueueCondition(obstacles=obstacles, unknown=unknown, ready=ready, consumers=consumers)
 
 

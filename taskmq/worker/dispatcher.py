@@ -17,12 +17,13 @@ from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.executors import ThreadExecutor
 from taskmq.model.commands import Preemption
 from taskmq.model.history.redaction import Redactor
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import WorkQueue, is_parcels_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import Guards
+from taskmq.worker.intake.parcels import Parcels
 from taskmq.worker.intake.resources import ResourcePool
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.guard import LongRunGuard
@@ -110,6 +111,7 @@ class Dispatcher:
             session.broker, self._settler.reports, worker=worker, clock=app.sessions.clock, large=session.large_values
         )
         self._journal = JournalService(app, stored)
+        self._parcels = Parcels(give_back=self.slots.give_back, return_part=self._settler.return_part)
         self._processor = Processor(
             app,
             executors,
@@ -191,6 +193,13 @@ class Dispatcher:
 
         An invitation that was redelivered is not run here: another worker may be running it.
         """
+        if is_parcels_queue(delivery.queue):
+            for part in self._parcels.unpack(delivery):
+                self._accept(part)
+        else:
+            self._accept(delivery)
+
+    def _accept(self, delivery: Delivery) -> None:
         if not delivery.redelivered or not self._settler.return_redelivered(delivery):
             self.slots.put(delivery)
 
@@ -225,6 +234,7 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """Release all resources after the last run."""
+        self._parcels.close()
         await self.slots.aclose()
         await self._journal.aclose()
         if self.quarantine is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import StatePauses
-from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
+from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Parcelling, Subscription
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.executors import ProcessExecutor
@@ -153,6 +153,7 @@ class Worker:
             loop_lag=self._loop_monitor.lag,
             started=self._started_at,
             node=self._node,
+            parcels=isinstance(self._app.sessions.current().broker, Parcelling),
             jobs=[
                 RunningJob(
                     job_id=attempt.job_id,

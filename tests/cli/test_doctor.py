@@ -220,7 +220,7 @@ def test_live_queues_of_taskmq_are_not_leftovers_and_each_suggested_command_work
         commands = {found for row in result.data for found in _LOOKS.findall(row["remedy"])}
         answers = {words: taskmq(*given, *shlex.split(words)) for words in commands}
 
-    assert names == ["others.dlq", "others.jobs", "others.p.high", "others.p.low"]
+    assert names == ["others.dlq", "others.jobs", "others.p.high", "others.p.low", "others.parcels"]
     assert [row["finding"].partition(" and ")[0] for row in left_over] == [
         "left over: others.dlq, others.jobs, others.p.high"
     ]

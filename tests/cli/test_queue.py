@@ -186,7 +186,8 @@ def test_a_queue_is_shown_with_its_contents_and_its_users(shop: Path, taskmq: He
     counts = {name: found[name] for name in ("ready", "in_hand", "delayed", "dead", "consumers", "paused")}
     assert counts == {"ready": 0, "in_hand": 2, "delayed": 1, "dead": 1, "consumers": 1, "paused": None}
     assert found["tasks"] == ["shop.double", "shop.fail", "shop.sleep"]
-    assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low", "images.jobs"]
+    parts = ["images.p.high", "images", "images.p.low", "images.jobs", "images.parcels"]
+    assert [part["queue"] for part in found["parts"]] == parts
     assert (found["kind"], found["priorities"], found["ordered"], found["lanes"]) == ("quorum", "classes", None, None)
     assert "tasks           shop.double, shop.fail, shop.sleep" in table
     assert "paused          no" in table

@@ -203,7 +203,7 @@ def test_a_queue_is_one_row_with_any_number_of_broker_queues(eyes: Eyes, site: S
 
     names = page.locator("tr[data-row] td:first-child").all_inner_texts()
     assert len(set(names)) == len(names)
-    assert not [name for name in names if name.endswith((".dlq", ".jobs", ".high", ".low"))]
+    assert not [name for name in names if name.endswith((".dlq", ".jobs", ".parcels", ".high", ".low"))]
     assert "print.dlq" in (row.locator("td").first.get_attribute("title") or "")
 
 

@@ -30,6 +30,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/settlement/permits.py": "an outcome that does not count goes back",
     "taskmq/worker/settlement/settle.py": "the place",
     "taskmq/worker/settlement/stored_jobs.py": "a job of the store whose report is confirmed",
+    "taskmq/worker/intake/parcels.py": "a parcel, with the last of its jobs",
     "taskmq/worker/run/thread_runs.py": "a run of a thread that needs nothing is settled without a coroutine",
     "taskmq/workflow/letters.py": "letters of steps that run again",
 }

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.slow, pyt
 _JOBS = 600
 _CUTS = 8
 _SLOTS = 8
+_SHORT_JOBS = 6_000
 
 
 @asynccontextmanager
@@ -46,10 +47,12 @@ async def _scheduling(url: str, database: Database) -> AsyncIterator[TaskMQ]:
 
 
 @asynccontextmanager
-async def _working(url: str, name: str, work: Callable[[str], Awaitable[None]]) -> AsyncIterator[None]:
+async def _working(
+    url: str, name: str, work: Callable[[str], Awaitable[None]], *, slots: int = _SLOTS
+) -> AsyncIterator[None]:
     app = TaskMQ(url, name="shop")
     app.task(name="work", queue="work")(work)
-    worker = Worker(app, WorkerConfig(name=name, concurrency=_SLOTS, grace=30))
+    worker = Worker(app, WorkerConfig(name=name, concurrency=slots, grace=30))
     running = asyncio.create_task(worker.run())
     try:
         await asyncio.wait_for(worker.is_ready.wait(), 30)
@@ -61,6 +64,15 @@ async def _working(url: str, name: str, work: Callable[[str], Awaitable[None]]) 
 
 async def _nothing(name: str) -> None:
     del name
+
+
+async def _count_parcels(url: str) -> int:
+    """Return how many parcels wait; -1 if there was never one."""
+    broker = open_broker(url, BrokerOptions(name="looks"))
+    try:
+        return sum([each.ready for each in await broker.stats(["work.parcels"])] or [-1])
+    finally:
+        await broker.aclose()
 
 
 def _through(proxy: TcpProxy, url: str) -> str:
@@ -122,4 +134,32 @@ async def test_cuts_under_load_charge_no_job_and_repeat_only_the_jobs_in_hand(am
     assert Counter((job.state, job.attempt, job.token >> 32) for job in jobs) == {(JobState.SUCCEEDED, 1, 1): _JOBS}
     assert len(runs) == _JOBS
     assert sum(runs.values()) - _JOBS <= _CUTS * 2 * _SLOTS
+    assert not [event for job in jobs for event in database.events(job.id) if "died" in event.note]
+
+
+async def test_cuts_under_load_lose_no_job_of_a_parcel(amqp_url: str) -> None:
+    database = Database()
+    runs: Counter[str] = Counter()
+
+    async def work(name: str) -> None:
+        runs[name] += 1
+
+    async with AsyncExitStack() as stack:
+        proxy = stack.enter_context(TcpProxy(urlsplit(amqp_url).port or 5672))
+        app = await stack.enter_async_context(_scheduling(amqp_url, database))
+        for name in ("a", "b"):
+            await stack.enter_async_context(_working(_through(proxy, amqp_url), name, work, slots=100))
+        await app.jobs.asubmit_many("work", [(f"job {number}",) for number in range(_SHORT_JOBS)])
+
+        for part in range(1, _CUTS + 1):
+            await until(lambda part=part: database.live <= _SHORT_JOBS * (1 - part / (_CUTS + 1)))  # type: ignore[misc]
+            proxy.cut()
+        await until(lambda: database.live == 0)
+        assert await _count_parcels(amqp_url) == 0
+
+    jobs = database.jobs.values()
+    assert Counter((job.state, job.attempt) for job in jobs) == {(JobState.SUCCEEDED, 1): _SHORT_JOBS}
+    assert len(runs) == _SHORT_JOBS
+    # With each cut, the jobs in hand of both workers may run again.
+    assert sum(runs.values()) - _SHORT_JOBS <= _CUTS * 2 * 1_000
     assert not [event for job in jobs for event in database.events(job.id) if "died" in event.note]

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import PublishRejected
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, jobs_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, jobs_queue, parcels_queue
 
 __all__ = ["MAX_MESSAGE_BYTES", "Capacity", "queues_of"]
 
@@ -39,6 +39,6 @@ def queues_of(queues: Iterable[WorkQueue]) -> dict[str, Capacity]:
     found = {PARKING: Capacity(), UNROUTABLE: Capacity()}
     for queue in queues:
         found |= dict.fromkeys(queue.physical, Capacity(queue.max_length, queue.max_bytes))
-        found[jobs_queue(queue.name)] = Capacity()
+        found |= dict.fromkeys((jobs_queue(queue.name), parcels_queue(queue.name)), Capacity())
         found[dead_letter_queue(queue.name)] = Capacity()
     return found

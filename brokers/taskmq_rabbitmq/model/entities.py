@@ -26,7 +26,7 @@ from taskmq.model.topology import (
     WorkQueue,
     dead_letter_queue,
     is_jobs_queue,
-    jobs_queue,
+    is_parcels_queue,
 )
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.routes import ARCHIVE, DEAD_LETTERS, INVITATIONS, REPORTS, WORK, route_to
@@ -70,6 +70,8 @@ Argument = str | int
 _WORK_DELIVERIES: Final = 100
 # With any limit, returned messages go back to the front on every version; -1 destroys them on 3.10.
 _UNLIMITED_DELIVERIES: Final = 2**31 - 1
+# If the workers that unpack parcels are gone, the scheduler gets their parcels back after this many milliseconds.
+_PARCEL_TTL: Final = 60_000
 # Five levels, 0 to 4: each is a queue of its own internally.
 _HIGHEST_OF_CLASSIC: Final = 4
 _BROKERS_OWN: Final = "amq."
@@ -139,7 +141,7 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
         InvalidOption: as `delivery_binding`.
     """
     later = {
-        name: invitations(queue) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
+        name: invitations(queue, name) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
         for name in queue.physical
         if name not in queue.always
     }
@@ -149,11 +151,12 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
     return {**later, dead_letter_queue(queue.name): dead_letters(queue)}
 
 
-def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
-    """Return the queue of invitations to stored jobs; RabbitMQ dead-letters them to their reports queue."""
-    name = jobs_queue(queue.name)
+def invitations(queue: WorkQueue, name: str) -> tuple[Entity, ...]:
+    """Return the queue `name` of invitations to stored jobs; RabbitMQ dead-letters them to their reports queue."""
     limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
     arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
+    if is_parcels_queue(name):
+        arguments["x-message-ttl"] = _PARCEL_TTL
     return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}), route_binding(name))
 
 

@@ -32,7 +32,9 @@ __all__ = [
     "ReportKind",
     "UnreadReport",
     "after_report",
+    "decode_parcel",
     "decode_reports",
+    "encode_parcel",
     "encode_reports",
     "goes_on",
     "interruption_of",
@@ -244,10 +246,19 @@ def with_readable_result(report: Report) -> Report:
 
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class _Parcel(msgspec.Struct):
+    """The body of a message with several invitations."""
+
+    jobs: Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1)]
+
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Report])
 _decoder_of_one = msgspec.json.Decoder(Report)
 _parts = msgspec.json.Decoder(list[msgspec.Raw])
+_parcels = msgspec.json.Decoder(_Parcel)
 _any_json = msgspec.json.Decoder()
 _any_msgpack = msgspec.msgpack.Decoder()
 
@@ -334,3 +345,20 @@ def invite(body: bytes, *, attempt: int, invitation: Invitation, saved: SavedVal
         )
     # The stored body is a whole object that has a task, so two more fields fit before its end.
     return b'%s,"attempt":%d,"store":%s}' % (body[:-1], attempt, _encoder.encode(invitation))
+
+
+def encode_parcel(invitations: Iterable[bytes]) -> bytes:
+    """Return the body of a message with several invitations."""
+    return b'{"jobs":[%s]}' % b",".join(invitations)
+
+
+def decode_parcel(body: bytes) -> list[bytes]:
+    """Return the invitations in a message, undecoded; at least one.
+
+    Raises:
+        MalformedMessage: the message is no parcel.
+    """
+    try:
+        return [bytes(each) for each in _parcels.decode(body).jobs]
+    except _UNREADABLE as error:
+        raise MalformedMessage(f"cannot decode the parcel: {type(error).__name__}: {error}") from error

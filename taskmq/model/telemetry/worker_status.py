@@ -46,6 +46,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         loop_lag: maximum delay of the event loop in the last ten seconds, in seconds.
         started: its start, in ms since the epoch.
         node: its host node; empty if it runs no jobs that the scheduler places.
+        parcels: whether it accepts several stored jobs in one message.
     """
 
     name: str
@@ -69,3 +70,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     paused: list[str] = []
     in_hand: dict[str, int] = {}
     node: NodeTold | None = None
+    parcels: bool = False

@@ -55,6 +55,18 @@ class AppRules:
         envelope = _read_marked(job.body, _ONCE)
         return envelope is not None and envelope.run is not None and envelope.run.once
 
+    def is_plain(self, task: str) -> bool:
+        """Whether jobs of the task never wait for anything but a slot once they are at a worker."""
+        plan = self._tasks.plan_of(task)
+        return (
+            plan is not None
+            and plan.ack == "late"
+            and plan.needs is None
+            and not plan.limits
+            and plan.order_key is None
+            and plan.idempotency.maker is None
+        )
+
     def gives_way(self, job: DispatchedJob) -> bool:
         """Whether a run of the job may be stopped for others, by its submitter or else by its task.
 

@@ -18,6 +18,7 @@ from taskmq.model.jobs.pools import Amounts, Sharing
 from taskmq.model.jobs.quotas import HeldBack, Quotas
 from taskmq.scheduler.fairness import Shares, Window
 from taskmq.scheduler.gates import Gates
+from taskmq.scheduler.parcels import ShortTasks
 from taskmq.scheduler.partition.ledger import Flight, Ledger
 from taskmq.scheduler.partition.placements import Placements
 from taskmq.scheduler.partition.refused_queues import RefusedQueues
@@ -35,6 +36,7 @@ class PartitionState:
         gates: limits of tasks.
         placements: amounts of nodes that jobs in flight use.
         pauses: queues whose messages the broker refuses.
+        short_tasks: tasks whose jobs may travel together.
         quotas, held_back: quotas of tenants, as last read.
         in_hand: jobs, with their tokens, that are being published or will be republished.
         has_work: set when there may be jobs to dispatch.
@@ -52,6 +54,7 @@ class PartitionState:
         self.gates = Gates(rules.demands(), dice=random.random)
         self.placements = Placements()
         self.pauses = RefusedQueues()
+        self.short_tasks = ShortTasks()
         self.quotas = Quotas()
         self.held_back = HeldBack()
         self.in_hand: set[tuple[str, int]] = set()

@@ -46,10 +46,10 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.topology import PARKING
 from taskmq.scheduler.dependents import DependentReleases
-from taskmq.scheduler.partition import PartitionState
+from taskmq.scheduler.partition import Flight, PartitionState
 from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.journals import ReportedJournals
-from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
+from taskmq.scheduler.reports.letters import ParkedReports, reports_of_letter
 from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
@@ -64,6 +64,8 @@ _log = logging.getLogger("taskmq.scheduler")
 _BATCH: Final = 500
 # Reports that imply a run, even if its duration is unknown.
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
+# Reports that return a job, unless it has begun.
+_RETURNS: Final = frozenset({"interrupted", "refused", "snoozed"})
 _PREFETCH: Final = 200
 # A transaction costs about as much as 80 reports in it; larger batches form by themselves.
 _FEW: Final = 200
@@ -230,14 +232,8 @@ class ReportConsumer:
         try:
             reports, unread = read_reports(delivery.body)
         except MalformedMessage as error:
-            if (report := report_of_letter(delivery)) is not None:
-                if report.kind == "snoozed" and self._ledger.runs(report.id, report.token):
-                    # Most likely another copy. If it was the only one, the worker's absence is noticed soon.
-                    self._counts.reports["superseded"] += 1
-                    _log.warning("job %s: the broker dropped a message; the job is running and continues", report.id)
-                    return []
-                _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
-                return [_Received(report, True)]
+            if dropped := reports_of_letter(delivery):
+                return [_Received(report, True) for report in dropped if not self._goes_on_running(report)]
             self._counts.reports["malformed"] += 1
             _log.error("%s: parking message %s: %s", self.name, delivery.message_id, error)
             await self._parked.park(delivery, str(error))
@@ -269,6 +265,16 @@ class ReportConsumer:
             if saving is not None and not saving.fence and not self._ledger.runs(report.id, report.token):
                 # The next dispatch of a job carries its saved values if a run of it is known to have begun.
                 yield msgspec.structs.replace(report, kind="started", saving=None)
+
+    def _goes_on_running(self, dropped: Report) -> bool:
+        """Whether a job whose message the broker dropped is running all the same."""
+        if dropped.kind != "snoozed" or not self._ledger.runs(dropped.id, dropped.token):
+            _log.warning("job %s: %s", dropped.id, dropped.error.message if dropped.error else "")
+            return False
+        # Most likely another copy. If it was the only one, the worker's absence is noticed soon.
+        self._counts.reports["superseded"] += 1
+        _log.warning("job %s: the broker dropped a message; the job is running and continues", dropped.id)
+        return True
 
     def _is_alive(self, report: Report) -> bool:
         """Whether the report only says that a job is still running; updates the ledger if so."""
@@ -346,9 +352,7 @@ class ReportConsumer:
                 if goes_on(report.kind):
                     self._record_run(report, now)
                 else:
-                    if report.limited:
-                        self._note_limit(report, now)
-                    self._state.leave(report.id, report.token, seconds=_run_seconds(report))
+                    self._leave(report, flight, now)
                     ended[flight.queue] += 1
             if one.outcome in ("invented", "unknown"):
                 await self._put_aside(report, one.outcome)
@@ -366,6 +370,16 @@ class ReportConsumer:
         if ends:
             await self._journals.forget(ends)
             await self._results.put(ends)
+
+    def _leave(self, report: Report, flight: Flight, now: float) -> None:
+        """Remove a reported job from those in flight."""
+        if report.limited:
+            self._note_limit(report, now)
+        if report.started is not None and report.kind in _RAN:
+            self._state.short_tasks.record_run(flight.task, report.ran)
+        elif report.started is None and report.kind in _RETURNS:
+            self._state.short_tasks.record_return(flight.task, now=now)
+        self._state.leave(report.id, report.token, seconds=_run_seconds(report))
 
     def _note_limit(self, report: Report, now: float) -> None:
         if report.kind == "snoozed":

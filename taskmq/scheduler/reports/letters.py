@@ -13,12 +13,12 @@ from taskmq.errors import MalformedMessage
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, decode_envelope
-from taskmq.model.jobs.reports import Report, encode_reports
+from taskmq.model.jobs.reports import Report, decode_parcel, encode_reports
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import PARKING
 from taskmq.model.units import instant_text
 
-__all__ = ["WORKER_LOST", "ParkedReports", "report_of_letter", "worker_lost"]
+__all__ = ["WORKER_LOST", "ParkedReports", "reports_of_letter", "worker_lost"]
 
 # Prevents a tight loop if a queue refuses or drops everything.
 _DROPPED_DELAY: Final = 1_000
@@ -27,20 +27,30 @@ WORKER_LOST: Final = "WorkerLost"
 """Error type of an attempt whose worker died."""
 
 
-def report_of_letter(delivery: Delivery) -> Report | None:
-    """Build the report for an invitation that the broker dropped; None if the message is no invitation.
+def reports_of_letter(delivery: Delivery) -> list[Report]:
+    """Build the reports for invitations that the broker dropped; empty if the message is no invitation.
 
-    A job that reached the delivery limit has killed its workers, and fails. A job dropped for another reason was not
-    run, and is dispatched again.
+    A single job that reached the delivery limit has killed its workers, and fails. A job dropped for another reason
+    was not run, and is dispatched again. So is each job of a parcel, because any of them may have killed the workers.
     """
+    reason = delivery.headers.get(header.REASON)
     try:
-        envelope = decode_envelope(delivery.body, delivery.content_type)
+        invitations = decode_parcel(delivery.body)
+    except MalformedMessage:
+        report = _report_of(delivery.body, delivery.content_type, reason, is_alone=True)
+        return [] if report is None else [report]
+    reports = [_report_of(each, JSON, reason, is_alone=False) for each in invitations]
+    return [report for report in reports if report is not None]
+
+
+def _report_of(body: bytes, content_type: str | None, reason: object, *, is_alone: bool) -> Report | None:
+    try:
+        envelope = decode_envelope(body, content_type)
     except MalformedMessage:
         return None
     if (invitation := envelope.store) is None:
         return None
-    reason = delivery.headers.get(header.REASON)
-    if reason == _DELIVERY_LIMIT:
+    if reason == _DELIVERY_LIMIT and is_alone:
         return Report(
             id=invitation.id,
             token=invitation.token,

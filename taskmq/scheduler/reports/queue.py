@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from taskmq.client.session import Session
-from taskmq.model.topology import ReportQueue, jobs_queue
+from taskmq.model.topology import ReportQueue, jobs_queue, parcels_queue
 
 __all__ = ["ReportsQueue"]
 
@@ -23,7 +23,7 @@ class ReportsQueue:
             BrokerUnavailable: the broker could not be reached.
             TopologyMismatch: it exists with other properties.
         """
-        letters = {jobs_queue(queue) for queue in queues}
+        letters = {name for queue in queues for name in (jobs_queue(queue), parcels_queue(queue))}
         if letters and letters <= self._letters:
             return
         names = tuple(sorted(letters | self._letters))

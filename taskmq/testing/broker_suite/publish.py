@@ -183,8 +183,8 @@ class Publishing(BrokerCase):
 
         await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
 
-        # One queue for each class and one for the jobs of the store.
-        assert len(set(work.physical)) == len(CLASSES) + 1
+        # One queue for each class, and two for the jobs of the store.
+        assert len(set(work.physical)) == len(CLASSES) + 2
         for queue in work.physical:
             await self.expect_only(broker, queue, f"to {queue}")
 

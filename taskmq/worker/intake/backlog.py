@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.broker import Delivery
-from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, jobs_queue, slow_lane
+from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, slow_lane
 
 __all__ = ["WEIGHTS", "Backlog"]
 
@@ -298,4 +298,5 @@ def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
         return [("low" if physical == slow else "medium", physical) for physical in queue.physical]
     # The store ordered its jobs already: they take turns with those of the medium class.
     names = [name for name in queue.physical if not is_jobs_queue(name)]
-    return [*zip(CLASSES, names, strict=True), ("medium", jobs_queue(queue.name))]
+    stored: list[tuple[PriorityClass, str]] = [("medium", name) for name in queue.physical if is_jobs_queue(name)]
+    return [*zip(CLASSES, names, strict=True), *stored]

@@ -168,9 +168,16 @@ class Settler:
 
     def return_redelivered(self, delivery: Delivery) -> bool:
         """Return an invitation that came a second time to its scheduler; return False if it is no invitation."""
+        return self._return_unrun(delivery, is_redelivered=True)
+
+    def return_part(self, part: Delivery) -> bool:
+        """Return one invitation of a parcel to its scheduler; return False if it cannot be reported any more."""
+        return not self._patience.is_over.is_set() and self._return_unrun(part, is_redelivered=False)
+
+    def _return_unrun(self, delivery: Delivery, *, is_redelivered: bool) -> bool:
         if (envelope := _read_invitation(delivery)) is None or (invitation := envelope.store) is None:
             return False
-        self._stored_jobs.return_redelivered(envelope, invitation, delivery)
+        self._stored_jobs.return_unrun(envelope, invitation, delivery, is_redelivered=is_redelivered)
         return True
 
     def stop_trying(self) -> None:

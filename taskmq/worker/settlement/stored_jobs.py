@@ -120,8 +120,14 @@ class StoredJobSettler:
         )
         return await self._send(invitation, report, delivery)
 
-    def return_redelivered(self, envelope: Envelope, invitation: Invitation, delivery: Delivery) -> None:
-        """Report that the message came a second time, then acknowledge it: the scheduler decides what follows."""
+    def return_unrun(
+        self, envelope: Envelope, invitation: Invitation, delivery: Delivery, *, is_redelivered: bool
+    ) -> None:
+        """Return a job to its scheduler without a run, then acknowledge its message.
+
+        Args:
+            is_redelivered: whether the message came a second time.
+        """
         report = Report(
             id=invitation.id,
             token=invitation.token,
@@ -129,7 +135,7 @@ class StoredJobSettler:
             kind="interrupted",
             attempt=envelope.attempt,
             worker=self._worker,
-            redelivered=True,
+            redelivered=is_redelivered,
         )
         self._reports.tell(invitation, report, delivery)
 

@@ -67,8 +67,9 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
 _ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}, {"lanes": 2}, {"lanes": 64}])
 
 
-def test_a_queue_has_three_priority_classes_and_one_for_stored_jobs() -> None:
-    assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low", "images.jobs")
+def test_a_queue_has_three_priority_classes_and_two_for_stored_jobs() -> None:
+    stored = ("images.jobs", "images.parcels")
+    assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low", *stored)
     assert WorkQueue("images").kind == "quorum"
 
 
@@ -168,7 +169,7 @@ def test_a_physical_queue_and_its_dead_letter_queue_map_to_the_same_name() -> No
 
 
 def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() -> None:
-    assert WorkQueue("a", "classic", priorities="native").physical == ("a", "a.jobs")
+    assert WorkQueue("a", "classic", priorities="native").physical == ("a", "a.jobs", "a.parcels")
 
 
 def test_an_ordered_queue_consists_of_its_shards() -> None:
@@ -230,8 +231,15 @@ def test_a_queue_description_with_an_invalid_name_is_refused() -> None:
 def test_the_lanes_of_a_queue_and_a_slow_one_exist_from_the_start() -> None:
     queue = WorkQueue("orders", lanes=2)
 
-    assert queue.physical == ("orders.lane00", "orders.lane01", "orders", "orders.p.low", "orders.jobs")
-    assert queue.always == queue.physical[:-1]
+    assert queue.physical == (
+        "orders.lane00",
+        "orders.lane01",
+        "orders",
+        "orders.p.low",
+        "orders.jobs",
+        "orders.parcels",
+    )
+    assert queue.always == queue.physical[:-2]
     assert [name for name in queue.physical if is_lane(name)] == list(lanes_of("orders", 2))
     assert slow_lane("orders") in queue.physical
     assert queue.choose_physical(priority=None, order_key=None) == "orders"

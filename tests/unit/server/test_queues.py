@@ -84,7 +84,7 @@ def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled
 
     rows = {one["queue"]: one for one in listed["queues"]}
     assert {"work", "billing"} <= rows.keys()
-    assert not [name for name in rows if name.endswith((".dlq", ".p.high", ".p.low", ".jobs"))]
+    assert not [name for name in rows if name.endswith((".dlq", ".p.high", ".p.low", ".jobs", ".parcels"))]
     assert (rows["work"]["ready"], rows["work"]["dead"], rows["work"]["is_paused"]) == (2, 3, True)
     assert {"work", "work.dlq"} <= {*rows["work"]["parts"]}
     assert sorted(part for one in rows.values() for part in one["parts"]) == sorted(

@@ -20,7 +20,9 @@ from taskmq.model.jobs.reports import (
     Report,
     ReportKind,
     after_report,
+    decode_parcel,
     decode_reports,
+    encode_parcel,
     encode_reports,
     goes_on,
     interruption_of,
@@ -346,3 +348,15 @@ def test_a_later_start_with_the_same_token_is_another_run() -> None:
         assert not ran_again(_report(started=reported), known)
     assert restart_note(_report(worker="w2")).endswith("ran again at w2")
     assert restart_note(_report()).endswith("ran again at another worker")
+
+
+def test_the_invitations_of_a_parcel_are_read_byte_for_byte() -> None:
+    invitations = [b'{"task": "a", "args": [ 1 ]}', b'{"task":"\xc3\xbc"}', b"7"]
+
+    assert decode_parcel(encode_parcel(invitations)) == invitations
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"jobs": []}', b'{"jobs": [1,]}', b'{"task": "a"}'])
+def test_a_message_without_invitations_is_no_parcel(body: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="cannot decode the parcel"):
+        decode_parcel(body)

@@ -44,7 +44,11 @@ async def test_an_installation_without_workers_is_told_what_is_missing() -> None
         (WorkQueue("mail"), WorkQueue("mail", lanes=8), ["mail.p.high"]),
         (WorkQueue("mail"), WorkQueue("mail", priorities="native"), ["mail.p.high", "mail.p.low"]),
         (WorkQueue("mail", ordered=3), WorkQueue("mail", ordered=2), ["mail.s02"]),
-        (WorkQueue("mail"), WorkQueue("mail", ordered=2), ["mail.p.high", "mail", "mail.p.low", "mail.jobs"]),
+        (
+            WorkQueue("mail"),
+            WorkQueue("mail", ordered=2),
+            ["mail.p.high", "mail", "mail.p.low", "mail.jobs", "mail.parcels"],
+        ),
     ],
 )
 async def test_a_message_in_a_queue_that_workers_no_longer_read_is_a_problem(

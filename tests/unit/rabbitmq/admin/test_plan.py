@@ -106,7 +106,7 @@ def test_a_queue_declared_on_demand_is_not_missing_and_is_still_created() -> Non
     assert comparison.is_same
     later = {each.name for each in comparison.entries if each.status == "later" and each.kind == "queue"}
     passages = {"taskmq.late.few.p.high", "taskmq.late.few.p.low"}
-    assert later == {"few.p.high", "few.p.low", "few.jobs", "few.dlq", *passages}
+    assert later == {"few.p.high", "few.p.low", "few.jobs", "few.parcels", "few.dlq", *passages}
     assert {
         entity.name for entity in find_missing(wanted_entities(queue), comparison) if isinstance(entity, Queue)
     } == later
@@ -192,6 +192,7 @@ def test_leftovers_are_reported_and_harmless() -> None:
         "others.jobs",
         "others.p.high",
         "others.p.low",
+        "others.parcels",
         "taskmq.delay.levels.v1.5s",
         "taskmq.delay.v0.l01",
         "taskmq.migration.orders.s00",

@@ -43,6 +43,12 @@ def test_a_quorum_queue_includes_its_classes_and_its_dead_letter_queue() -> None
         "orders.p.low": arguments,
         # Dropped messages of these go to the reports, under their own name.
         "orders.jobs": {**arguments, "x-dead-letter-routing-key": "orders.jobs"},
+        # If no worker unpacks parcels any more, the scheduler gets them back.
+        "orders.parcels": {
+            **arguments,
+            "x-dead-letter-routing-key": "orders.parcels",
+            "x-message-ttl": 60_000,
+        },
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
@@ -50,6 +56,7 @@ def test_a_quorum_queue_includes_its_classes_and_its_dead_letter_queue() -> None
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
         # A delayed message must never become an invitation.
         Binding("taskmq.jobs", "orders.jobs", "orders.jobs"),
+        Binding("taskmq.jobs", "orders.parcels", "orders.parcels"),
     }
 
 
@@ -67,13 +74,17 @@ def test_reports_and_dropped_invitations_are_kept_without_limit() -> None:
 @pytest.mark.parametrize(
     ("queue", "at_once", "later"),
     [
-        (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
-        (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
-        (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.jobs", "q.dlq"}),
+        (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels", "q.dlq"}),
+        (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels", "q.dlq"}),
+        (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.jobs", "q.parcels", "q.dlq"}),
         (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.dlq"}),
-        (WorkQueue("q", lanes=2), {"q.lane00", "q.lane01", "q", "q.p.low"}, {"q.jobs", "q.dlq"}),
-        (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low", "q.jobs"}),
-        (WorkQueue("q", max_length=3), {"q", "taskmq.late.q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
+        (WorkQueue("q", lanes=2), {"q.lane00", "q.lane01", "q", "q.p.low"}, {"q.jobs", "q.parcels", "q.dlq"}),
+        (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels"}),
+        (
+            WorkQueue("q", max_length=3),
+            {"q", "taskmq.late.q"},
+            {"q.p.high", "q.p.low", "q.jobs", "q.parcels", "q.dlq"},
+        ),
     ],
     ids=["quorum", "classic", "native", "ordered", "lanes", "with a delivery limit", "with a limit"],
 )
@@ -113,14 +124,14 @@ def test_a_classic_queue_with_native_priorities_is_one_queue_with_five_levels() 
     entities = work_queue(WorkQueue("orders", "classic", priorities="native"))
 
     assert queues(entities)["orders"]["x-max-priority"] == 4
-    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.dlq"}
+    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.parcels", "orders.dlq"}
     assert Binding("taskmq.delay.v2.deliver", "orders", "orders") in bindings(entities)
 
 
 def test_a_quorum_queue_with_native_priorities_is_an_ordinary_queue() -> None:
     entities = work_queue(WorkQueue("orders", priorities="native"))
 
-    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.dlq"}
+    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.parcels", "orders.dlq"}
     assert queues(entities)["orders"] == queues(work_queue(WorkQueue("orders")))["orders"]
 
 
@@ -165,7 +176,7 @@ def test_each_queue_has_its_limits_and_an_entrance_for_delayed_messages() -> Non
         ways = [each for each in bindings(entities) if each.source == delay.DELIVER and each.key == name]
         assert [each.target for each in ways] == [entrance(name)]
     assert not {"x-max-length", "x-max-length-bytes"} & found["orders.jobs"].keys()
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize("name", ["a" * 192, "ä" * 96])
@@ -254,7 +265,7 @@ def test_bindings_refer_to_declared_objects(entities: tuple[Entity, ...]) -> Non
 
 @pytest.mark.parametrize("name", ["a*", "*a", "a.#b", "**"])
 def test_a_name_with_a_star_inside_a_word_is_a_name(name: str) -> None:
-    assert len(queues(work_queue(WorkQueue(name)))) == 5
+    assert len(queues(work_queue(WorkQueue(name)))) == 6
 
 
 def queues(entities: tuple[Entity, ...]) -> dict[str, dict[str, str | int]]:

@@ -17,7 +17,7 @@ def test_jobs_go_to_the_work_exchange_under_the_name_of_their_queue(queue: str) 
     assert route_to(queue) == Route("taskmq", queue)
 
 
-@pytest.mark.parametrize("queue", ["orders.jobs", "taskmq.node.gpu.jobs"])
+@pytest.mark.parametrize("queue", ["orders.jobs", "orders.parcels", "taskmq.node.gpu.jobs"])
 def test_producers_cannot_write_to_the_exchange_of_invitations(queue: str) -> None:
     assert route_to(queue) == Route("taskmq.jobs", queue)
 

@@ -142,7 +142,7 @@ async def test_an_unavailable_broker_changes_nothing_and_is_tried_again(app: Sta
         assert asked == [250]
         runs(worker, 10, seconds=0.0)
         await prefetching.look()
-        assert asked == [250] * 5
+        assert asked == [250] * 6
         runs(worker, 10, seconds=0.0)
         await prefetching.look()
-        assert len(asked) == 5
+        assert len(asked) == 6
