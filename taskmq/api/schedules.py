@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from taskmq.api.job_requests import JobTerms
 from taskmq.api.values import Instant, Note, ShortText
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
+from taskmq.schedules.triggers import DstFold, DstGap
 
 __all__ = [
     "BackfillBody",
@@ -18,6 +20,7 @@ __all__ = [
     "ReactionLine",
     "RuleExplanation",
     "ScheduleExplanation",
+    "ScheduleFields",
     "ScheduleLine",
     "ScheduleList",
     "ScheduleRule",
@@ -37,8 +40,9 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         next: the next occurrence, including jitter; None if there is none, or it is paused.
         paused: when it was paused.
         task: the task or definition it calls; None for a workflow.
-        cron, every, at: the rule as given, `every` in seconds; all None if the app's code computes it.
-        start, end: the first and last possible occurrence.
+        cron, every, at, seconds, dst_gap, dst_fold, both_days, phase, start, end, max_runs, exclude: the rule as
+            given, durations in seconds; None if it is not given, or the app's code computes it.
+        job: options of its jobs that its task or definition does not have.
         catchup, late_after, catchup_window, catchup_limit, catchup_rate, overlap, max_concurrency, on_resume, jitter:
             the handling of late and overlapping occurrences; durations in seconds.
         args, kwargs: positional and keyword arguments; None for a workflow, and for callers who may not read jobs.
@@ -57,8 +61,16 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
     cron: str | None
     every: float | None
     at: str | None
+    seconds: bool | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
+    both_days: bool | None = None
+    phase: float | None = None
     start: str | None
     end: str | None
+    max_runs: int | None = None
+    exclude: list[str] | None = None
+    job: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     catchup: Catchup
     late_after: float
     catchup_window: float
@@ -149,18 +161,38 @@ class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule for times: one of `cron`, `every` and `at`.
+    """A rule for times: one of `cron`, `every` and `at`, and its limits.
 
     Attributes:
         cron: a cron expression, in the time zone `tz`.
+        tz: the time zone. Default: UTC.
         every: a duration, such as "15m".
-        at: a single time.
+        at: a single time; it has no limits.
+        seconds: whether the cron expression has six fields, the first for seconds.
+        dst_gap: whether a time that the clocks skip is due after the gap, or not at all.
+        dst_fold: which of two equal times is due when clocks go back.
+        both_days: whether a day must match both the day-of-month and the day-of-week field.
+        phase: the offset from each multiple of `every`.
+        anchor: instead of `phase`, a time that is one of the occurrences.
+        start, end: the first and last possible occurrence.
+        max_runs: the maximum number of occurrences, counted from `start`.
+        exclude: days without occurrences, such as "sat", "12-25" and "2026-04-03".
     """
 
     cron: ShortText | None = None
-    tz: ShortText = "UTC"
+    tz: ShortText | None = None
     every: ShortText | float | None = None
     at: Instant | None = None
+    seconds: bool | None = None
+    dst_gap: DstGap | None = None
+    dst_fold: DstFold | None = None
+    both_days: bool | None = None
+    phase: ShortText | float | None = None
+    anchor: Instant | None = None
+    start: Instant | None = None
+    end: Instant | None = None
+    max_runs: int | None = None
+    exclude: Annotated[list[ShortText], msgspec.Meta(max_length=1_000)] | None = None
 
 
 class RuleExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,51 +209,60 @@ class RuleExplanation(msgspec.Struct, frozen=True, kw_only=True):
     next: list[str]
 
 
-class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleFields(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule's rule, its policy, and the options of its jobs.
+
+    Attributes:
+        catchup: how to handle missed occurrences.
+        late_after: the age from which an occurrence counts as missed. Default: 30 seconds.
+        catchup_window: the maximum age of missed occurrences that are caught up. Default: a day.
+        catchup_limit: the maximum number of occurrences that `all` emits. Default: 100.
+        catchup_rate: the maximum number of missed occurrences per second. Default: 10.
+        overlap: how to handle an occurrence while `max_concurrency` earlier ones wait or run.
+        on_resume: how to handle the occurrences of a pause.
+        jitter: the maximum delay of each occurrence, derived from the schedule's name.
+        job: options of its jobs. Default: those of its task or definition.
+    """
+
+    catchup: Catchup | None = None
+    late_after: ShortText | float | None = None
+    catchup_window: ShortText | float | None = None
+    catchup_limit: int | None = None
+    catchup_rate: int | None = None
+    overlap: Overlap | None = None
+    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    on_resume: OnResume | None = None
+    jitter: ShortText | float | None = None
+    job: JobTerms | None = None
+
+
+class PutScheduleBody(ScheduleFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule to create or replace, with one of `cron`, `every` and `at`.
 
     Attributes:
         task: the name of a task or definition. A definition's current version is copied.
         args, kwargs: positional and keyword arguments.
-        catchup: how to handle missed occurrences.
-        overlap: how to handle an occurrence while `max_concurrency` earlier ones wait or run.
-        on_resume: how to handle the occurrences of a pause.
-        jitter: the maximum delay of each occurrence, derived from the schedule's name.
     """
 
     task: ShortText
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    catchup: Catchup | None = None
-    overlap: Overlap | None = None
-    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    on_resume: OnResume | None = None
-    jitter: ShortText | float | None = None
+    args: list[Any] = msgspec.field(default_factory=list[Any])
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class ChangeScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangeScheduleBody(ScheduleFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a schedule. Omitted and null fields stay unchanged.
+
+    `every` and `at` replace any other rule; a new cron expression keeps the options of the present one. `job`
+    replaces all options of its jobs.
 
     Attributes:
         task: the name of another task or definition. A definition's current version is copied.
         args, kwargs: new positional or keyword arguments, which replace all old ones.
-        cron: a new cron expression, in the same time zone unless `tz` names another.
-        every, at: replaces any other rule.
-        catchup, overlap, max_concurrency, on_resume, jitter: see `PutScheduleBody`.
     """
 
     task: ShortText | None = None
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
-    cron: ShortText | None = None
-    tz: ShortText | None = None
-    every: ShortText | float | None = None
-    at: Instant | None = None
-    catchup: Catchup | None = None
-    overlap: Overlap | None = None
-    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    on_resume: OnResume | None = None
-    jitter: ShortText | float | None = None
 
 
 class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from taskmq.api.job_requests import JobTerms
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import AccountStore, Actor
+from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 
 if TYPE_CHECKING:
@@ -68,6 +70,19 @@ class AppCalls:
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
         self._app = app
         self._caller = caller
+
+    async def _check_options(self, body: JobTerms, task: str) -> None:
+        """Check that a template of jobs has no options that only the app itself may set.
+
+        Raises:
+            InvalidOption: the owner is another user, or the queue is not the task's.
+        """
+        if self._caller.is_at_app:
+            return
+        if body.owner not in ("", self._caller.name):
+            raise InvalidOption(f"owner {body.owner!r} is another user: omit it, or use your own name")
+        if body.queue and body.queue != (await self._app.jobs.find_call(task, tenant=self._caller.tenant)).queue:
+            raise InvalidOption(f"task {task!r} has its own queue: omit the queue")
 
 
 class AppAccounts(AppCalls):

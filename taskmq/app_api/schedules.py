@@ -1,7 +1,7 @@
 """Schedules: list, change, pause, resume, run and backfill."""
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from taskmq.api.schedules import (
     ReactionLine,
     RuleExplanation,
     ScheduleExplanation,
+    ScheduleFields,
     ScheduleLine,
     ScheduleList,
     ScheduleRule,
@@ -23,23 +24,22 @@ from taskmq.api.schedules import (
 )
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
-from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
-from taskmq.operations.schedule_facts import amend_trigger, schedule_facts
+from taskmq.operations.schedule_facts import amend_trigger, build_trigger, schedule_facts
+from taskmq.operations.schedule_facts import instant_text as instant_text_of
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
 from taskmq.schedules.triggers import (
     Trigger,
-    cron,
-    every,
     explain_trigger,
     instants_after,
     jitter_of,
-    once,
     zone_of,
 )
+from taskmq.tasks.job_options import DefinitionOptions
 
 __all__ = ["AppSchedules"]
 
@@ -63,19 +63,19 @@ class AppSchedules(AppCalls):
         Raises:
             InvalidOption: another schedule has the name.
         """
-        trigger, options = await self._note_put(name, body), _options(body)
-        await self._own.add(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
+        await self._own.add(name, body.task, await self._note_put(name, body), **_call(body))
         return await self.get(name)
 
     async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
         """Create or replace a schedule. Omitted fields take their defaults."""
-        trigger, options = await self._note_put(name, body), _options(body)
-        await self._own.put(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
+        await self._own.put(name, body.task, await self._note_put(name, body), **_call(body))
         return await self.get(name)
 
     async def _note_put(self, name: str, body: PutScheduleBody) -> Trigger:
-        trigger, own = _trigger(body), self._own
+        trigger, own = build_trigger(_rule(body)), self._own
         await own.check_put(name, body.task)
+        if body.job is not None:
+            await self._check_options(body.job, body.task)
         policy = read_policy(_options(body), schedule=name)
         after = {"task": body.task, "rule": trigger.describe(), **policy.facts()}
         await self._caller.note_action(self._app, "schedule.put", subject=own.full_name(name), after=after)
@@ -89,16 +89,21 @@ class AppSchedules(AppCalls):
         """
         own, options = self._own, _options(body)
         await own.check_change(name, body.task)
-        present = (await own.entry(name)).trigger
-        trigger = amend_trigger(present, expression=body.cron, tz=body.tz, period=body.every, at=body.at)
+        entry = await own.entry(name)
+        if body.job is not None:
+            await self._check_options(body.job, body.task or entry.task.name)
+        present = entry.trigger
+        trigger = amend_trigger(present, _rule(body))
         other = None if trigger is present else trigger
         said = {"task": body.task, "rule": None if other is None else other.describe(), **options}
+        if body.job is not None:
+            said["job"] = ", ".join(options_of(body.job)) or "none"
         if body.args is not None or body.kwargs is not None:
             # Never the arguments themselves, which only the task may see.
             said["arguments"] = "changed"
         after = {key: value for key, value in said.items() if value is not None}
         await self._caller.note_action(self._app, "schedule.change", subject=own.full_name(name), after=after)
-        await own.change(name, task=body.task, trigger=other, args=body.args, kwargs=body.kwargs, options=options)
+        await own.change(name, task=body.task, trigger=other, **_call(body))
         return await self.get(name)
 
     async def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
@@ -118,7 +123,7 @@ class AppSchedules(AppCalls):
 
     async def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
         """Explain a rule in words, with its next occurrences. Nothing is stored."""
-        return RuleExplanation(**explain_trigger(_trigger(body), after=self._now, count=count)._asdict())
+        return RuleExplanation(**explain_trigger(build_trigger(_rule(body)), after=self._now, count=count)._asdict())
 
     async def remove(self, name: str) -> None:
         """Remove a schedule. Jobs it started continue.
@@ -236,25 +241,22 @@ class AppSchedules(AppCalls):
         )
 
 
-def _trigger(body: ScheduleRule) -> Trigger:
-    match body.cron, body.every, body.at:
-        case (str() as expression, None, None):
-            return cron(expression, tz=body.tz)
-        case (None, (str() | float() | int()) as period, None):
-            return every(period)
-        case (None, None, datetime() as instant):
-            return once(instant)
-        case _:
-            raise InvalidOption("give exactly one of cron, every and at")
+def _rule(body: ScheduleRule) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in ScheduleRule.__struct_fields__}
 
 
-def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:
-    names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
-    said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
-    return cast("ScheduleOptions", said)
+def _call(body: PutScheduleBody | ChangeScheduleBody) -> dict[str, Any]:
+    return {"args": body.args, "kwargs": body.kwargs, "options": _options(body), "job_options": _job_options(body)}
+
+
+def _options(body: ScheduleFields) -> ScheduleOptions:
+    said: Any = {name: getattr(body, name) for name in ScheduleOptions.__annotations__}
+    return cast("ScheduleOptions", {name: value for name, value in said.items() if value is not None})
+
+
+def _job_options(body: ScheduleFields) -> DefinitionOptions | None:
+    return None if body.job is None else options_of(body.job)
 
 
 def _text(moment: datetime | None) -> str | None:
-    return (
-        None if moment is None else moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return None if moment is None else instant_text_of(moment)

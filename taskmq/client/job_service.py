@@ -30,6 +30,7 @@ class Submitter(Protocol):
         name: str,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
         *,
         version: int | None = None,
         tenant: str = "",
@@ -37,6 +38,7 @@ class Submitter(Protocol):
         """Build the store's call of a task or definition by name; a definition in its latest or the given version.
 
         Args:
+            options: options of the call, as in `JobOptions`.
             tenant: the tenant of the definition and the call; "" for none.
 
         Raises:

@@ -16,6 +16,7 @@ from taskmq.schedules import Backfill, ScheduleEntry, ScheduleStatus
 from taskmq.schedules.policy import ScheduleOptions
 from taskmq.schedules.target import tasks_of
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
 
 __all__ = ["TenantSchedule", "TenantSchedulePage", "TenantSchedules"]
@@ -114,6 +115,7 @@ class TenantSchedules:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: ScheduleOptions,
+        job_options: DefinitionOptions | None = None,
     ) -> None:
         """Add a schedule. Adding the same one again changes nothing. Raises the errors of `put`.
 
@@ -123,7 +125,13 @@ class TenantSchedules:
         await self.check_put(name, task)
         full = self.full_name(name)
         await self._schedules.aadd(
-            full, self._resolve(task), trigger, args=tuple(args), kwargs=dict(kwargs), **options
+            full,
+            self._resolve(task),
+            trigger,
+            args=tuple(args),
+            kwargs=dict(kwargs),
+            job_options=job_options,
+            **options,
         )
 
     async def has(self, name: str) -> bool:
@@ -143,6 +151,7 @@ class TenantSchedules:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: ScheduleOptions,
+        job_options: DefinitionOptions | None = None,
     ) -> bool:
         """Create or replace the schedule of a task or definition. Returns whether it was created.
 
@@ -155,7 +164,12 @@ class TenantSchedules:
             raise UnsupportedFeature("replacing schedules needs a job store; add the schedule under another name")
         await self.check_put(name, task)
         full = self.full_name(name)
-        given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs), **options}
+        given: dict[str, Any] = {
+            "args": tuple(args),
+            "kwargs": dict(kwargs),
+            "job_options": job_options,
+            **options,
+        }
         try:
             await self._schedules.areplace(full, task, trigger, **given)
         except ScheduleNotFound:
@@ -172,6 +186,7 @@ class TenantSchedules:
         args: Sequence[Any] | None,
         kwargs: Mapping[str, Any] | None,
         options: ScheduleOptions,
+        job_options: DefinitionOptions | None = None,
     ) -> None:
         """Change a schedule that was created at run time. None and missing options keep the present values.
 
@@ -181,7 +196,9 @@ class TenantSchedules:
         """
         given = None if args is None else tuple(args)
         called = None if task is None else self._resolve(task)
-        await self._schedules.achange(self.full_name(name), called, trigger, args=given, kwargs=kwargs, **options)
+        await self._schedules.achange(
+            self.full_name(name), called, trigger, args=given, kwargs=kwargs, job_options=job_options, **options
+        )
 
     async def check_change(self, name: str, task: str | None) -> None:
         """Check that the caller may change the schedule; raises the errors of `change`."""

@@ -21,6 +21,7 @@ from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.target import read_graph, tasks_of, write_graph
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.definition import define
+from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
 from taskmq.workflow.model.calls import Graph
 
@@ -51,6 +52,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
         is_dynamic: whether it was added at run time and is stored in the state.
         workflow: the workflow to start instead of the task alone.
         definition, definition_version: the template of the call.
+        job_options: options of its jobs besides those of the task or template, as plain JSON values.
     """
 
     name: str
@@ -63,6 +65,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     workflow: Graph | None = None
     definition: str = ""
     definition_version: int = 0
+    job_options: DefinitionOptions = msgspec.field(default_factory=DefinitionOptions)
 
     @property
     def tenant(self) -> str:
@@ -128,6 +131,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     queue: str = ""
     call: msgspec.Raw = msgspec.Raw(b"null")
     detail: JobDetail | None = None
+    options: dict[str, Any] = {}
 
 
 _decoder = msgspec.json.Decoder(_Definition)
@@ -226,7 +230,13 @@ def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
             parent=None,
         )
         detail = None if call.submission is None else call.submission.detail
-        definition = replace(definition, queue=call.queue, call=msgspec.Raw(encode_envelope(envelope)), detail=detail)
+        definition = replace(
+            definition,
+            queue=call.queue,
+            call=msgspec.Raw(encode_envelope(envelope)),
+            detail=detail,
+            options=dict(entry.job_options),
+        )
     return msgspec.json.encode(definition)
 
 
@@ -330,6 +340,7 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         workflow=workflow,
         definition=detail.definition,
         definition_version=detail.definition_version,
+        job_options=cast("DefinitionOptions", found.options),
     )
 
 

@@ -39,6 +39,7 @@ from taskmq.schedules.status import (
 )
 from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.job_options import DefinitionOptions, plain_options
 from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
@@ -115,6 +116,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
+        job_options: DefinitionOptions | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
         """Start `task` whenever `trigger` is due, within a second from now and until the schedule is removed.
@@ -124,9 +126,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
             task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a workflow,
                 started for each occurrence; or, with a job store, the name of a definition, whose current version is
                 used from then on, or of a task, which workers have registered if its code is not here.
+            job_options: options of its jobs, which override those of the task or definition; need a job store.
         """
         call = (tuple(args), dict(kwargs or {}))
-        definition = await self._definition(name, task, trigger, call, options)
+        definition = await self._definition(name, task, trigger, call, options, job_options=job_options)
         if not await self._records().define(name, before=None, after=definition):
             raise InvalidOption(f"schedule {name!r} exists already and is different; change or remove it")
 
@@ -140,6 +143,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         *,
         args: tuple[Any, ...] | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        job_options: DefinitionOptions | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
         """Change a schedule that was added at run time; what is not given keeps its value.
@@ -148,6 +152,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         Args:
             task, trigger, args, kwargs: see `add`. A workflow or `task.s(...)` has its own arguments.
+            job_options: replace all options of its jobs.
 
         Raises:
             ScheduleNotFound: no schedule has this name.
@@ -158,7 +163,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         async def apply(kept: bytes) -> bytes:
             entry = read_definition(kept, name=name, tasks=self._tasks)
-            return await self._apply_changes(entry, task, trigger, (args, kwargs), options)
+            return await self._apply_changes(entry, task, trigger, (args, kwargs), options, job_options=job_options)
 
         await self._redefine(name, apply)
 
@@ -172,10 +177,12 @@ class Schedules(Mapping[str, ScheduleEntry]):
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
+        job_options: DefinitionOptions | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
         """Replace the definition of a schedule that was added at run time; what is not given has its default."""
-        definition = await self._definition(name, task, trigger, (tuple(args), dict(kwargs or {})), options)
+        call = (tuple(args), dict(kwargs or {}))
+        definition = await self._definition(name, task, trigger, call, options, job_options=job_options)
         await self._redefine(name, lambda _: _as_awaitable(definition))
 
     async def aremove(self, name: str) -> None:
@@ -203,6 +210,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
         trigger: Trigger | None,
         call: tuple[tuple[Any, ...] | None, Mapping[str, Any] | None],
         options: ScheduleOptions,
+        *,
+        job_options: DefinitionOptions | None,
     ) -> bytes:
         """Return the definition of an entry with changes."""
         from taskmq.schedules.triggers import for_schedule
@@ -211,6 +220,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
         policy = entry.policy.with_options(options, schedule=name)
         rule = entry.trigger if trigger is None else trigger
         if task is None and entry.workflow is not None:
+            if job_options:
+                raise _build_refusal(name)
             if args is not None or kwargs is not None:
                 raise InvalidOption(
                     f"schedule {name!r} starts a workflow, which has its own arguments: pass another workflow"
@@ -228,7 +239,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             kwargs = entry.kwargs if kwargs is None else kwargs
         given = (tuple(args or ()), dict(kwargs or {}))
         said = cast("ScheduleOptions", policy.as_options())
-        return await self._definition(name, task, rule, given, said, version=version)
+        own = entry.job_options if job_options is None else job_options
+        return await self._definition(name, task, rule, given, said, version=version, job_options=own)
 
     async def _definition(
         self,
@@ -239,14 +251,22 @@ class Schedules(Mapping[str, ScheduleEntry]):
         options: ScheduleOptions,
         *,
         version: int | None = None,
+        job_options: DefinitionOptions | None = None,
     ) -> bytes:
         from taskmq.schedules.triggers import for_schedule
 
         check_schedule_name(name)
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
+        if job_options and isinstance(task, Task) and self._producer.sessions.current().store is not None:
+            # The store keeps the whole call; a state only the task's name.
+            task = task.name
         if isinstance(task, str):
-            return await self._named_definition(name, task, trigger, call, options, version=version)
+            return await self._named_definition(
+                name, task, trigger, call, options, version=version, job_options=job_options
+            )
+        if job_options:
+            raise _build_refusal(name)
         content_type = self._producer.content_type
         target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
@@ -268,13 +288,15 @@ class Schedules(Mapping[str, ScheduleEntry]):
         options: ScheduleOptions,
         *,
         version: int | None,
+        job_options: DefinitionOptions | None,
     ) -> bytes:
         from taskmq.schedules.triggers import for_schedule
 
         if self._producer.sessions.current().store is None:
             raise InvalidOption(f"schedule {name!r}: a task's name needs a job store; pass a task instead")
         tenant = check_schedule_name(name)
-        sending = await self._producer.jobs.named_sending(called, *call, version=version, tenant=tenant)
+        plain = plain_options(job_options or {})
+        sending = await self._producer.jobs.named_sending(called, *call, plain, version=version, tenant=tenant)
         detail = None if sending.submission is None else sending.submission.detail
         called = sending.envelope.task
         entry = ScheduleEntry(
@@ -286,6 +308,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             is_dynamic=True,
             definition="" if detail is None else detail.definition,
             definition_version=0 if detail is None else detail.definition_version,
+            job_options=plain,
         )
         return self._records().encode(entry, sending)
 
@@ -415,13 +438,12 @@ class Schedules(Mapping[str, ScheduleEntry]):
         else:
             is_stored = self._producer.sessions.current().store is not None
             jobs = self._producer.jobs
-            if entry.definition:
-                version = entry.definition_version
+            is_own = entry.task.name in self._tasks and not entry.job_options
+            if named := entry.definition or ("" if is_own else entry.task.name):
+                version, options = entry.definition_version or None, entry.job_options
                 sending = await jobs.named_sending(
-                    entry.definition, entry.args, entry.kwargs, version=version, tenant=entry.tenant
+                    named, entry.args, entry.kwargs, options, version=version, tenant=entry.tenant
                 )
-            elif entry.task.name not in self._tasks:
-                sending = await jobs.named_sending(entry.task.name, entry.args, entry.kwargs, tenant=entry.tenant)
             else:
                 called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
                 make = called.submission if is_stored else called.sending
@@ -552,3 +574,7 @@ def _instant(value: datetime, name: str) -> int:
     if value.tzinfo is None:
         raise InvalidOption(f"schedule {name!r}: {value} has no time zone")
     return round(value.timestamp() * 1000)
+
+
+def _build_refusal(name: str) -> InvalidOption:
+    return InvalidOption(f"schedule {name!r}: options of jobs need a task or a definition, and a job store")

@@ -338,11 +338,12 @@ class Jobs(JobChanges):
         name: str,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
         *,
         version: int | None = None,
         tenant: str = "",
     ) -> Sending:
-        options = {"tenant": tenant} if tenant else {}
+        options = {**options, "tenant": tenant} if tenant else options
         return (await self._names.find(name, tenant=tenant, version=version)).submission(args, kwargs, options)
 
     async def submit_sending(self, sending: Sending) -> None:

@@ -1,7 +1,7 @@
 """Options of a job: typed for type checkers, validated when given, collected in one struct."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict, cast, get_args, overload
 
 import msgspec
@@ -29,6 +29,7 @@ __all__ = [
     "SubmitOptions",
     "check_sendable",
     "check_text",
+    "plain_options",
     "plan_job",
     "read_dependencies",
     "refused_by_broker",
@@ -144,6 +145,18 @@ def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPl
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
     return replace(plan, **changes) if isinstance(plan, JobPlan) else JobPlan(**structs.asdict(plan), **changes)
+
+
+def plain_options(options: Mapping[str, Any]) -> DefinitionOptions:
+    """Return the options that are given, as plain JSON values."""
+    given = {name: _to_plain(value) for name, value in options.items() if value not in (None, "", {})}
+    return cast("DefinitionOptions", given)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return {name: _to_plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None, task: str) -> Submission:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -11,37 +10,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from taskmq import TaskMQ
-from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.definitions import DefinitionBody
 from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import SubmittedJob
-from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobDetail, JobRecord
 from taskmq.errors import TaskMQError
-from taskmq.http import AsyncClient, Client
+from taskmq.http import AsyncClient
 from taskmq.model.envelope import decode_envelope
 from taskmq.tasks.job_options import DefinitionOptions, JobOptions
-from taskmq.tasks.task import Task
-from tests.cli.kit import inside, run_here
-from tests.cli.serving import serve_shop
+from tests.cli.doors import Site, open_site
+from tests.cli.kit import run_here
 
 pytestmark = pytest.mark.real_time
 
-_APP: Final = """\
-from taskmq import TaskMQ, WorkQueue
-
-app = TaskMQ(
-    "local://{folder}/broker",
-    store="sqlite:///{folder}/jobs.db",
-    queues=[WorkQueue("work", placed=True), WorkQueue("other", placed=True)],
-)
-
-
-@app.task(name="double", queue="work", timeout="1h")
-def double(number: int) -> int:
-    return 2 * number
-"""
 _WITHOUT: Final = {
     "lane": "a submission goes to the store",
     "order_key": "ordered queues are for jobs that are sent",
@@ -98,75 +79,29 @@ _VALUES: Final[dict[str, _Value]] = {
 }
 
 
-class _Site:
-    """A served app with its store."""
-
-    def __init__(self, folder: Path, app: TaskMQ, url: str, token: str) -> None:
-        self.folder = folder
-        self.app = app
-        self.url = url
-        self.token = token
-
-    @property
-    def task(self) -> Task[..., Any]:
-        return self.app.tasks["double"]
-
-    def client(self, name: str) -> Client:
-        return Client(self.url, token=self.token, insecure=True, tenant="acme" if name == "tenant" else None)
-
-    def post(self, body: Any, name: str) -> Any:
-        params = {"tenant": "acme"} if name == "tenant" else {}
-        headers = {"Authorization": f"Bearer {self.token}"}
-        answer = httpx.post(f"{self.url}/api/v1/jobs", json=body, params=params, headers=headers)
-        answer.raise_for_status()
-        return answer.json()
-
-    def command(self, *tokens: str, is_remote: bool = False) -> str:
-        env = {"TASKMQ_SERVER": self.url, "TASKMQ_TOKEN": self.token} if is_remote else {}
-        where = ("--insecure",) if is_remote else ("--app", "shop:app")
-        result = run_here(self.folder, *where, "--output", "json", *tokens, env=env)
-        assert result.code == 0, result.err
-        return str(result.data["id"])
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "shop.py").write_text(_APP.replace("{folder}", str(folder)))
-    with inside(folder), serve_shop(folder) as url:
-        names: dict[str, Any] = {}
-        exec(compile((folder / "shop.py").read_text(), "shop.py", "exec"), names)
-        app: TaskMQ = names["app"]
-        with app:
-            yield _Site(folder, app, url, app.sessions.run_sync(_add_admin(app), instead="await it"))
-
-
-async def _add_admin(app: TaskMQ) -> str:
-    hasher = PasswordHasher(time_cost=1, memory_cost=64)
-    administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
-    user = await administration.add_first_admin("root", "correct horse battery", by=Actor(user="setup"))
-    await app.jobs.asubmit("double", 1, job_id="first")
-    await app.jobs.asubmit("double", 1, job_id="first", tenant="acme")
-    return (await administration.add_token(user.id, "test", by=Actor())).secret
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with open_site(tmp_path_factory.mktemp("shop")) as found:
+        yield found
 
 
 def _keyword(name: str) -> dict[str, Any]:
     return {"at" if name == "eta" else name: _VALUES[name].python}
 
 
-def _by_many(site: _Site, name: str) -> str:
+def _by_many(site: Site, name: str) -> str:
     return site.app.jobs.submit_many(site.task.with_options({name: _VALUES[name].python}), [(1,)])[0].id
 
 
-def _by_client(site: _Site, name: str) -> str:
+def _by_client(site: Site, name: str) -> str:
     given = {} if name == "tenant" else _keyword(name)
     if name == "depends_on":
         given = dict(_VALUES[name].body)
-    with site.client(name) as client:
+    with site.client("acme" if name == "tenant" else None) as client:
         return client.jobs.submit("double", 1, **given).id
 
 
-def _by_async_client(site: _Site, name: str) -> str:
+def _by_async_client(site: Site, name: str) -> str:
     async def submit() -> str:
         whose = "acme" if name == "tenant" else None
         given = {} if name == "tenant" else _keyword(name)
@@ -178,31 +113,35 @@ def _by_async_client(site: _Site, name: str) -> str:
     return asyncio.run(submit())
 
 
-def _post_many(site: _Site, name: str) -> str:
-    (item,) = site.post([{"task": "double", "args": [1], **_VALUES[name].body}], name)["items"]
+def _tenant(name: str) -> dict[str, str]:
+    return {"tenant": "acme"} if name == "tenant" else {}
+
+
+def _post_many(site: Site, name: str) -> str:
+    (item,) = site.post([{"task": "double", "args": [1], **_VALUES[name].body}], **_tenant(name))["items"]
     assert item["status"] == "submitted", str(item)
     return str(item["id"])
 
 
-def _by_client_bulk(site: _Site, name: str) -> str:
+def _by_client_bulk(site: Site, name: str) -> str:
     body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, SubmitBody)
-    with site.client(name) as client:
+    with site.client("acme" if name == "tenant" else None) as client:
         (item,) = client.jobs.submit_many([body])
     assert isinstance(item, SubmittedJob), item
     return item.id
 
 
-def _by_command(site: _Site, name: str, *, is_remote: bool) -> str:
+def _by_command(site: Site, name: str, *, is_remote: bool) -> str:
     return site.command("job", "submit", "double", "--args", "[1]", *_VALUES[name].flags, is_remote=is_remote)
 
 
-_DOORS: Final[Mapping[str, Callable[[_Site, str], str]]] = {
+_DOORS: Final[Mapping[str, Callable[[Site, str], str]]] = {
     "options": lambda site, name: site.task.with_options({name: _VALUES[name].python}).submit(1).id,
     "submit": lambda site, name: site.app.jobs.submit(site.task, 1, **_keyword(name)).id,
     "submit by name": lambda site, name: site.app.jobs.submit("double", 1, **_keyword(name)).id,
     "submit_many": _by_many,
     "POST /jobs": lambda site, name: str(
-        site.post({"job_type": "double", "args": [1], **_VALUES[name].body}, name)["id"]
+        site.post({"job_type": "double", "args": [1], **_VALUES[name].body}, **_tenant(name))["id"]
     ),
     "POST /jobs of many": _post_many,
     "client": _by_client,
@@ -214,17 +153,17 @@ _DOORS: Final[Mapping[str, Callable[[_Site, str], str]]] = {
 _SERVED: Final = frozenset(door for door in _DOORS if "POST" in door or "client" in door or "server" in door)
 
 
-def _put(site: _Site, name: str) -> None:
+def _put(site: Site, name: str) -> None:
     site.app.definitions.put("template", "double", args=[1], **_keyword(name))
 
 
-def _put_by_client(site: _Site, name: str) -> None:
+def _put_by_client(site: Site, name: str) -> None:
     body = msgspec.convert({"task": "double", "args": [1], **_VALUES[name].body}, DefinitionBody)
-    with site.client(name) as client:
+    with site.client("acme" if name == "tenant" else None) as client:
         client.definitions.put("template", body)
 
 
-def _put_by_command(site: _Site, name: str) -> None:
+def _put_by_command(site: Site, name: str) -> None:
     found = run_here(
         site.folder,
         "--app",
@@ -275,7 +214,7 @@ def test_every_option_of_a_job_is_walked_or_has_a_reason_not_to_be() -> None:
 
 @pytest.mark.parametrize("name", _VALUES)
 def test_an_option_has_the_same_effect_through_every_door(
-    site: _Site, name: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = _facts(site.app.jobs.get(site.app.jobs.submit("double", 1).id), name)
     found: dict[str, dict[str, object]] = {}
@@ -289,7 +228,7 @@ def test_an_option_has_the_same_effect_through_every_door(
 
 
 @pytest.mark.parametrize("name", sorted(DefinitionOptions.__annotations__))
-def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: _Site, name: str) -> None:
+def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: Site, name: str) -> None:
     wanted = _facts(site.app.jobs.get(_DOORS["options"](site, name)), name)
     found: dict[str, dict[str, object]] = {}
     for door in sorted(_PUTS.keys() - ({"client"} if name == "queue" else set())):
@@ -302,7 +241,7 @@ def test_an_option_of_a_definition_has_the_same_effect_through_every_door(site: 
 
 @pytest.mark.parametrize("door", _DOORS)
 def test_an_option_that_the_task_does_not_allow_is_refused_at_every_door(
-    site: _Site, door: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = "must be at most the task's, 3600 s"
     body = {"timeout": "2h"}

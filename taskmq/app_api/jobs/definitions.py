@@ -12,7 +12,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.contracts.jobs import Catalogued
-from taskmq.errors import DefinitionNotFound, InvalidOption, NotPermitted, UnknownTask
+from taskmq.errors import DefinitionNotFound, NotPermitted, UnknownTask
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
@@ -36,11 +36,7 @@ class AppDefinitions(AppCalls):
         """
         task = body.task
         self._check_task(task)
-        if not self._caller.is_at_app:
-            if body.owner not in ("", self._caller.name):
-                raise InvalidOption(f"owner {body.owner!r} is another user: omit it, or use your own name")
-            if body.queue and body.queue != (await self._app.jobs.find_call(task, tenant=self._tenant)).queue:
-                raise InvalidOption(f"task {task!r} has its own queue: omit the queue")
+        await self._check_options(body, task)
         with suppress(DefinitionNotFound):
             self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
         await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})

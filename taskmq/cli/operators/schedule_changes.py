@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
+from taskmq.api.job_requests import JobTerms
 from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleLine
 from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
+from taskmq.cli.jobs.job_flags import JobFlags
 from taskmq.cli.operators.schedule import api_of_tenant, paused_text
+from taskmq.cli.operators.schedule_flags import ScheduleFlags
 from taskmq.cli.output import ask_first, note, print_record, print_rows
 from taskmq.cli.server_link import ask, show_record, show_rows
 from taskmq.cli.typed_values import array_of, instant_of, object_of
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.keys import split_tenant_key, tenant_key
-from taskmq.schedules.policy import Catchup, OnResume, Overlap
 
 if TYPE_CHECKING:
     from taskmq.api.schedules import OccurrenceView
@@ -25,6 +27,8 @@ __all__ = ["add", "backfill", "change", "history", "pause", "remove", "resume", 
 _INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 _OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
+_NO_RULE: Final = ScheduleFlags()
+_NO_JOB: Final = JobFlags()
 # Fields of a listed schedule, which `show` prints itself.
 _OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", "next", "paused", "note"})
 
@@ -155,17 +159,10 @@ def add(
     task: str,
     /,
     *,
-    expression: Annotated[str | None, Parameter(name="--cron")] = None,
-    tz: str = "UTC",
-    period: Annotated[str | None, Parameter(name="--every")] = None,
-    at: str | None = None,
     given_args: Annotated[str, Parameter(name="--args")] = "[]",
     given_kwargs: Annotated[str, Parameter(name="--kwargs")] = "{}",
-    catchup: Catchup | None = None,
-    overlap: Overlap | None = None,
-    max_concurrency: int | None = None,
-    on_resume: OnResume | None = None,
-    jitter: str | None = None,
+    rule: ScheduleFlags = _NO_RULE,
+    job: JobFlags = _NO_JOB,
 ) -> None:
     """Add a schedule for a task of the app (--app) at run time.
 
@@ -175,45 +172,15 @@ def add(
         Name of the new schedule. With a job store, @acme:nightly belongs to tenant acme.
     task
         The task's name, or with a job store that of a definition.
-    expression
-        When to run: a cron expression in quotes.
-    tz
-        Time zone of the expression.
-    period
-        Or an interval, such as 30s.
-    at
-        Or a single instant, such as 2027-01-31T09:00+01:00.
     given_args
         Positional arguments, a JSON array.
     given_kwargs
         Named arguments, a JSON object.
-    catchup
-        What to do with occurrences that were missed.
-    overlap
-        What to do with an occurrence while earlier ones run.
-    max_concurrency
-        Maximum number of running occurrences, if overlap limits them.
-    on_resume
-        What to do with occurrences missed while paused.
-    jitter
-        Delay each occurrence by up to this time, such as 5m; derived from the schedule's name.
     """
-    if [expression, period, at].count(None) != 2:
-        raise InvalidOption("no time given: pass one of --cron, --every and --at")
-    body = PutScheduleBody(
-        task=task,
-        args=array_of("--args", given_args),
-        kwargs=object_of("--kwargs", given_kwargs),
-        cron=expression,
-        tz=tz,
-        every=period,
-        at=None if at is None else instant_of("--at", at),
-        catchup=catchup,
-        overlap=overlap,
-        max_concurrency=max_concurrency,
-        on_resume=on_resume,
-        jitter=jitter,
-    )
+    if [rule.expression, rule.period, rule.at].count(None) != 2:
+        raise InvalidOption("give exactly one of --cron, --every and --at")
+    args, kwargs = array_of("--args", given_args), object_of("--kwargs", given_kwargs)
+    body = PutScheduleBody(task=task, args=args, kwargs=kwargs, job=_job_of(job), **rule.fields())
     own_name = split_tenant_key(name)[1]
     made = ask(lambda api: api_of_tenant(api, name).schedules.add(own_name, body))
     note(f"schedule {name} calls {made.starts}: {made.rule}")
@@ -225,19 +192,15 @@ def change(
     /,
     *,
     task: str | None = None,
-    expression: Annotated[str | None, Parameter(name="--cron")] = None,
-    tz: str | None = None,
-    period: Annotated[str | None, Parameter(name="--every")] = None,
-    at: str | None = None,
     given_args: Annotated[str | None, Parameter(name="--args")] = None,
     given_kwargs: Annotated[str | None, Parameter(name="--kwargs")] = None,
-    catchup: Catchup | None = None,
-    overlap: Overlap | None = None,
-    max_concurrency: int | None = None,
-    on_resume: OnResume | None = None,
-    jitter: str | None = None,
+    rule: ScheduleFlags = _NO_RULE,
+    job: JobFlags = _NO_JOB,
 ) -> None:
     """Change a schedule that was added at run time. Other fields and the counters keep their values.
+
+    --every and --at replace any other rule; another --cron keeps the options of the present one. Options of its jobs
+    replace all present ones.
 
     Parameters
     ----------
@@ -245,43 +208,14 @@ def change(
         The schedule.
     task
         Another task, or with a job store another definition.
-    expression
-        When to run: another cron expression in quotes, in the same zone unless --tz is given.
-    tz
-        Another time zone.
-    period
-        Or an interval, such as 30s.
-    at
-        Or a single instant, such as 2027-01-31T09:00+01:00.
     given_args
         Positional arguments, a JSON array.
     given_kwargs
         Named arguments, a JSON object.
-    catchup
-        What to do with occurrences that were missed.
-    overlap
-        What to do with an occurrence while earlier ones run.
-    max_concurrency
-        Maximum number of running occurrences, if overlap limits them.
-    on_resume
-        What to do with occurrences missed while paused.
-    jitter
-        Delay each occurrence by up to this time, such as 5m; derived from the schedule's name. 0: no delay.
     """
-    body = ChangeScheduleBody(
-        task=task,
-        args=None if given_args is None else array_of("--args", given_args),
-        kwargs=None if given_kwargs is None else object_of("--kwargs", given_kwargs),
-        cron=expression,
-        tz=tz,
-        every=period,
-        at=None if at is None else instant_of("--at", at),
-        catchup=catchup,
-        overlap=overlap,
-        max_concurrency=max_concurrency,
-        on_resume=on_resume,
-        jitter=jitter,
-    )
+    args = None if given_args is None else array_of("--args", given_args)
+    kwargs = None if given_kwargs is None else object_of("--kwargs", given_kwargs)
+    body = ChangeScheduleBody(task=task, args=args, kwargs=kwargs, job=_job_of(job), **rule.fields())
     own_name = split_tenant_key(name)[1]
     found = ask(lambda api: api_of_tenant(api, name).schedules.change(own_name, body))
     note(f"schedule {name} calls {found.starts}: {found.rule}")
@@ -300,6 +234,10 @@ def remove(name: str, /) -> None:
     own_name = split_tenant_key(name)[1]
     ask(lambda api: api_of_tenant(api, name).schedules.remove(own_name))
     note(f"schedule {name} removed")
+
+
+def _job_of(flags: JobFlags) -> JobTerms | None:
+    return None if flags == _NO_JOB else JobTerms(**flags.fields())
 
 
 def _occurrence_row(one: "OccurrenceView") -> dict[str, Any]:

@@ -65,6 +65,14 @@ class DaysOff:
         """Return whether nothing is due on this day."""
         return day.weekday() in self.weekdays or (day.month, day.day) in self.yearly or day in self.dates
 
+    def texts(self) -> list[str]:
+        """Return the days as `parse` reads them."""
+        return [
+            *(_WEEKDAYS[weekday][:3] for weekday in self.weekdays),
+            *(f"{month:02}-{day:02}" for month, day in self.yearly),
+            *(day.isoformat() for day in self.dates),
+        ]
+
     def describe(self) -> list[str]:
         """Describe the days: "Saturdays", "25 December", "2026-04-03"."""
         return [

@@ -7,7 +7,7 @@ import pytest
 
 from taskmq import TaskMQ, chain
 from taskmq.errors import InvalidOption
-from taskmq.operations.schedule_facts import amend_trigger, schedule_facts
+from taskmq.operations.schedule_facts import amend_trigger, build_trigger, schedule_facts, trigger_fields
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.target import read_target
@@ -75,32 +75,54 @@ def test_a_workflow_has_no_task_and_no_arguments_to_show() -> None:
 def test_a_new_expression_keeps_the_time_zone_and_the_limits() -> None:
     present = cron("30 2 * * *", tz="Europe/Berlin", dst_gap="skip", end=_MOMENT)
 
-    changed = amend_trigger(present, expression="45 2 * * *")
+    changed = amend_trigger(present, {"cron": "45 2 * * *"})
 
     assert isinstance(changed, Limited)
     assert changed == cron("45 2 * * *", tz="Europe/Berlin", dst_gap="skip", end=_MOMENT)
-    moved = amend_trigger(present, tz="Europe/Paris")
+    moved = amend_trigger(present, {"tz": "Europe/Paris"})
     assert moved == cron("30 2 * * *", tz="Europe/Paris", dst_gap="skip", end=_MOMENT)
 
 
 def test_a_rule_of_another_kind_replaces_the_first() -> None:
-    assert amend_trigger(every("1h"), expression="0 3 * * *", tz="Europe/Berlin") == Cron(
+    assert amend_trigger(every("1h"), {"cron": "0 3 * * *", "tz": "Europe/Berlin"}) == Cron(
         "0 3 * * *", "Europe/Berlin"
     )
-    assert amend_trigger(every("1h"), expression="0 3 * * *") == Cron("0 3 * * *")
-    assert amend_trigger(cron("0 3 * * *"), period="15m") == every("15m")
-    assert amend_trigger(cron("0 3 * * *"), at=_MOMENT) == once(_MOMENT)
+    assert amend_trigger(every("1h"), {"cron": "0 3 * * *"}) == Cron("0 3 * * *")
+    assert amend_trigger(cron("0 3 * * *"), {"every": "15m"}) == every("15m")
+    assert amend_trigger(cron("0 3 * * *"), {"at": _MOMENT}) == once(_MOMENT)
 
 
 @pytest.mark.parametrize("present", [every("1h"), every("1h", end=datetime(2999, 1, 1, tzinfo=UTC))])
 def test_a_change_without_a_rule_keeps_it(present: Trigger) -> None:
-    assert amend_trigger(present) is present
+    assert amend_trigger(present, {}) is present
 
 
 def test_an_invalid_rule_is_refused() -> None:
     with pytest.raises(InvalidOption, match="give at most one of cron, every and at"):
-        amend_trigger(every("1h"), expression="0 3 * * *", period="1h")
-    with pytest.raises(InvalidOption, match="a time zone needs a cron expression"):
-        amend_trigger(every("1h"), tz="Europe/Berlin")
+        amend_trigger(every("1h"), {"cron": "0 3 * * *", "every": "1h"})
+    with pytest.raises(InvalidOption, match="tz has no effect with every: leave it out"):
+        amend_trigger(every("1h"), {"tz": "Europe/Berlin"})
     with pytest.raises(InvalidOption, match="60"):
-        amend_trigger(cron("0 3 * * *"), expression="60 3 * * *")
+        amend_trigger(cron("0 3 * * *"), {"cron": "60 3 * * *"})
+
+
+def test_every_field_of_a_rule_is_shown_and_builds_the_same_rule() -> None:
+    days = ["mon", "12-25", "2027-04-03"]
+    for trigger in (
+        cron("5 30 2 * * *", seconds=True, tz="Europe/Paris", dst_gap="skip", dst_fold="both", both_days=True),
+        cron("0 1 * * *", start=_MOMENT, max_runs=3, exclude=days),
+        every("1h", phase="5m", end=datetime(2999, 1, 1, tzinfo=UTC)),
+        once(_MOMENT),
+    ):
+        assert build_trigger(trigger_fields(trigger)) == trigger
+    facts = schedule_facts(_entry(cron("0 1 * * *", exclude=days)))
+    assert facts["exclude"] == days
+    assert trigger_fields(_Never()) == {}
+
+
+def test_a_new_period_or_anchor_replaces_the_phase() -> None:
+    present = every("1h", phase="5m", start=_MOMENT)
+
+    assert amend_trigger(present, {"every": "1m"}) == every("1m", start=_MOMENT)
+    assert amend_trigger(present, {"anchor": _MOMENT}) == every("1h", anchor=_MOMENT, start=_MOMENT)
+    assert amend_trigger(present, {"max_runs": 2}) == every("1h", phase="5m", start=_MOMENT, max_runs=2)
