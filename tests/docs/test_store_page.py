@@ -41,7 +41,7 @@ def test_the_python_code_on_the_page_runs_and_definitions_work_as_described(tmp_
         timeout=60,
     )
 
-    assert (done.stdout, done.stderr) == ("10 [(3, 1), (4, 0), (4, 0), (4, 0), (4, 0), (8, 1)]\n[2, 1] []\n", "")
+    assert (done.stdout, done.stderr) == ("11 [(3, 1), (4, 0), (4, 0), (4, 0), (4, 0), (8, 1)]\n[2, 1] []\n", "")
 
 
 def test_the_task_reports_on_the_page_are_accepted_unchanged() -> None:

@@ -2,6 +2,7 @@
 /** Schedules: next and past occurrences. */
 import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
+import { useMoreFields } from "../lib/fields.js";
 import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
@@ -67,6 +68,9 @@ const POLICIES = /** @type {Record<string, Record<string, string>>} */ ({
   overlap: { allow: "start anyway", skip: "skip", buffer_one: "buffer one", buffer_all: "buffer all", cancel_other: "cancel earlier ones" },
 });
 
+/** Fields of a schedule that the form has. */
+const OWN = ["task", "args", "kwargs", "cron", "every", "at", "tz", "catchup", "overlap"];
+
 /** Format a time for an input in this browser's time zone. */
 function local(/** @type {string} */ at) {
   const moment = new Date(at);
@@ -88,6 +92,7 @@ function Put({ close, present, changed = () => {} }) {
   const tasks = useData("tasks", { limit: 200 }, []);
   const [first] = useState(() => initialValues(present));
   const [said, say] = useState(first);
+  const more = useMoreFields("PutScheduleBody", OWN);
   const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
   const { name, task, kind, when, tz, kwargs, catchup, overlap } = said;
   const at = new Date(when);
@@ -96,14 +101,14 @@ function Put({ close, present, changed = () => {} }) {
     const where = `schedules/${part(name)}`;
     const all = { task, kwargs: JSON.parse(kwargs || "{}"), catchup, overlap };
     if (!present) {
-      await call("PUT", where, { body: { ...all, ...rule } });
+      await call("PUT", where, { body: { ...all, ...rule, ...more.payload() } });
       notify("Schedule added.");
       go(["schedules", name]);
       return;
     }
     const differs = (/** @type {(keyof typeof first)[]} */ ...fields) => fields.some((field) => said[field] !== first[field]);
     const other = Object.fromEntries(Object.entries(all).filter(([field]) => differs(/** @type {keyof typeof first} */ (field))));
-    await call("PATCH", where, { body: { ...other, ...(differs("kind", "when", "tz") ? rule : {}) } });
+    await call("PATCH", where, { body: { ...other, ...(differs("kind", "when", "tz") ? rule : {}), ...more.payload() } });
     notify(`${name} changed.`);
     changed();
   };
@@ -120,7 +125,8 @@ function Put({ close, present, changed = () => {} }) {
     <${Meaning} rule=${rule} />
     <${Field} label="Missed occurrences" hint="While no scheduler ran">${pick("catchup")}<//>
     ${!isFlow && html`<${Field} label="While an earlier one runs">${pick("overlap")}<//>`}
-    ${!(present && present.kwargs === null) && html`<${Field} label="Keyword arguments, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}<//>`;
+    ${!(present && present.kwargs === null) && html`<${Field} label="Keyword arguments, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}
+    ${more.form}<//>`;
 }
 
 /** The next occurrences, with a note where the clock changes between two of them. */
@@ -143,6 +149,8 @@ function policy(/** @type {any} */ one) {
     ...(one.jitter ? [["Jitter", `${one.jitter} s`]] : []),
     ...(one.start ? [["From", html`<${When} at=${one.start} />`]] : []),
     ...(one.end ? [["Until", html`<${When} at=${one.end} />`]] : []),
+    ...(one.exclude ? [["Not on", one.exclude.join(", ")]] : []),
+    ...(one.max_runs ? [["At most", `${count(one.max_runs)} occurrences`]] : []),
   ];
 }
 

@@ -1,70 +1,20 @@
 // @ts-check
 /** Tasks, with a form generated from the schema of their arguments. */
-import { ApiError, may, part, send } from "../lib/api.js";
+import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
+import { Argument, payloadOf, useMoreFields } from "../lib/fields.js";
 import { pretty, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { Code, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
-/** Resolve a schema reference within the same document.
- * @param {any} schema @param {any} whole @returns {any} */
-function resolve(schema, whole) {
-  let found = schema ?? {};
-  for (let turn = 0; found.$ref && turn < 10; turn += 1) {
-    found = String(found.$ref).replace(/^#\//, "").split("/").reduce((at, name) => at?.[name.replace(/~1/g, "/").replace(/~0/g, "~")], whole) ?? {};
-  }
-  return found;
-}
-
-/** @param {any} schema @param {any} whole */
-function kindOf(schema, whole) {
-  const found = resolve(schema, whole);
-  if (Array.isArray(found.enum)) return { kind: "enum", values: found.enum };
-  if (found.type === "string" && found.format === "date-time") return { kind: "text" };
-  if (found.type === "string") return { kind: "text" };
-  if (found.type === "integer" || found.type === "number") return { kind: "number" };
-  if (found.type === "boolean") return { kind: "boolean" };
-  return { kind: "json" };
-}
-
-/** A single argument. Empty fields are not sent.
- * @param {{name: string, schema: any, whole: any, isNeeded: boolean, value: string | undefined, set: (value: string | undefined) => void}} props */
-function Argument({ name, schema, whole, isNeeded, value, set }) {
-  const { kind, values } = /** @type {any} */ (kindOf(schema, whole));
-  const found = resolve(schema, whole);
-  const hint = [found.description, isNeeded ? "" : `optional${schema.default === undefined ? "" : `, default ${JSON.stringify(schema.default)}`}`].filter(Boolean).join(" · ");
-  const input = (/** @type {any} */ e) => set(e.target.value);
-  const label = `${name}${isNeeded ? " (required)" : ""}`;
-  if (kind === "enum" || kind === "boolean") {
-    const choices = kind === "boolean" ? [true, false] : values;
-    return html`<${Field} label=${label} hint=${hint}><select value=${value ?? ""} required=${isNeeded} onChange=${input}><option value=""></option>${choices.map((/** @type {unknown} */ one) => html`<option key=${String(one)} value=${JSON.stringify(one)}>${String(one)}</option>`)}</select><//>`;
-  }
-  if (kind === "json") return html`<${Field} label=${label} hint=${`${hint}${hint ? " · " : ""}as JSON`}><textarea rows="3" value=${value ?? ""} required=${isNeeded} spellcheck=${false} onInput=${input} /><//>`;
-  return html`<${Field} label=${label} hint=${hint}><input type=${kind === "number" ? "number" : "text"} step="any" value=${value ?? ""} required=${isNeeded && kind === "number"} onInput=${input} /><//>`;
-}
-
-/** @param {any} task @param {Record<string, string | undefined>} values */
-function payloadOf(task, values) {
-  /** @type {Record<string, unknown>} */
-  const payload = {};
-  const whole = task.arguments;
-  for (const [name, schema] of Object.entries(whole.properties ?? {})) {
-    const text = values[name];
-    const needed = (whole.required ?? []).includes(name);
-    const { kind } = kindOf(schema, whole);
-    if (kind === "text" && (text || (needed && text !== undefined) || needed)) payload[name] = text ?? "";
-    else if (kind === "number" && text) payload[name] = Number(text);
-    else if (text) {
-      try { payload[name] = JSON.parse(text); } catch { throw new ApiError({ status: 0, code: "json", detail: `${name} is not valid JSON.` }); }
-    }
-  }
-  return payload;
-}
+/** Fields of a submission that the form has, or that repeat others. */
+const OWN = ["job_type", "task", "payload", "kwargs", "args", "delay", "node_labels"];
 
 function RunForm({ task }) {
   const [values, set] = useState(/** @type {Record<string, string | undefined>} */ ({}));
   const [delay, setDelay] = useState("");
+  const more = useMoreFields("SubmitBody", OWN);
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [busy, setBusy] = useState(false);
   const submit = async (/** @type {Event} */ event) => {
@@ -72,7 +22,7 @@ function RunForm({ task }) {
     setBusy(true);
     setError(null);
     try {
-      const made = await send("jobs", { job_type: task.name, payload: payloadOf(task, values), ...(delay ? { delay } : {}) });
+      const made = await send("jobs", { job_type: task.name, payload: payloadOf(task.arguments, values), ...(delay ? { delay } : {}), ...more.payload() });
       notify("Submitted.");
       go(["jobs", made.id]);
     } catch (failure) {
@@ -85,6 +35,7 @@ function RunForm({ task }) {
     ${properties.map(([name, schema]) => html`<${Argument} key=${name} name=${name} schema=${schema} whole=${task.arguments} isNeeded=${(task.arguments.required ?? []).includes(name)} value=${values[name]} set=${(/** @type {any} */ value) => set({ ...values, [name]: value })} />`)}
     ${!properties.length && html`<p class="dim">The task takes no arguments.</p>`}
     <${Field} label="Delay" hint="Such as 10m. Leave empty to run now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
+    ${more.form}
     ${error && html`<${Failure} error=${error} />`}
     <button type="submit" class="primary" disabled=${busy}>Run</button>
   </form><//>`;
