@@ -23,7 +23,7 @@ from taskmq.api.jobs import (
 from taskmq.api.problems import problem_of
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.details import expand_job
-from taskmq.app_api.jobs.orders import order_of, submitted_job
+from taskmq.app_api.jobs.orders import changed_view, order_of, submitted_job
 from taskmq.app_api.jobs.views import attempt_view, history_view, job_view, progress_view
 from taskmq.app_api.views import render_all
 from taskmq.contracts.jobs import JobRecord
@@ -66,7 +66,7 @@ class AppJobs(AppCalls):
     async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Cancel a job. `status` is `cancelled`, or `cancel_requested` if a worker has it."""
         after = await self._jobs.cancel(job_id, version=version, note=note)
-        return self._change_view("cancelled" if after.state.is_final else "cancel_requested", after)
+        return changed_view(self._jobs, "cancelled" if after.state.is_final else "cancel_requested", after)
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
         """Count the jobs that match a filter, exactly up to 10,000."""
@@ -127,15 +127,15 @@ class AppJobs(AppCalls):
             kwargs=kwargs,
             note=note,
         )
-        return self._change_view("updated", after)
+        return changed_view(self._jobs, "updated", after)
 
     async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Hold a waiting job until it is released."""
-        return self._change_view("held", await self._jobs.hold(job_id, version=version, note=note))
+        return changed_view(self._jobs, "held", await self._jobs.hold(job_id, version=version, note=note))
 
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Release a held job. It runs at its scheduled time."""
-        return self._change_view("released", await self._jobs.release(job_id, version=version, note=note))
+        return changed_view(self._jobs, "released", await self._jobs.release(job_id, version=version, note=note))
 
     async def retry(
         self,
@@ -155,7 +155,7 @@ class AppJobs(AppCalls):
             again: retry even if another job already repeats it.
         """
         after = await self._jobs.retry(job_id, version=version, mode=mode, again=again, note=note)
-        return self._change_view("retried", after)
+        return changed_view(self._jobs, "retried", after)
 
     async def clone(
         self,
@@ -174,7 +174,7 @@ class AppJobs(AppCalls):
             priority: the copy's priority. Default: the job's.
         """
         made = await self._jobs.clone(job_id, new_id=new_id, at=at, args=args, kwargs=kwargs, priority=priority)
-        return self._change_view("cloned", made)
+        return changed_view(self._jobs, "cloned", made)
 
     async def history(self, job_id: str) -> Sequence[HistoryView]:
         """List the unusual events of a job, oldest first."""
@@ -243,16 +243,6 @@ class AppJobs(AppCalls):
             refused=len(page.refused),
             refusals=[self._refusal(*refusal) for refusal in page.refused[:_MOST_REFUSALS]],
             next=page.after,
-        )
-
-    def _change_view(self, status: str, record: JobRecord) -> ChangedJob:
-        return ChangedJob(
-            status=status,
-            job_id=self._jobs.name_of(record),
-            id=record.id,
-            state=record.state,
-            version=record.version,
-            reattached=record.reattached,
         )
 
     def _refusal(self, record: JobRecord, error: TaskMQError) -> RefusalView:

@@ -5,11 +5,12 @@ from typing import Any, Final, cast
 from msgspec import structs
 
 from taskmq.api.job_requests import JobTerms, PlaceTerms, SubmitBody, UpstreamJob
-from taskmq.api.jobs import SubmittedJob
-from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome
+from taskmq.api.jobs import ChangedJob, SubmittedJob
+from taskmq.contracts.jobs import JobRecord
+from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.tasks.job_options import DefinitionOptions, JobOptions
 
-__all__ = ["options_of", "order_of", "priority_number", "submitted_job"]
+__all__ = ["changed_view", "options_of", "order_of", "priority_number", "submitted_job"]
 
 _PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
 _TEMPLATE_NAMES: Final = tuple(DefinitionOptions.__annotations__.keys() & set(JobTerms.__struct_fields__))
@@ -58,6 +59,18 @@ def order_of(body: SubmitBody, *, job_id: str | None = None) -> JobOrder:
 def submitted_job(outcome: SubmitOutcome) -> SubmittedJob:
     """Build the response about a submitted job."""
     return SubmittedJob(status="submitted", **outcome._asdict())
+
+
+def changed_view(jobs: TenantJobs, status: str, record: JobRecord) -> ChangedJob:
+    """Build the response about a changed job."""
+    return ChangedJob(
+        status=status,
+        job_id=jobs.name_of(record),
+        id=record.id,
+        state=record.state,
+        version=record.version,
+        reattached=record.reattached,
+    )
 
 
 def _without_empty(given: dict[str, Any]) -> dict[str, Any]:

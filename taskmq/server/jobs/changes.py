@@ -7,6 +7,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.job_requests import ChangeBody
 from taskmq.api.jobs import ChangedJob
+from taskmq.app_api.jobs.orders import changed_view
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -89,12 +90,5 @@ CHANGES: Final = (put_job, patch_job, cancel_job)
 
 def changed_response(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:
     """Build the response about a changed job."""
-    made = ChangedJob(
-        status=status,
-        job_id=jobs.name_of(record),
-        id=record.id,
-        state=record.state,
-        version=record.version,
-        reattached=record.reattached,
-    )
+    made = changed_view(jobs, status, record)
     return Response(made, status_code=code, headers={"ETag": f'"{record.version}"'})
