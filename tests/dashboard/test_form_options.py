@@ -66,8 +66,9 @@ def test_a_schedule_is_added_with_options_and_the_form_offers_all(eyes: Eyes, si
 
 
 def _field(page: Page, name: str) -> Locator:
-    # Its label ends with a hint.
-    return page.get_by_label(re.compile(rf"^{name}\b"))
+    # The label also has the choices and the hint.
+    label = page.locator("label.field", has=page.get_by_text(name, exact=True))
+    return label.locator("input, select, textarea")
 
 
 def _see_fields(page: Page, names: set[str]) -> None:

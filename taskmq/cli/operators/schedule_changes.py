@@ -178,7 +178,7 @@ def add(
         Named arguments, a JSON object.
     """
     if [rule.expression, rule.period, rule.at].count(None) != 2:
-        raise InvalidOption("give exactly one of --cron, --every and --at")
+        raise InvalidOption("no time given: pass one of --cron, --every and --at")
     args, kwargs = array_of("--args", given_args), object_of("--kwargs", given_kwargs)
     body = PutScheduleBody(task=task, args=args, kwargs=kwargs, job=_job_of(job), **rule.fields())
     own_name = split_tenant_key(name)[1]
