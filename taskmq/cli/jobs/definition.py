@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from taskmq.api.definitions import DefinitionBody
 from taskmq.cli.actor import name_caller
-from taskmq.cli.jobs.job_flags import JobFlags
+from taskmq.cli.flags import JobFlags
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, object_of

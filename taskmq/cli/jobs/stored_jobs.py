@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.cli.actor import name_caller, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
+from taskmq.cli.flags import JobFlags
 from taskmq.cli.jobs.hints import add_hint, ask_about
-from taskmq.cli.jobs.job_flags import JobFlags
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (

@@ -9,10 +9,9 @@ from cyclopts import Parameter
 from taskmq.api.job_requests import JobTerms
 from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleLine
 from taskmq.cli.actor import name_caller
+from taskmq.cli.flags import JobFlags, ScheduleFlags
 from taskmq.cli.globals import current_globals
-from taskmq.cli.jobs.job_flags import JobFlags
 from taskmq.cli.operators.schedule import api_of_tenant, paused_text
-from taskmq.cli.operators.schedule_flags import ScheduleFlags
 from taskmq.cli.output import ask_first, note, print_record, print_rows
 from taskmq.cli.server_link import ask, show_record, show_rows
 from taskmq.cli.typed_values import array_of, instant_of, object_of
