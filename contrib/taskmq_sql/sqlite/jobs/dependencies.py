@@ -51,15 +51,11 @@ class Upstream:
 
     def unmet(self) -> list[tuple[bytes, DependencyCondition, JobState]]:
         """Return the unmet dependencies, with the states of the upstream jobs."""
-        found = [
-            (job_id, each.condition, self._found[job_id][1])
-            for job_id, each in self._dependencies
-            if job_id is not None
-        ]
+        found = [(job_id, each, self._found[job_id][1]) for job_id, each in self._dependencies if job_id is not None]
         return [
-            (job_id, condition, state)
-            for job_id, condition, state in found
-            if state not in TERMINAL or after_upstream(condition, state) is not None
+            (job_id, each.condition, state)
+            for job_id, each, state in found
+            if state not in TERMINAL or after_upstream(each.condition, state) is not None
         ]
 
     def add(self, dependent: bytes) -> bool:

@@ -211,4 +211,5 @@ async def _repeat(driver: JobDriver, ended: JobRecord) -> Submitted:
 
 def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
     given: dict[str, Any] = {"id": ended.id, "before": ended.state, "after": ended.state, "version": ended.version}
-    return JobUpdate(**given | {"kind": "retry"} | fields)
+    given |= {"kind": "retry"} | fields
+    return JobUpdate(**given)
