@@ -18,11 +18,19 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.lookback import Lookback
 from taskmq.durable.service import pause
-from taskmq.errors import MalformedMessage, SendError, StateUnavailable, StoreUnavailable
+from taskmq.errors import (
+    EncodeError,
+    InvalidArguments,
+    MalformedMessage,
+    SendError,
+    StateUnavailable,
+    StoreUnavailable,
+    TooLarge,
+)
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import TERMINAL
 from taskmq.model.units import to_datetime
-from taskmq.reactions import Cause, JobEnded, Reaction, ReactionDelivery
+from taskmq.reactions import CallFailed, Cause, JobEnded, Reaction, ReactionDelivery
 from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.stored_jobs.new_jobs import name_of
 
@@ -31,6 +39,7 @@ __all__ = ["EndReactions"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _PERIOD: Final = 1.0
+_PERIOD_DOWN: Final = 5.0
 _LEASE: Final = 30.0
 _HOUR: Final = 3_600_000
 # If there are more in a look, the earlier ones are left out.
@@ -67,6 +76,7 @@ class EndReactions:
                 else:
                     await self._look_while_leading(token)
             except (SendError, StateUnavailable, StoreUnavailable) as error:
+                wait = _PERIOD_DOWN
                 _log.warning("delivering ends of jobs to reactions failed, will retry: %s", error)
             await pause(self._is_stopping, wait)
 
@@ -117,7 +127,12 @@ class EndReactions:
         )
         cause = Cause(name, _root_of(job.body) or name)
         for reaction, number in waiting:
-            await self._delivery.deliver(reaction, number, RecordedEvent(f"{name} {ended.state}", ended), cause=cause)
+            event = RecordedEvent(f"{name} {ended.state}", ended)
+            try:
+                await self._delivery.deliver(reaction, number, event, cause=cause)
+            except (CallFailed, EncodeError, InvalidArguments, TooLarge) as error:
+                # It would fail again, and hold up other ends.
+                _log.error("job %s: giving up reaction %s to its end: %s", name, reaction.name, error)
         return True
 
     def _is_repeatable(self, reaction: Reaction) -> bool:

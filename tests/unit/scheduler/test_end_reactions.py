@@ -1,5 +1,7 @@
 """Reactions to ends of stored jobs that no worker sees."""
 
+from functools import partial
+
 import msgspec
 
 from taskmq import TaskMQ
@@ -22,6 +24,20 @@ def _define(app: TaskMQ) -> None:
     @app.on(job(t, state=TERMINAL))
     @app.task(name="react", queue="reactions", lane="store")
     async def react(ended: JobEnded) -> None: ...
+
+
+def _define_with_broken(app: TaskMQ) -> None:
+    def fail_to_derive(ended: JobEnded) -> str:
+        raise ValueError(ended.state)
+
+    app.task(name="u", queue="work")(lambda: None)
+
+    # Delivered before the other reaction.
+    @app.on(job("u", state="cancelled"))
+    @app.task(name="broken", queue="work", idempotency_key=fail_to_derive)
+    async def broken(ended: JobEnded) -> None: ...
+
+    _define(app)
 
 
 def _play(test: object) -> None:
@@ -107,3 +123,14 @@ async def test_ends_while_no_scheduler_runs_are_seen_by_the_next_one_once(stage:
     await stage.pass_by(40)
 
     assert await _read_ends(stage) == {early: "cancelled", late: "cancelled"}
+
+
+@run_by(partial(play, define=_define_with_broken))
+async def test_a_call_that_cannot_be_built_delays_no_other_end(stage: Stage, /) -> None:
+    process = stage.start()
+    broken, sound = [(await stage.submit(task=task, held=True))[0] for task in ("u", "t")]
+    await process.app.jobs.acancel(broken)
+    await process.app.jobs.acancel(sound)
+    await stage.pass_by(5)
+
+    assert await _read_ends(stage) == {sound: "cancelled"}
