@@ -89,7 +89,7 @@ def test_the_tests_of_the_example_pass(folder: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
