@@ -167,7 +167,7 @@ def test_a_bulk_action_requires_typing_the_number_of_its_jobs(eyes: Eyes, site: 
 
     eyes.click("Select all 3 …")
     expect(page.locator("[data-matched]")).to_have_text("3")
-    page.get_by_label("Action", exact=True).select_option("cancel")
+    page.get_by_role("combobox", name="Action", exact=True).select_option("cancel")
     page.locator("[data-typed]").fill("2")
     expect(page.get_by_role("button", name="Start")).to_be_disabled()
     assert violations(page) == []
@@ -189,7 +189,7 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
     page = eyes.open("jobs?filter=label.batch%3Achange").page
 
     eyes.click("Select all 6 …")
-    page.get_by_label("Action", exact=True).select_option("change")
+    page.get_by_role("combobox", name="Action", exact=True).select_option("change")
     expect(page.get_by_role("button", name="Preview")).to_be_disabled()
     page.get_by_label("Or run in").fill("soon")
     eyes.forgiven.append("status of 400")
@@ -280,7 +280,7 @@ def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
 
     page.get_by_label("Select some-1", exact=True).check()
     eyes.click("Change 1 selected …")
-    page.get_by_label("Action", exact=True).select_option("hold")
+    page.get_by_role("combobox", name="Action", exact=True).select_option("hold")
     page.locator("[data-typed]").fill("1")
     eyes.click("Start")
 
