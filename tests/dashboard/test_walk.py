@@ -111,6 +111,7 @@ def _run_again_with_other_arguments(by: Operator) -> None:
 def _abort_a_bulk(by: Operator) -> None:
     said = {"action": "cancel", "filter": "label.batch:many", "rate": 0.01}
     by.site.api.post("/bulk/operations", json=said).raise_for_status()
+    by.click("Jobs")
     by.click("Bulk operations")
     by.click_in("label.batch:many", "Cancel", "link")
     by.click("Abort")
