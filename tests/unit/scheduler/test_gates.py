@@ -15,6 +15,10 @@ from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
 
+def _read_account(account: str) -> str:
+    return account
+
+
 def _define(app: TaskMQ) -> None:
     @app.task(name="one", queue="work", concurrency=Concurrency(1, key="account"))
     def one(account: str, number: int = 0) -> None: ...
@@ -93,7 +97,7 @@ def test_without_a_state_the_scheduler_decides_all_rates() -> None:
     @app.task(name="strict", rate_limit=RateLimit("20/s", strict=True, name="api"))
     def strict() -> None: ...
 
-    @app.task(name="keyed", rate_limit=RateLimit("5/s", key=lambda account: account))
+    @app.task(name="keyed", rate_limit=RateLimit("5/s", key=_read_account))
     def keyed(account: str) -> None: ...
 
     demands = TaskDemands(app.tasks.by_name.values(), is_final=True)

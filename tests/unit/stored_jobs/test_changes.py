@@ -99,9 +99,12 @@ async def test_the_history_of_a_change_has_old_and_new_values_beside_its_note(sh
 
 @run_by(in_shop)
 async def test_the_keys_of_limits_are_computed_with_the_arguments_of_a_stored_job(shop: Shop, /) -> None:
+    def make_key(account: str) -> str:
+        return account.upper()
+
     @shop.app.task(
         name="export",
-        rate_limit=RateLimit("1/s", name="exports", key=lambda account: account.upper()),
+        rate_limit=RateLimit("1/s", name="exports", key=make_key),
         concurrency=[Concurrency(1), Concurrency(2, name="accounts", key="account")],
     )
     async def export(account: str) -> None: ...
