@@ -79,6 +79,8 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         saves: version of the values that earlier runs saved.
         saved: these values as JSON, by name; None: there are none.
         kept: references to those that are kept elsewhere; None: there are none.
+        fence: the job holds the claims that the store decides: the fencing token of its idempotency key, or 0 without
+            a key; None: the store decides none.
     """
 
     id: str
@@ -93,6 +95,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     saves: Annotated[int, msgspec.Meta(ge=0)] = 0
     saved: dict[str, msgspec.Raw] | None = None
     kept: dict[str, msgspec.Raw] | None = None
+    fence: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)] | None = None
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ UNIQUE_META: Final = "taskmq.unique"
 """Key of an envelope's `meta`: token and name of the claim that a unique job was sent with."""
 
 _DAY: Final = 86_400.0
+_OCCURRENCE_TTL: Final = 900.0
 
 
 class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,15 @@ class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
     maker: KeyMaker | None = None
     scope: str | None = None
     ttl: float = _DAY
+
+    def ttl_of(self, *, is_occurrence: bool) -> float:
+        """Return the seconds for which a key is remembered.
+
+        Args:
+            is_occurrence: whether beat made the key, only to prevent its own duplicates. A schedule of one second
+                would accumulate too many keys in a day.
+        """
+        return min(self.ttl, _OCCURRENCE_TTL) if is_occurrence else self.ttl
 
 
 NO_IDEMPOTENCY: Final = Idempotency()

@@ -11,7 +11,7 @@ most a tenth of the time.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Final
 
@@ -55,6 +55,7 @@ class JobDispatcher:
     Args:
         placer: chooses nodes for the jobs of queues that are placed.
         paused: queues that operators have paused.
+        on_ready: announces lanes with ready jobs, also of other partitions.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class JobDispatcher:
         placer: Placer,
         workers: LiveWorkers,
         paused: PausedQueues,
+        on_ready: Callable[[Collection[Lane]], None],
         counts: SchedulerCounts,
     ) -> None:
+        self._on_ready = on_ready
         self._jobs = store
         self._store = store.dispatching
         self._lease = lease
@@ -172,6 +175,7 @@ class JobDispatcher:
                 return False
         await self._refresh()
         state, now = self._state, self._now()
+        await self._open_claims(now)
         # After reading the lanes, because these may have arrived meanwhile.
         state.admit_arrived()
         for lane in await self._passage.open_due(lambda queue: self._room(queue) > 0, now=now):
@@ -207,6 +211,19 @@ class JobDispatcher:
         self._fruitless.reset()
         self._mark_exhausted(picks, batches)
         return True
+
+    async def _open_claims(self, now: float) -> None:
+        """Return jobs of any partition to their lanes whose claims may have free places."""
+        claims = self._state.claims
+        if not (asked := claims.due(now=now)):
+            return
+        try:
+            opened = await self._store.open_claims(asked)
+        except StoreUnavailable:
+            claims.restore(asked)
+            raise
+        claims.record_opened(asked, opened)
+        self._on_ready(opened.lanes)
 
     async def _take(self, others: list[Pick], placed: list[Pick], batches: list[DispatchBatch]) -> None:
         """Dispatch the picks, and append the batches."""
@@ -305,7 +322,7 @@ class JobDispatcher:
         if self._state.is_troubled:
             return _POLL
         look = 0.0 if self._state.is_stale else self._next_poll
-        at = min(max(self._earliest_read, look), self._state.gates.next())
+        at = min(max(self._earliest_read, look), self._state.gates.next(), self._state.claims.next())
         return max(at - self._now(), 0.0)
 
     @staticmethod

@@ -103,6 +103,7 @@ class HeldPartition:
             placer=self._placer,
             workers=workers,
             paused=paused,
+            on_ready=wakeups.wake_lanes,
             counts=counts,
         )
         self.timers = Timers(store, lease, clock, pace=pace, on_ready=wakeups.wake_lanes, counts=counts)

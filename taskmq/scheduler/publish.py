@@ -1,5 +1,7 @@
 """Publication of invitations with confirms, and the handling of each result.
 
+    claims are held by others          -> the job waits in the store, behind a gate
+    the work of its key was done       -> a report of that success, which ends the job
     confirmed                          -> the batch is recorded as confirmed in the store
     Unroutable, PublishRejected        -> returned to the store without counting an attempt, and the queue pauses
     the same after a PublishUnknown    -> published again after the pause: a worker may have it
@@ -20,9 +22,18 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JournalStore, Withdrawn
+from taskmq.contracts.jobs import (
+    DispatchBatch,
+    DispatchedJob,
+    DispatchStore,
+    JournalStore,
+    TakenClaims,
+    Withdrawn,
+)
 from taskmq.durable.service import pause
 from taskmq.errors import (
     BrokerBlocked,
@@ -42,9 +53,9 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.headers import labels_of
 from taskmq.model.history.journals import SavedValues
-from taskmq.model.jobs.reports import encode_parcel, invite
+from taskmq.model.jobs.reports import REPORTS_TASK, Report, encode_parcel, encode_reports, invite
 from taskmq.model.topology import jobs_queue, node_queue, parcels_queue
-from taskmq.scheduler.gates import GatePassage, start_of
+from taskmq.scheduler.gates import GatePassage, answer_of, start_of
 from taskmq.scheduler.parcels import Packer
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
@@ -133,7 +144,8 @@ class InvitationPublisher:
         return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
 
     async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
-        if (jobs := await self._take_starts(self._waiting(batch.jobs), in_doubt)) is None:
+        claimed = await self._with_claims(self._waiting(batch.jobs))
+        if claimed is None or (jobs := await self._take_starts(claimed, in_doubt)) is None:
             return
         in_hand, names = self._state.in_hand, {(job.id, job.token) for job in jobs}
         in_hand |= names
@@ -182,6 +194,57 @@ class InvitationPublisher:
             in_hand -= names
             if is_troubled:
                 self._state.end_outage()
+        return True
+
+    async def _with_claims(self, jobs: Sequence[DispatchedJob]) -> Sequence[DispatchedJob] | None:
+        """Return the jobs that hold their claims; None if the partition's next holder has to take them."""
+        if not (claims := {job.id: found for job in jobs if (found := self._state.claims.of(job.id))}):
+            return jobs
+        claiming = [replace(job, claims=claims[job.id]) for job in jobs if job.id in claims]
+        if (taken := await self._take_claims(claiming)) is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        answers: list[Report] = []
+        left: list[DispatchedJob] = []
+        for job in claiming:
+            if (name := taken.waiting.get(job.id)) is not None:
+                self._state.claims.wait(job.id, name, now=now)
+                self._state.leave(job.id, job.token, seconds=0.0)
+            elif (done := taken.done.get(job.id)) is not None:
+                proof = self._proofs.prove(job.id, job.token, self._reports.name)
+                answers.append(answer_of(job, done, proof=proof))
+            elif job.id not in taken.fences:
+                # An answer may be lost, so it may wait.
+                self._state.claims.wait(job.id, now=now)
+                left.append(job)
+        self._state.has_work.set()
+        # Their cancellation was requested, or they are not dispatched any more.
+        if not await self._undispatch(left, "its cancellation was requested") or not await self._report(answers):
+            return None
+        return [
+            replace(job, fence=taken.fences[job.id]) if job.id in claims else job
+            for job in jobs
+            if job.id not in claims or job.id in taken.fences
+        ]
+
+    async def _take_claims(self, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                return await self._store.take_claims(self._lease.partition, self._lease.epoch, jobs)
+            except StoreUnavailable as error:
+                _log.debug("partition %d: claims wait, store unavailable: %s", self._lease.partition, error)
+                if await pause(self._is_stopping, backoff.next()):
+                    return None
+
+    async def _report(self, answers: Sequence[Report]) -> bool:
+        """Report ends in place of workers. Returns False if retrying was stopped before the broker had all."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        for body in encode_reports(answers):
+            message = Outgoing(queue=self._reports.name, body=body, content_type=JSON, job_id="", task=REPORTS_TASK)
+            while (await self._session.publish_now([message]))[0] is not None:
+                if await pause(self._is_stopping, backoff.next()):
+                    return False
         return True
 
     async def _take_starts(
@@ -349,6 +412,7 @@ class InvitationPublisher:
             due=job.due,
             not_before=window.not_before,
             not_after=window.not_after,
+            fence=job.fence,
         )
         return invite(job.body, attempt=job.attempt, invitation=invitation, saved=saved)
 

@@ -32,7 +32,6 @@ __all__ = [
     "plain_options",
     "plan_job",
     "read_dependencies",
-    "refused_by_broker",
     "submission_of",
 ]
 
@@ -184,19 +183,22 @@ def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] |
     )
 
 
-def check_sendable(plan: CallPlan, task: str, sessions: Sessions) -> None:
-    """Check that a call with options of stored jobs, or of a task with limits, may go to the broker.
+def check_sendable(plan: CallPlan, task: str, sessions: Sessions, *, needing: str) -> None:
+    """Check that a call with options of stored jobs, or of a task with limits or keys, may go to the broker.
+
+    Args:
+        needing: what of the call needs a state, for the error.
 
     Raises:
         InvalidOption: it has options that only the store supports.
-        UnsupportedFeature: its limits need a state, and the app has only a store.
+        UnsupportedFeature: it needs a state, and the app has only a store.
     """
     if isinstance(plan, JobPlan):
         raise refused_by_broker(task)
     if sessions.state_url is None and sessions.store_url is not None:
         raise UnsupportedFeature(
-            f"task {task}: limits of sent jobs need a state, and the app has only a store: call .submit(...) instead "
-            "of .send(...), set lane=\"store\", or TaskMQ(..., state='redis://...')"
+            f"task {task}: {needing} of sent jobs need a state, and the app has only a store: call .submit(...) "
+            "instead of .send(...), set lane=\"store\", or TaskMQ(..., state='redis://...')"
         )
 
 

@@ -374,8 +374,9 @@ class Call(CeleryHints, Generic[P, R_co]):
             raws = raw_args, raw_kwargs
             compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
             submission = submission_of(plan, compared=compared, task=task.name)
-        elif isinstance(plan, JobPlan) or task.limits:
-            check_sendable(plan, task.name, producer.sessions)
+        elif isinstance(plan, JobPlan) or task.limits or plan.idempotency_key or task.idempotency_key:
+            needing = "limits" if task.limits else "idempotency keys"
+            check_sendable(plan, task.name, producer.sessions, needing=needing)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
             order_key = task.order_key.of(args, kwargs)

@@ -9,7 +9,10 @@ how to handle failures, which tests of programs do not cover.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.client.session import Session
@@ -29,8 +32,8 @@ from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.dependents import EndReactions
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands, start_of
-from taskmq.scheduler.partition import public_name
+from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, answer_of, start_of
+from taskmq.scheduler.partition import AppRules, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
 from taskmq.scheduler.status import SchedulerCounts
@@ -95,6 +98,7 @@ class StoreRun:
         self._epochs: dict[int, int] = {}
         self._passages: dict[int, GatePassage] = {}
         self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
+        self._claims = ClaimWaits(None)
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
@@ -106,12 +110,14 @@ class StoreRun:
             [Subscription(self._reports, _MANY)], self._arrived.append
         )
         self._key = (await self._dispatching.report_keys())[0]
+        rules = AppRules(self._app, has_state=self._session.stores.limits is not None)
+        if (claims := rules.claims()) is not None:
+            self._claims = ClaimWaits(claims.of)
         for partition in range(self._dispatching.partitions):
             epoch = await self._dispatching.leases.acquire(partition_key(partition), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
             self._epochs[partition] = epoch
-            is_final = self._session.stores.limits is None
-            gates = Gates(TaskDemands(self._app.tasks.by_name.values(), is_final=is_final))
+            gates = Gates(rules.demands())
             # Virtual time does not pass on the way to a worker.
             gates.lead = 0.0
             lease = HeldLease(partition, epoch, until=_FOR_EVER)
@@ -177,25 +183,33 @@ class StoreRun:
                 delivery.ack()
                 self.moved += 1
                 continue
-            reports = [
-                report
-                for report in decode_reports(delivery.body)
-                if report.kind != "alive" and not self._journals.add(report)
-            ]
-            await self._journals.keep_progress()
-            await self._journals.save()
-            applied = await self._dispatching.apply(reports, came_by=self._reports)
-            ends: list[AcceptedEnd] = []
-            for report, one in zip(reports, applied, strict=True):
-                if one.outcome == "accepted" and one.state not in UNDERWAY:
-                    self._leave(report)
-                if one.outcome == "accepted" and one.state is not None and one.state.is_final:
-                    ends.append(AcceptedEnd(report, one.state, None))
-                    await self._note(report, one.state)
-            await self._journals.forget(ends)
-            await self._results.put(ends)
+            await self._apply_reports(
+                [
+                    report
+                    for report in decode_reports(delivery.body)
+                    if report.kind != "alive" and not self._journals.add(report)
+                ]
+            )
             delivery.ack()
             self.moved += 1
+        # No other scheduler frees claims.
+        if asked := self._claims.due(now=-math.inf):
+            opened = await self._dispatching.open_claims(asked)
+            self.moved += bool(opened.lanes)
+
+    async def _apply_reports(self, reports: Sequence[Report]) -> None:
+        await self._journals.keep_progress()
+        await self._journals.save()
+        applied = await self._dispatching.apply(reports, came_by=self._reports)
+        ends: list[AcceptedEnd] = []
+        for report, one in zip(reports, applied, strict=True):
+            if one.outcome == "accepted" and one.state not in UNDERWAY:
+                self._leave(report)
+            if one.outcome == "accepted" and one.state is not None and one.state.is_final:
+                ends.append(AcceptedEnd(report, one.state, None))
+                await self._note(report, one.state)
+        await self._journals.forget(ends)
+        await self._results.put(ends)
 
     def _leave(self, report: Report) -> None:
         """Release the permits of a job that no worker has any more."""
@@ -203,6 +217,7 @@ class StoreRun:
             if report.limited:
                 passage.gates.turn_back(report.id, report.delay / 1000, now=self._now())
             passage.gates.remove(report.id)
+        self._claims.remove(report.id)
 
     def _now(self) -> float:
         return self._clock.now_ms() / 1000
@@ -243,10 +258,11 @@ class StoreRun:
             return
         self.moved += 1
         passage.gates.add(batch.jobs, now=now)
-        jobs = await passage.take_starts(batch.jobs, now=now)
+        jobs = await passage.take_starts(await self._take_claims(partition, epoch, batch.jobs), now=now)
         assert jobs is not None
         for job_id in {job.id for job in batch.jobs} - {job.id for job in jobs}:
             passage.gates.remove(job_id)
+            self._claims.remove(job_id)
         for name in dict.fromkeys(job.queue for job in jobs):
             await self._session.declare([self._app.producer.queue(name)])
         saved = await self._store.journals.values([job.id for job in jobs if job.due is None])
@@ -254,6 +270,29 @@ class StoreRun:
             if outcome is not None:
                 raise outcome
         await self._dispatching.confirm([batch.id])
+
+    async def _take_claims(
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]
+    ) -> Sequence[DispatchedJob]:
+        """Return the jobs that hold their claims; those whose work was done end."""
+        self._claims.add(jobs)
+        claiming = [replace(job, claims=claims) for job in jobs if (claims := self._claims.of(job.id))]
+        if not claiming:
+            return jobs
+        taken = await self._dispatching.take_claims(partition, epoch, claiming)
+        assert taken is not None
+        for job_id, name in taken.waiting.items():
+            self._claims.wait(job_id, name, now=self._now())
+            self._passages[partition].gates.remove(job_id)
+        answers = [answer_of(job, done) for job in claiming if (done := taken.done.get(job.id)) is not None]
+        if answers:
+            await self._apply_reports(answers)
+        names = {job.id for job in claiming}
+        return [
+            replace(job, fence=taken.fences.get(job.id))
+            for job in jobs
+            if job.id not in names or job.id in taken.fences
+        ]
 
     def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         assert self._key is not None
@@ -269,6 +308,7 @@ class StoreRun:
             due=job.due,
             not_before=window.not_before,
             not_after=window.not_after,
+            fence=job.fence,
         )
         return Outgoing(
             queue=jobs_queue(job.queue),

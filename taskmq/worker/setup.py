@@ -14,7 +14,7 @@ from taskmq.model.nodes import LOST_AFTER_MS, SLOTS, NodeTold
 from taskmq.model.resources import GPU, PROCESS, amounts_text
 from taskmq.model.topology import MOST_LANES, WorkQueue, lane_queue, node_queue
 from taskmq.model.units import did_you_mean
-from taskmq.options.limits import Concurrency, Limit, check_shared
+from taskmq.options.limits import check_shared
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
 from taskmq.run.log_capture import CaptureSettings
@@ -114,18 +114,18 @@ def check_tasks(app: TaskMQ) -> None:
         wanting = sorted(task.name for task in app.tasks.values() if task.plan.result)
         if wanting:
             raise UnsupportedFeature(f"result=True needs a state, and the app has none: {', '.join(wanting)}")
-        if keyed := sorted(task.name for task in app.tasks.values() if task.plan.idempotency.maker is not None):
-            raise UnsupportedFeature(f"idempotency_key needs a state, and the app has none: {', '.join(keyed)}")
-        # A scheduler passes the jobs of the store through their rates.
-        needy = Concurrency if app.sessions.store_url is not None else Limit
-        limited = sorted(
-            task.name for task in app.tasks.values() if any(isinstance(each.limit, needy) for each in task.limits)
-        )
-        if limited:
-            raise UnsupportedFeature(
-                "rate_limit and concurrency need a state or, for submitted jobs, a store, and the app has none: "
-                f"{', '.join(limited)}"
-            )
+        # The store decides these for stored jobs, and senders refuse the others.
+        if app.sessions.store_url is None:
+            if keyed := sorted(task.name for task in app.tasks.values() if task.plan.idempotency.maker is not None):
+                raise UnsupportedFeature(
+                    "idempotency_key needs a state or, for submitted jobs, a store, and the app has none: "
+                    f"{', '.join(keyed)}"
+                )
+            if limited := sorted(task.name for task in app.tasks.values() if task.limits):
+                raise UnsupportedFeature(
+                    "rate_limit and concurrency need a state or, for submitted jobs, a store, and the app has none: "
+                    f"{', '.join(limited)}"
+                )
         # The store knows which stored jobs have keys.
         sent = [task for task in app.tasks.values() if task.call_plan.lane != "store"]
         if unique := sorted(task.name for task in sent if task.plan.unique is not None):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.contracts.jobs import JobClaim, JobDetail
+from taskmq.contracts.jobs import JobDetail
 from taskmq.model.jobs.registrations import TaskRegistration, encode_registration
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.units import storable
@@ -19,7 +19,6 @@ __all__ = [
     "decode_detail",
     "encode_detail",
     "escape_error",
-    "facts_in",
     "forms_of",
     "is_job_id",
     "owner_in",
@@ -38,13 +37,11 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(JobDetail)
 
 
-class _Facts(msgspec.Struct):
+class _Owner(msgspec.Struct):
     owner: str = ""
-    claims: tuple[JobClaim, ...] = ()
 
 
-_NO_FACTS: Final = ("", ())
-_facts_decoder: Final = msgspec.json.Decoder(_Facts)
+_owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
 def is_job_id(text: str) -> bool:
@@ -90,15 +87,7 @@ def decode_detail(text: str | None) -> JobDetail | None:
 
 def owner_in(text: str | None) -> str:
     """Return the owner in a job's detail without decoding the rest of it; "" for none."""
-    return facts_in(text)[0]
-
-
-def facts_in(text: str | None) -> tuple[str, tuple[JobClaim, ...]]:
-    """Return the owner and the claims in a job's detail, which its dispatch needs."""
-    if text is None:
-        return _NO_FACTS
-    found = _facts_decoder.decode(text)
-    return found.owner, found.claims
+    return "" if text is None else _owner_decoder.decode(text).owner
 
 
 def can_be_kept(*texts: str) -> bool:

@@ -9,7 +9,7 @@ from taskmq.model.envelope import submitted_at
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, EVENT_KINDS, STATES
-from taskmq_sql.jobs.values import decode_detail, facts_in
+from taskmq_sql.jobs.values import decode_detail, owner_in
 from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
 
@@ -64,7 +64,6 @@ async def _dispatched_jobs(
 ) -> list[DispatchedJob]:
     text = await _texts(rows, names, ("tenant", "queue", "task"))
     tenants, queues, tasks = text["tenant"], text["queue"], text["task"]
-    facts = [facts_in(row["detail"]) for row in rows]
     return [
         DispatchedJob(
             id=str(row["id"]),
@@ -80,11 +79,10 @@ async def _dispatched_jobs(
             node=nodes.get(str(row["id"]), ""),
             due=row["due"] if row["first_started"] is None else None,
             outages=row["outages"] or 0,
-            owner=owner,
+            owner=owner_in(row["detail"]),
             crashes=row["crashes"],
-            claims=claims,
         )
-        for row, (owner, claims) in zip(rows, facts, strict=True)
+        for row in rows
     ]
 
 

@@ -16,7 +16,7 @@ __all__ = ["JobClaim", "TakenClaims", "WorkDone"]
 
 
 class JobClaim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A claim of one job, computed at its submission.
+    """A claim of one job, which follows from its task and the keys in its message.
 
     Attributes:
         name: the key with its scope; the job waits behind the gate of this name.

@@ -123,7 +123,8 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
         outages: how many outages have interrupted runs of this attempt.
         owner: who submitted it; "": unknown.
         crashes: how many workers died while they had this dispatch; None: its message never came back.
-        claims: to be taken before it is published.
+        claims: as its scheduler knows them; to be taken before it is published.
+        fence: of its idempotency key, once it holds its claims; 0 without a key.
         start: instant of its start under a strict rate, ms since the epoch; None: without one.
     """
 
@@ -144,6 +145,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int | None = None
     claims: tuple[JobClaim, ...] = ()
     start: float | None = None
+    fence: int | None = None
 
 
 class ReturnedJob(msgspec.Struct, frozen=True, kw_only=True):

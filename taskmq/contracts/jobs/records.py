@@ -6,7 +6,6 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
-from taskmq.contracts.jobs.claims import JobClaim
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
@@ -45,7 +44,6 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         needs: its requirements on a node.
         preemptible: whether its run may be preempted; None: as its task says.
         depends_on: the jobs that it waits for, or waited for.
-        claims: what each of its runs has to hold.
     """
 
     description: str = ""
@@ -57,7 +55,6 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: JobNeeds | None = None
     preemptible: bool | None = None
     depends_on: tuple[JobDependency, ...] = ()
-    claims: tuple[JobClaim, ...] = ()
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ __all__ = [
     "LONGEST_DELAY",
     "MOST_UNHEEDED",
     "PREEMPTED",
+    "REPORTS_TASK",
     "UNHEEDED",
     "Interruption",
     "Report",
@@ -78,6 +79,8 @@ ReportKind = Literal[
 - `saving`: the run saves a value, or is about to save values, and waits for the scheduler's answer.
 """
 
+REPORTS_TASK: Final = "taskmq.reports"
+"""Task name of messages with reports."""
 PREEMPTED: Final = "Preempted"
 """Error type of a run that was preempted."""
 INTERRUPTED: Final = "Interrupted"

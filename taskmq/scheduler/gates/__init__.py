@@ -8,12 +8,23 @@ as for any other job. It turns a job back if sent jobs or another partition have
 (`Report.limited`). Such a job keeps its permit here for up to 10 seconds, and does not count for rates.
 Rates are counted in the store, after the dispatch and before the message is published. Without a state, nothing
 decides after that.
+In an app without a state, the store decides concurrency limits and idempotency keys (`claims`): a job takes its
+claims after its dispatch and before its message is published.
 Jobs are examined, with their bodies, in the queues of tasks with limits, and in another queue for a minute after the
 last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """
 
+from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims, answer_of
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.gates.passage import GatePassage, start_of
 
-__all__ = ["GatePassage", "Gates", "TaskDemands", "start_of"]
+__all__ = [
+    "ClaimWaits",
+    "GatePassage",
+    "Gates",
+    "TaskClaims",
+    "TaskDemands",
+    "answer_of",
+    "start_of",
+]

@@ -8,6 +8,7 @@ import msgspec
 from taskmq.contracts.stores import Demand, RateDemand
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
+from taskmq.options.limits import Limit
 from taskmq.tasks.task import Task
 
 __all__ = ["TaskDemands"]
@@ -25,19 +26,24 @@ class TaskDemands:
 
     Args:
         is_final: whether no state decides after the scheduler. Otherwise strict rates are left to the workers. If it
-            is final, all calls whose keys are unknown share one rate.
+            is final, all calls whose keys are unknown share one limit.
+        only: kind of limits that count here; default: all.
     """
 
-    def __init__(self, tasks: Iterable[Task[..., Any]], *, is_final: bool = False) -> None:
+    def __init__(
+        self, tasks: Iterable[Task[..., Any]], *, is_final: bool = False, only: type[Limit] | None = None
+    ) -> None:
         self._is_final = is_final
-        self._tasks = {task.name: task for task in tasks if task.limits}
-        self.queues = frozenset(task.queue for task in self._tasks.values())
+        kind = only or Limit
+        found = [(task, [each for each in task.limits if isinstance(each.limit, kind)]) for task in tasks]
+        self._limits = {task.name: limits for task, limits in found if limits}
+        self.queues = frozenset(task.queue for task, limits in found if limits)
         """Queues of the tasks with limits."""
 
     def of(self, task: str, body: bytes) -> Sequence[Demand]:
         """Return the demands of a job with this body; with an empty body, those of all jobs of the task."""
-        known = self._tasks.get(task)
-        if known is None:
+        limits = self._limits.get(task)
+        if limits is None:
             return _NOTHING
         args: tuple[Any, ...] = ()
         kwargs: dict[str, Any] = {}
@@ -53,7 +59,7 @@ class TaskDemands:
             # Arguments stored elsewhere are not available here.
             tenant, keys, has_arguments = envelope.tenant, envelope.limits or {}, envelope.blob is None
         found: list[Demand] = []
-        for limit in known.limits:
+        for limit in limits:
             if limit.id in keys:
                 demand: Demand | None = limit.keyed_demand(keys[limit.id], tenant=tenant)
             elif has_arguments or not limit.takes_key:

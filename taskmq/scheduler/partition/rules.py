@@ -9,7 +9,8 @@ from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
-from taskmq.scheduler.gates import TaskDemands
+from taskmq.options.limits import RateLimit
+from taskmq.scheduler.gates import TaskClaims, TaskDemands
 
 __all__ = ["AppRules"]
 
@@ -81,8 +82,14 @@ class AppRules:
         return plan is not None and plan.preemptible
 
     def demands(self) -> TaskDemands:
-        """Return the limits of the app's tasks."""
-        return TaskDemands(self._tasks.by_name.values(), is_final=not self._has_state)
+        """Return the limits of the app's tasks that gates apply."""
+        return TaskDemands(
+            self._tasks.by_name.values(), is_final=not self._has_state, only=None if self._has_state else RateLimit
+        )
+
+    def claims(self) -> TaskClaims | None:
+        """Return the claims of the app's jobs; None if its state decides them."""
+        return None if self._has_state else TaskClaims(self._tasks.by_name)
 
 
 def _read_marked(body: bytes, mark: bytes) -> Envelope | None:

@@ -17,7 +17,7 @@ from taskmq.contracts.jobs import DispatchBatch, Lane, Pick
 from taskmq.model.jobs.pools import Amounts, Sharing
 from taskmq.model.jobs.quotas import HeldBack, Quotas
 from taskmq.scheduler.fairness import Shares, Window
-from taskmq.scheduler.gates import Gates
+from taskmq.scheduler.gates import ClaimWaits, Gates
 from taskmq.scheduler.parcels import ShortTasks
 from taskmq.scheduler.partition.ledger import Flight, Ledger
 from taskmq.scheduler.partition.placements import Placements
@@ -34,6 +34,7 @@ class PartitionState:
         ledger: jobs in flight, and batches.
         shares: order of turns.
         gates: limits of tasks.
+        claims: concurrency limits and idempotency keys that the store decides.
         placements: amounts of nodes that jobs in flight use.
         pauses: queues whose messages the broker refuses.
         short_tasks: tasks whose jobs may travel together.
@@ -52,6 +53,8 @@ class PartitionState:
         self.shares = Shares()
         self.shares.configure(rules.policies, {})
         self.gates = Gates(rules.demands(), dice=random.random)
+        claims = rules.claims()
+        self.claims = ClaimWaits(None if claims is None else claims.of)
         self.placements = Placements()
         self.pauses = RefusedQueues()
         self.short_tasks = ShortTasks()
@@ -120,6 +123,7 @@ class PartitionState:
                 self._free(job_id, None)
             self.placements.keep(batch, now=now)
             self.gates.add(batch.jobs, now=now)
+            self.claims.add(batch.jobs)
         needs: dict[str, Amounts] = {
             job.id: found[1]
             for batch in batches
@@ -196,7 +200,8 @@ class PartitionState:
 
     def _free(self, job_id: str, seconds: float | None) -> None:
         self.shares.end(job_id, seconds)
-        if self.gates.remove(job_id):
+        has_freed = self.claims.remove(job_id)
+        if self.gates.remove(job_id) or has_freed:
             self.has_work.set()
         if self.placements.leave(job_id, seconds):
             # There is room on its node, perhaps for a job that fitted nowhere.

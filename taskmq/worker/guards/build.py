@@ -9,8 +9,8 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.stores import Stores
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import Guard, GuardRank, Guards
-from taskmq.worker.guards.idempotency import IdempotencyGuard, KeyRefusal
-from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, has_limits
+from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
+from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, StoredPlaces, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
 from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.starts import StoredStartsGuard
@@ -54,7 +54,7 @@ def _occurrences(setup: GuardSetup) -> Guard | None:
 def _idempotency(setup: GuardSetup) -> Guard | None:
     claims, leases = setup.stores.claims, setup.stores.leases
     if claims is None or leases is None:
-        return KeyRefusal()
+        return StoredKeys()
     return IdempotencyGuard(setup.app, claims, leases, worker=setup.worker, lease=setup.lease)
 
 
@@ -69,6 +69,10 @@ def _limits(setup: GuardSetup) -> Guard | None:
     return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease, patience=patience)
 
 
+def _places(setup: GuardSetup) -> Guard | None:
+    return StoredPlaces() if setup.stores.limits is None and has_limits(setup.app) else None
+
+
 def _uniqueness(setup: GuardSetup) -> Guard | None:
     claims = setup.stores.claims
     if claims is None or all(task.plan.unique is None for task in setup.app.tasks.values()):
@@ -81,6 +85,7 @@ GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
     (GuardRank.WORKFLOWS, _workflows),
     (GuardRank.OCCURRENCES, _occurrences),
     (GuardRank.IDEMPOTENCY, _idempotency),
+    (GuardRank.LIMITS, _places),
     (GuardRank.LIMITS, _limits),
     (GuardRank.UNIQUENESS, _uniqueness),
 ]

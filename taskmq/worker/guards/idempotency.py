@@ -43,7 +43,7 @@ from taskmq.run.context import SCHEDULE_NAME
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["IdempotencyGuard", "KeyRefusal"]
+__all__ = ["IdempotencyGuard", "StoredKeys"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -55,7 +55,6 @@ _UNSTORABLE: Final = "taskmq/unstorable"
 _SHORTEST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 _PART: Final = 0.5
-_OCCURRENCE_TTL: Final = 900.0
 
 
 class IdempotencyGuard:
@@ -248,25 +247,30 @@ class _HeldClaim:
             self.attempt.execution.context.mark_cancelled()
 
 
-class KeyRefusal:
-    """Replaces the guard without a state: no run is better than a possible second one."""
+class StoredKeys:
+    """Replaces the guard without a state: only stored jobs run, which have their key from the store."""
 
-    def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - its jobs have a key
+    def concerns_task(self, task: Task[..., Any]) -> bool:
         """See `Guard`."""
-        return False
+        return task.idempotency_key is not None
 
     def concerns(self, attempt: Attempt) -> bool:
         key = attempt.envelope.key
         # The job id alone is not a requested key: its sender has a state, and this worker has none.
         has_key = bool(key) and (key != attempt.job_id or _is_scheduled(attempt.envelope))
-        return has_key and attempt.cancelled is None
+        return (has_key or self.concerns_task(attempt.task)) and attempt.cancelled is None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
+        key, invitation = attempt.envelope.key, attempt.envelope.store
+        if key and invitation is not None and invitation.fence:
+            attempt.fence = (key, invitation.fence)
+            return _NOTHING
         return Dead(
             "rejected",
             UnsupportedFeature(
-                f"job {attempt.job_id} of task {attempt.envelope.task} has an idempotency key, which needs a state, "
-                "and this worker has none: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, then replay it"
+                f"job {attempt.job_id} of task {attempt.envelope.task} has an idempotency key without a claim of the "
+                "store, and this worker has no state: submit it to the store, or set TaskMQ(..., "
+                "state='redis://...') or $TASKMQ_STATE and replay it"
             ),
         )
 
@@ -304,11 +308,9 @@ def _key_of(attempt: Attempt) -> str | None:
 
 def _ttl_of(attempt: Attempt) -> float:
     """Return the seconds for which the attempt's key is remembered."""
-    ttl, envelope = attempt.task.plan.idempotency.ttl, attempt.envelope
-    if envelope.key == attempt.job_id and _is_scheduled(envelope):
-        # Keys of beat only prevent its own duplicates; a schedule of one second would accumulate too many in a day.
-        return min(ttl, _OCCURRENCE_TTL)
-    return ttl
+    envelope = attempt.envelope
+    is_occurrence = envelope.key == attempt.job_id and _is_scheduled(envelope)
+    return attempt.task.plan.idempotency.ttl_of(is_occurrence=is_occurrence)
 
 
 def _is_scheduled(envelope: Envelope) -> bool:

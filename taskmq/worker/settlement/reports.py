@@ -21,7 +21,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.jobs.reports import Report, ReportKind, encode_reports, goes_on
+from taskmq.model.jobs.reports import REPORTS_TASK, Report, ReportKind, encode_reports, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import ReportQueue
 from taskmq.worker.attempt import Attempt
@@ -36,7 +36,6 @@ _LINGER: Final = 0.002
 _STARTED_AFTER: Final = 0.25
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-_TASK: Final = "taskmq.reports"
 
 _Waiting = list[tuple[Report, Callable[[bool], None]]]
 
@@ -177,7 +176,7 @@ class ReportSender:
         while True:
             try:
                 for body in encode_reports(reports):
-                    message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=_TASK)
+                    message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=REPORTS_TASK)
                     await self._broker.publish(message, timeout=self._timeout)
             except TooLarge as error:
                 if len(reports) == 1:

@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.model.states import JobState
-from taskmq_sql.jobs.values import facts_in
+from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
@@ -371,7 +371,6 @@ class _Dispatch:
             self._expired.append(job_id)
             return
         token = (last_token >> 32) + 1 << 32 | number
-        owner, claims = facts_in(detail)
         self.rows.append((job_id, _DISPATCHED, token, now))
         self.jobs.append(
             DispatchedJob(
@@ -388,8 +387,7 @@ class _Dispatch:
                 node=node,
                 due=due if first_started is None else None,
                 outages=outages or 0,
-                owner=owner,
-                claims=claims,
+                owner=owner_in(detail),
             )
         )
 
@@ -415,7 +413,6 @@ def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
     job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, *rest = row
     first_started, outages, crashes, detail = rest
     name, connection = transaction.names.name, transaction.connection
-    owner, claims = facts_in(detail)
     return DispatchedJob(
         id=id_text(job_id),
         key=key,
@@ -429,7 +426,6 @@ def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
         body=body,
         due=due if first_started is None else None,
         outages=outages or 0,
-        owner=owner,
+        owner=owner_in(detail),
         crashes=crashes,
-        claims=claims,
     )

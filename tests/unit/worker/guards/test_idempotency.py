@@ -5,16 +5,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq import Context, Snooze, TaskMQ, UnsupportedFeature
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import ClaimStore, Granted, Held, State
-from taskmq.model.envelope import decode_envelope
+from taskmq.model.envelope import Invitation, decode_envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
-from taskmq.worker.guards.idempotency import IdempotencyGuard
+from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
 from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.worker.gate import working
@@ -424,11 +425,11 @@ def test_without_a_state_a_worker_with_keyed_tasks_refuses_to_start() -> None:
     app = TaskMQ("amqp://nowhere.invalid")
     app.task(name="pay", idempotency_key="order")(_takes_order)
 
-    with pytest.raises(UnsupportedFeature, match=r"idempotency_key needs a state.*pay"):
+    with pytest.raises(UnsupportedFeature, match=r"idempotency_key needs a state or a job store.*pay"):
         Worker(app, WorkerConfig())
 
 
-async def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
+async def test_without_a_state_a_sent_job_with_a_key_is_a_dead_letter() -> None:
     with open_staged(with_state=False) as app:
         app.task(name="plain", queue="work")(_takes_order)
         async with working(app):
@@ -436,7 +437,23 @@ async def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
             await settle_loop()
         (letter,) = await app.messages("work.dlq")
         assert letter.headers["x-taskmq-reason"] == "rejected"
-        assert "needs a state" in str(letter.headers["x-taskmq-error"])
+        assert "this worker has no state" in str(letter.headers["x-taskmq-error"])
+
+
+@run_by(_play)
+async def test_without_a_state_a_stored_job_has_its_token_from_the_store(app: StagedApp, shop: Shop, /) -> None:
+    del shop
+    guard = StoredKeys()
+    attempt = _attempt(app, "a")
+    invitation = Invitation(id="a", token=1, reports="taskmq.reports.shop.1", fence=7)
+    attempt.envelope = replace(attempt.envelope, key="k", store=invitation)
+
+    assert guard.concerns(attempt)
+    assert not isinstance(await guard.acquire(attempt), Outcome)
+    assert attempt.fence == ("k", 7)
+
+    attempt.envelope = replace(attempt.envelope, store=replace(invitation, fence=None))
+    assert isinstance(await guard.acquire(attempt), Dead)
 
 
 async def _takes_order(order: str) -> None: ...

@@ -1,0 +1,164 @@
+"""Concurrency limits and idempotency keys of an app without a state: the store decides, over all queues."""
+
+from typing import Any
+
+import msgspec
+
+from taskmq import Concurrency, TaskMQ
+from taskmq.contracts.jobs import NewJob, partition_of
+from taskmq.model.envelope import Envelope, encode_envelope, new_job_id
+from taskmq.model.states import JobState
+from taskmq.stored_jobs.explain import explain_job
+from tests.coroutines import run_by
+from tests.unit.scheduler.stage import Player, Stage, play, until
+
+_QUEUES = ("work", "other-1", "other-2")
+
+
+def _define(app: TaskMQ) -> None:
+    shared = Concurrency(1, key=lambda account, number=0: account, name="accounts")
+
+    for queue in _QUEUES:
+
+        @app.task(name=f"book-{queue}", queue=queue, concurrency=shared)
+        def book(account: str, number: int = 0) -> None: ...
+
+    @app.task(name="pay", queue="work", idempotency_ttl="1h")
+    def pay(order: str) -> None: ...
+
+    @app.task(name="free", queue="work")
+    def free() -> None: ...
+
+
+async def _submit(stage: Stage, task: str, *args: object, count: int = 1, **fields: Any) -> list[str]:
+    queue = task.removeprefix("book-") if task.startswith("book-") else "work"
+    limits = {"places:accounts": str(args[0])} if queue != "work" or task == "book-work" else None
+    jobs: list[NewJob] = []
+    for _ in range(count):
+        job_id = new_job_id(stage.clock.now_ms(), next(stage.numbers).to_bytes(10, "big"))
+        call = Envelope(
+            id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)), limits=limits, key=fields.get("key")
+        )
+        jobs.append(NewJob(id=job_id, task=task, queue=queue, body=encode_envelope(call)))
+    await stage.store.submit(jobs)
+    return [job.id for job in jobs]
+
+
+def _ids(player: Player) -> list[str]:
+    return [each.store.id for each in player.envelopes if each.store is not None]
+
+
+@run_by(play, _define)
+async def test_queues_of_several_partitions_share_one_limit(stage: Stage, /) -> None:
+    assert len({partition_of(queue) for queue in _QUEUES}) == len(_QUEUES)
+    for queue in _QUEUES:
+        await _submit(stage, f"book-{queue}", "acme", count=4)
+    stage.start(has_state=False)
+    stage.start(has_state=False)
+    players = [await stage.player_of_declared(queue) for queue in _QUEUES]
+    began, most = stage.clock.monotonic(), 0
+
+    while stage.database.live:
+        await until(lambda: any(player.deliveries for player in players) or not stage.database.live)
+        most = max(most, sum(len(player.deliveries) for player in players))
+        for player in players:
+            if player.deliveries:
+                await player.finish()
+
+    assert most == 1
+    # A freed claim is announced: no job waits for the check of once a second.
+    assert stage.clock.since(began) < 6
+
+
+@run_by(play, _define)
+async def test_a_limit_stays_held_while_its_scheduler_is_replaced(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "book-work", "acme", count=3)
+    first = stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await until(lambda: len(stage.database.gates) == 2)
+    explained = await explain_job(stage.session, stage.store, stage.job(jobs[1]))
+    assert "as many jobs run as the concurrency limit 'accounts:acme' of its task allows" in explained.reasons
+    await stage.pass_by(1)
+    await first.kill()
+    stage.start(has_state=False)
+    await stage.pass_by(30)
+
+    assert _ids(player) == jobs[:1]
+    for job in jobs:
+        await player.has(1)
+        assert _ids(player) == [job]
+        await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play, _define)
+async def test_jobs_without_claims_pass_those_that_wait(stage: Stage, /) -> None:
+    limited = await _submit(stage, "book-work", "acme", count=50)
+    free = await _submit(stage, "free", count=3)
+    stage.start(has_state=False)
+    player = await stage.player_of_declared()
+
+    await until(lambda: len(player.deliveries) == 4)
+    await stage.pass_by(3)
+
+    assert sorted(_ids(player)) == sorted([limited[0], *free])
+
+
+@run_by(play, _define)
+async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "pay", "7", count=40, key="order:7")
+    stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await stage.pass_by(2)
+    assert _ids(player) == jobs[:1]
+    (invitation,) = [each.store for each in player.envelopes]
+    assert invitation is not None
+    assert invitation.fence
+
+    await player.finish("failed")
+    await player.has(1)
+    (second,) = [each.store for each in player.envelopes]
+    assert second is not None
+    assert (second.fence or 0) > invitation.fence
+    await player.finish(content_type="application/json", result=b'"paid"')
+    await stage.all_ended()
+
+    assert player.deliveries == []
+    assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 39}
+    assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
+
+
+@run_by(play, _define)
+async def test_an_unavailable_store_delays_claims(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "book-work", "acme", count=2)
+    process = stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    process.store.is_reachable = False
+    await player.finish()
+    await stage.pass_by(3)
+    process.store.is_reachable = True
+
+    await player.has(1)
+
+    assert _ids(player) == [jobs[1]]
+
+
+@run_by(play, _define)
+async def test_a_cancelled_job_gets_no_claims_and_ends(stage: Stage, /) -> None:
+    (job,) = await _submit(stage, "book-work", "acme")
+    process = stage.start(has_state=False)
+    take = process.store.dispatching.take_claims
+
+    async def cancel_first(*args: Any) -> Any:
+        stage.database.ask("UPDATE job SET cancel_requested = 'not needed'")
+        return await take(*args)
+
+    vars(process.store.dispatching)["take_claims"] = cancel_first
+    player = await stage.player_of_declared()
+    await stage.all_ended()
+
+    assert player.deliveries == []
+    assert stage.job(job).state is JobState.CANCELLED
