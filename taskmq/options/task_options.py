@@ -89,7 +89,8 @@ class TaskOptions(TypedDict, total=False):
         worker_concurrency: maximum of concurrent runs in one worker process. Default: as many as it has slots.
         rate_limit: how often the task starts, over all workers, such as "100/s". Jobs over the limit wait. Needs a
             state, or a store for submitted jobs. Default: none.
-        concurrency: maximum of concurrent runs over all workers, such as 5. Needs a state. Default: no limit.
+        concurrency: maximum of concurrent runs over all workers, such as 5. Needs a state, or a store for submitted
+            jobs. Default: no limit.
         executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
             plain function in a separate process, which can be killed. Default: `auto`.
         result: whether to store the return value or the error for `Job.result`. A finished job keeps its slot until
@@ -97,8 +98,8 @@ class TaskOptions(TypedDict, total=False):
         result_ttl: how long the result is kept. Default: the app's.
         tenant: owner of the jobs. Each tenant has its own job ids and keys. Default: no tenant.
         meta: strings in the message, which the task reads as `ctx.meta`. Default: none.
-        idempotency_key: the work of one key is done once; later jobs get the result of the first one. Needs a state.
-            Default: none.
+        idempotency_key: the work of one key is done once; later jobs get the result of the first one. Needs a state,
+            or a store for submitted jobs. Default: none.
         idempotency_scope: tasks of one scope share their keys. Default: the task's own.
         idempotency_ttl: how long a key is remembered once its work is done. Default: a day.
         unique: at most one job of a key exists at a time, see `unique_for`; True: all arguments are the key. Needs a

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taskmq import InvalidOption, task
-from taskmq.options.uniqueness import read_uniqueness
+from taskmq.options.uniqueness import Idempotency, read_uniqueness
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,10 @@ def test_the_later_call_counts_if_the_policy_says_so(options: dict[str, Any], re
 
     assert uniqueness is not None
     assert uniqueness.replaces is replaces
+
+
+def test_keys_of_beat_are_remembered_for_a_quarter_of_an_hour_at_most() -> None:
+    hour, minute = Idempotency(ttl=3600), Idempotency(ttl=60)
+
+    assert [each.ttl_of(is_occurrence=True) for each in (hour, minute)] == [900, 60]
+    assert [each.ttl_of(is_occurrence=False) for each in (hour, minute)] == [3600, 60]

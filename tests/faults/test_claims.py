@@ -1,0 +1,112 @@
+"""Limits and keys of an app without a state, over three queues in three partitions, while a scheduler is killed (-9).
+
+RabbitMQ and PostgreSQL, both real. Each run records its begin and end outside.
+`$TASKMQ_TEST_CLAIMED_JOBS` jobs of each queue and account (default 6).
+"""
+
+import asyncio
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from taskmq import Concurrency, TaskMQ
+from taskmq.contracts.jobs import partition_of
+from tests.faults.field import Commands, Process
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
+
+_JOBS: Final = int(os.environ.get("TASKMQ_TEST_CLAIMED_JOBS", "6"))
+_COPIES: Final = 40
+_QUEUES: Final = ("work", "other-1", "other-2")
+_ACCOUNTS: Final = ("north", "south")
+_APP: Final = """
+import asyncio, os, time
+from taskmq import Concurrency, Context, TaskMQ
+
+app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
+LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+accounts = Concurrency(1, key=lambda account, number: account.lower(), name="accounts")
+
+
+async def book(account: str, number: int) -> None:
+    began = time.monotonic_ns()
+    await asyncio.sleep(0.02)
+    os.write(LEDGER, f"{account} {number} {began} {time.monotonic_ns()}\\n".encode())
+
+
+for queue in ("work", "other-1", "other-2"):
+    app.task(name=f"book-{queue}", queue=queue, retry=None, concurrency=accounts)(book)
+
+
+@app.task(name="pay", queue="work", idempotency_key="order")
+async def pay(context: Context, order: str) -> int:
+    began = time.monotonic_ns()
+    await asyncio.sleep(0.2)
+    os.write(LEDGER, f"{order} {context.fencing_token} {began} {time.monotonic_ns()}\\n".encode())
+    return context.fencing_token
+"""
+
+
+@pytest.fixture
+def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url) as started:
+        yield started
+
+
+@pytest.mark.timeout(240)
+def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    assert len({partition_of(queue) for queue in _QUEUES}) == len(_QUEUES)
+    schedulers = [start(f"scheduler-{number}", "scheduler", "jobs:app") for number in range(2)]
+    workers = [start(f"worker-{number}", "worker", "jobs:app", "-c", "8") for number in range(2)]
+
+    async def main() -> None:
+        app = TaskMQ(amqp_url, store=job_store_url, name="faults")
+        shared = Concurrency(1, key=lambda account, number: account.lower(), name="accounts")
+
+        async def book(account: str, number: int) -> None: ...
+
+        books = [
+            app.task(name=f"book-{queue}", queue=queue, retry=None, concurrency=shared)(book) for queue in _QUEUES
+        ]
+
+        @app.task(name="pay", queue="work", idempotency_key="order")
+        async def pay(order: str) -> int:
+            raise NotImplementedError
+
+        async with app:
+            paid = [await app.jobs.asubmit(pay, "order-7") for _ in range(_COPIES)]
+            booked = [
+                await app.jobs.asubmit(task, account, _JOBS * index + number)
+                for number in range(_JOBS)
+                for index, task in enumerate(books)
+                for account in _ACCOUNTS
+            ]
+            await booked[len(booked) // 3].aresult(timeout=90)
+            schedulers[0].signal(signal.SIGKILL)
+            start("scheduler-2", "scheduler", "jobs:app")
+            for job in booked:
+                await job.aresult(timeout=120)
+            assert len({await job.aresult(timeout=60) for job in paid}) == 1
+
+    asyncio.run(main())
+
+    runs: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for line in (tmp_path / "runs").read_text().splitlines():
+        claim, number, began, ended = line.split()
+        runs[claim].append((int(began), int(ended), number))
+    assert len(runs.pop("order-7")) == 1
+    assert runs.keys() == set(_ACCOUNTS)
+    for its in map(sorted, runs.values()):
+        assert {number for _, _, number in its} == {str(number) for number in range(_JOBS * len(_QUEUES))}
+        assert all(before[1] <= after[0] for before, after in pairwise(its)), its
+    for worker in workers:
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(60) == 0, worker.log[-4000:]
