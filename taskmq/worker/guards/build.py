@@ -10,7 +10,7 @@ from taskmq.contracts.stores import Stores
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import Guard, GuardRank, Guards
 from taskmq.worker.guards.idempotency import IdempotencyGuard, StoredKeys
-from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, StoredPlaces, has_limits
+from taskmq.worker.guards.limits import PATIENCE, LimitsGuard, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
 from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.starts import StoredStartsGuard
@@ -69,10 +69,6 @@ def _limits(setup: GuardSetup) -> Guard | None:
     return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease, patience=patience)
 
 
-def _places(setup: GuardSetup) -> Guard | None:
-    return StoredPlaces() if setup.stores.limits is None and has_limits(setup.app) else None
-
-
 def _uniqueness(setup: GuardSetup) -> Guard | None:
     claims = setup.stores.claims
     if claims is None or all(task.plan.unique is None for task in setup.app.tasks.values()):
@@ -85,7 +81,6 @@ GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
     (GuardRank.WORKFLOWS, _workflows),
     (GuardRank.OCCURRENCES, _occurrences),
     (GuardRank.IDEMPOTENCY, _idempotency),
-    (GuardRank.LIMITS, _places),
     (GuardRank.LIMITS, _limits),
     (GuardRank.UNIQUENESS, _uniqueness),
 ]

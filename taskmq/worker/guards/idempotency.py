@@ -55,6 +55,7 @@ _UNSTORABLE: Final = "taskmq/unstorable"
 _SHORTEST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 _PART: Final = 0.5
+_UNKNOWN: Final = timedelta(seconds=5)
 
 
 class IdempotencyGuard:
@@ -265,6 +266,9 @@ class StoredKeys:
         if key and invitation is not None and invitation.fence:
             attempt.fence = (key, invitation.fence)
             return _NOTHING
+        if key and invitation is not None:
+            # Published by a scheduler that did not know of keys.
+            return Snoozed(_UNKNOWN)
         return Dead(
             "rejected",
             UnsupportedFeature(

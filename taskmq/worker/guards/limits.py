@@ -33,16 +33,16 @@ import msgspec
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, RateDemand, ResultRecord
 from taskmq.durable.lease_keeper import LeaseKeeper
-from taskmq.errors import InvalidArguments, StateUnavailable, UnsupportedFeature
+from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import EXPIRED, Cancelled, Dead, Outcome, Snoozed
-from taskmq.options.limits import STRICT_MARGIN, Concurrency
+from taskmq.options.limits import STRICT_MARGIN
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.host.process_facts import is_gone, process_identity
 
-__all__ = ["PATIENCE", "LimitsGuard", "StoredPlaces", "has_limits"]
+__all__ = ["PATIENCE", "LimitsGuard", "has_limits"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -211,30 +211,6 @@ def _with_more_time(demands: Sequence[Demand], seconds: float) -> list[Demand]:
         else demand
         for demand in demands
     ]
-
-
-class StoredPlaces:
-    """Replaces the guard without a state: only stored jobs run, which have their permits from the store."""
-
-    def concerns_task(self, task: Task[..., Any]) -> bool:
-        """See `Guard`."""
-        return any(isinstance(limit.limit, Concurrency) for limit in task.limits)
-
-    def concerns(self, attempt: Attempt) -> bool:
-        return self.concerns_task(attempt.task) and attempt.cancelled is None
-
-    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
-        invitation = attempt.envelope.store
-        if invitation is not None and invitation.fence is not None:
-            return _NOTHING
-        return Dead(
-            "rejected",
-            UnsupportedFeature(
-                f"job {attempt.job_id} of task {attempt.envelope.task} has a concurrency limit, but no permit of the "
-                "store, and this worker has no state: submit it to the store, or set TaskMQ(..., "
-                "state='redis://...') or $TASKMQ_STATE and replay it"
-            ),
-        )
 
 
 class _Holder:

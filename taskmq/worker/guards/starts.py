@@ -1,23 +1,26 @@
 """Limits of an app with a job store and without a state: the scheduler decides, and this worker obeys.
 
-A stored job has passed its limits when its invitation arrives. Under a strict rate the invitation has an instant to
-wait for, and one after which the start would be one too many in its period: then the job returns, and its scheduler
-dispatches it anew. Both are instants of the store's clock, compared with the clock of this machine.
+A stored job has passed its limits when its invitation arrives, which says that the job has its permits. Under a
+strict rate the invitation has an instant to wait for, and one after which the start would be one too many in its
+period: then the job returns, and its scheduler dispatches it anew. Both are instants of the store's clock, compared
+with the clock of this machine.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Any, Final
 
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.clock import Clock
-from taskmq.model.outcome import Dead, Interrupted, Outcome
-from taskmq.options.limits import RateLimit
+from taskmq.model.outcome import Dead, Interrupted, Outcome, Snoozed
+from taskmq.options.limits import Concurrency, RateLimit
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["StoredStartsGuard"]
 
+_AGAIN: Final = timedelta(seconds=5)
 # Longest wait in a slot (s). The instant of a job whose message was lost may be further ahead.
 _LONGEST: Final = 5.0
 
@@ -33,7 +36,8 @@ class StoredStartsGuard:
         return bool(task.limits)
 
     def concerns(self, attempt: Attempt) -> bool:
-        return bool(attempt.task.limits) and (attempt.envelope.store is None or _is_strict(attempt.task))
+        task = attempt.task
+        return bool(task.limits) and (attempt.envelope.store is None or _is_strict(task) or _has_places(task))
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         if attempt.cancelled is not None:
@@ -48,6 +52,11 @@ class StoredStartsGuard:
                     "state='redis://...') or $TASKMQ_STATE, then replay it"
                 ),
             )
+        if invitation.fence is None and _has_places(attempt.task):
+            # Published by a scheduler that did not know the limit.
+            return Snoozed(_AGAIN)
+        if not _is_strict(attempt.task):
+            return _NOTHING
         if invitation.not_before is None or invitation.not_after is None:
             # Published by a scheduler that did not know the rate, or could not count the start.
             return Interrupted()
@@ -61,6 +70,10 @@ class StoredStartsGuard:
 
 def _is_strict(task: Task[..., Any]) -> bool:
     return any(isinstance(each.limit, RateLimit) and each.limit.strict for each in task.limits)
+
+
+def _has_places(task: Task[..., Any]) -> bool:
+    return any(isinstance(each.limit, Concurrency) for each in task.limits)
 
 
 class _StartPermit:

@@ -425,7 +425,9 @@ def test_without_a_state_a_worker_with_keyed_tasks_refuses_to_start() -> None:
     app = TaskMQ("amqp://nowhere.invalid")
     app.task(name="pay", idempotency_key="order")(_takes_order)
 
-    with pytest.raises(UnsupportedFeature, match=r"idempotency_key needs a state or a job store.*pay"):
+    with pytest.raises(
+        UnsupportedFeature, match=r"idempotency_key needs a state or, for submitted jobs, a store.*pay"
+    ):
         Worker(app, WorkerConfig())
 
 
@@ -453,6 +455,8 @@ async def test_without_a_state_a_stored_job_has_its_token_from_the_store(app: St
     assert attempt.fence == ("k", 7)
 
     attempt.envelope = replace(attempt.envelope, store=replace(invitation, fence=None))
+    assert isinstance(await guard.acquire(attempt), Snoozed)
+    attempt.envelope = replace(attempt.envelope, store=None)
     assert isinstance(await guard.acquire(attempt), Dead)
 
 

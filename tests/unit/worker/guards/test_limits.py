@@ -9,14 +9,15 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq import Concurrency, Context, RateLimit, UnsupportedFeature
 from taskmq.contracts.stores import LimitUsage, PlaceDemand
 from taskmq.model.envelope import Envelope, Invitation
-from taskmq.model.outcome import Dead
+from taskmq.model.outcome import Dead, Outcome, Snoozed
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.limits import StoredPlaces
+from taskmq.worker.guards.starts import StoredStartsGuard
 from taskmq.worker.host.process_facts import is_gone, process_identity
 from tests.coroutines import run_by
 from tests.unit.worker.gate import Gate, play, send, working
@@ -368,24 +369,25 @@ def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dic
     with open_staged(with_state=False) as app:
         Gate().define(app, **options)
 
-        with pytest.raises(UnsupportedFeature, match=rf"{next(iter(options))} needs a state.*gated"):
+        with pytest.raises(UnsupportedFeature, match=r"rate_limit and concurrency need a state or.*gated"):
             Worker(app, WorkerConfig())
 
 
 async def test_without_a_state_a_stored_job_runs_if_the_store_gave_it_its_permits() -> None:
-    guard = StoredPlaces()
     with open_staged(with_state=False) as app:
         Gate().define(app, concurrency=1)
+        guard = StoredStartsGuard(app.sessions.clock)
         held = Invitation(id="a", token=1, reports="taskmq.reports.shop.1", fence=0)
         attempts = [
             Attempt(FakeDelivery(b""), Envelope(id="a", task="gated", store=store), app.tasks["gated"], "a")
-            for store in (held, None)
+            for store in (held, replace(held, fence=None), None)
         ]
 
         answers = [await guard.acquire(attempt) for attempt in attempts]
 
         assert all(map(guard.concerns, attempts))
-        assert [isinstance(answer, Dead) for answer in answers] == [False, True]
+        assert not isinstance(answers[0], Outcome)
+        assert [type(answer) for answer in answers[1:]] == [Snoozed, Dead]
 
 
 async def test_tasks_that_share_a_limit_share_its_permits() -> None:
