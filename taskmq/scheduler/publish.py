@@ -222,7 +222,7 @@ class InvitationPublisher:
         if not await self._undispatch(left, "its cancellation was requested") or not await self._report(answers):
             return None
         return [
-            replace(job, fence=taken.fences[job.id]) if job.id in claims else job
+            replace(job, claims=claims[job.id], fence=taken.fences[job.id]) if job.id in claims else job
             for job in jobs
             if job.id not in claims or job.id in taken.fences
         ]
