@@ -155,7 +155,9 @@ def plain_options(options: Mapping[str, Any]) -> DefinitionOptions:
 def _to_plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return {name: _to_plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {name: _to_plain(one) for name, one in cast("Mapping[str, Any]", value).items()}
+    return value
 
 
 def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None, task: str) -> Submission:

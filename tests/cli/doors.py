@@ -1,6 +1,6 @@
 """A served app with its store, for tests that try one thing through every door."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -62,7 +62,7 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path) -> Iterator[Site]:
+def open_site(folder: Path) -> Generator[Site]:
     """Serve the app in this process; the commands run in its folder."""
     (folder / "shop.py").write_text(_APP.replace("{folder}", str(folder)))
     with inside(folder), serve_shop(folder) as url:
