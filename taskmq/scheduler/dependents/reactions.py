@@ -20,7 +20,6 @@ from taskmq.durable.lookback import Lookback
 from taskmq.durable.service import pause
 from taskmq.errors import (
     EncodeError,
-    InvalidArguments,
     MalformedMessage,
     SendError,
     StateUnavailable,
@@ -130,7 +129,7 @@ class EndReactions:
             event = RecordedEvent(f"{name} {ended.state}", ended)
             try:
                 await self._delivery.deliver(reaction, number, event, cause=cause)
-            except (CallFailed, EncodeError, InvalidArguments, TooLarge) as error:
+            except (CallFailed, EncodeError, TooLarge) as error:
                 # It would fail again, and hold up other ends.
                 _log.error("job %s: giving up reaction %s to its end: %s", name, reaction.name, error)
         return True
