@@ -42,10 +42,11 @@ class TaskClaims:
 
     def of(self, job: DispatchedJob) -> tuple[JobClaim, ...]:
         """Return the claims of a job."""
+        demands = self._demands.of(job.task, job.body)
+        if not demands and _KEY not in job.body:
+            return ()
         places = [
-            JobClaim(storable(demand.key), demand.places)
-            for demand in self._demands.of(job.task, job.body)
-            if isinstance(demand, PlaceDemand)
+            JobClaim(storable(demand.key), demand.places) for demand in demands if isinstance(demand, PlaceDemand)
         ]
         # Few jobs have a key, and searching the bytes is cheap.
         key = self._key_of(job) if _KEY in job.body else None

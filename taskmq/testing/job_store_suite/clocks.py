@@ -1,6 +1,8 @@
 """Tests in which time passes, for stores whose clock can be moved."""
 
-from taskmq.contracts.jobs import Catalogued, partition_key
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobClaim, TakenClaims, WorkDone, partition_key
 from taskmq.model.history.journals import SaveRequest
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
@@ -58,6 +60,29 @@ class MovedClocks(JobStoreCase):
         await driver.schedulers.maintain()
 
         assert (await journals.values([failed.id, live.id])).keys() == {live.id}
+
+    @case
+    async def test_a_key_is_remembered_for_longer_than_the_history_of_its_jobs(self) -> None:
+        driver, partition = self.driver(), self.driver().schedulers.partition_of(QUEUE)
+        claims = (JobClaim("once:key", ttl=40 * 24 * HOUR),)
+
+        async def take() -> tuple[DispatchedJob, TakenClaims | None]:
+            job = replace(await driver.dispatch_new(), claims=claims)
+            return job, await driver.schedulers.take_claims(partition, await driver.epoch(partition), [job])
+
+        first, _ = await take()
+        await driver.expect_accepted(first, "succeeded", result=b"7")
+        await self.advance(32 * 86_400)
+        await driver.schedulers.maintain()
+        second, taken = await take()
+
+        assert await driver.store.get(first.id) is None
+        assert taken == TakenClaims(done={second.id: WorkDone(first.id, "", b"7")})
+        await self.advance(9 * 86_400)
+        await driver.schedulers.maintain()
+        third, taken = await take()
+        assert taken is not None
+        assert taken.fences.keys() == {third.id}
 
     @case
     async def test_a_removed_node_returns_with_a_new_epoch(self) -> None:
