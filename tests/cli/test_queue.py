@@ -126,7 +126,7 @@ def test_a_paused_queue_shows_time_and_note_until_it_is_resumed(shop: Path, task
     assert paused.code == resumed.code == 0
     assert paused.err.startswith("queue images is paused since 20")
     assert paused.err.endswith("Z by ann (the printer is broken)\n")
-    assert table.count("(the printer is broken)") == 4
+    assert table.count("(the printer is broken)") == 5
     assert "paused" in table.splitlines()[0]
     assert rows["images"]["note"] == rows["images.p.low"]["note"] == "the printer is broken"
     assert rows["ticks"] is rows["images.dlq"] is None

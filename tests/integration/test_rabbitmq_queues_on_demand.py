@@ -14,7 +14,7 @@ import pytest
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions, Subscription
 from taskmq.errors import QueueMissing, Unroutable
-from taskmq.model.topology import UNROUTABLE, WorkQueue, dead_letter_queue, jobs_queue
+from taskmq.model.topology import UNROUTABLE, WorkQueue, dead_letter_queue, jobs_queue, parcels_queue
 from taskmq.operations.dead_letters import browse
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox, bodies
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.rabbitmq
 ORDERS = WorkQueue("orders")
 DEAD = dead_letter_queue("orders")
 CLASSES = ("orders.p.high", "orders.p.low")
-JOBS = jobs_queue("orders")
+STORED = (jobs_queue("orders"), parcels_queue("orders"))
 NEVER = 3600.0
 
 
@@ -106,7 +106,7 @@ class TestDeclaring(OnDemandCase):
     @case
     async def test_parts_declared_later_equal_those_once_declared_at_once(self) -> None:
         producer = await self.producer()
-        for queue in (*CLASSES, JOBS, DEAD):
+        for queue in (*CLASSES, *STORED, DEAD):
             await self.send(producer, queue, "one")
 
         # It is refused if anything is different.
@@ -366,7 +366,7 @@ class TestPlan(OnDemandCase):
 
         assert comparison.is_same
         later = [entry.name for entry in comparison.entries if entry.status == "later" and entry.kind == "queue"]
-        assert sorted(later) == sorted((*CLASSES, JOBS, DEAD))
+        assert sorted(later) == sorted((*CLASSES, *STORED, DEAD))
 
     @case
     async def test_apply_creates_all_parts(self) -> None:
@@ -374,7 +374,7 @@ class TestPlan(OnDemandCase):
 
         await broker.topology([ORDERS]).create_missing()
 
-        assert await self.names() == {"orders", *CLASSES, JOBS, DEAD}
+        assert await self.names() == {"orders", *CLASSES, *STORED, DEAD}
         wanted = {entity.name for entity in work_queue(ORDERS) if isinstance(entity, Queue)}
         assert await self.names() == wanted
 
@@ -385,7 +385,7 @@ class TestPlan(OnDemandCase):
         comparison = await self.without_rights().topology([ORDERS]).compare()
 
         missing = [entry.name for entry in comparison.entries if entry.status == "missing" and entry.kind == "queue"]
-        assert sorted(missing) == sorted((*CLASSES, JOBS, DEAD))
+        assert sorted(missing) == sorted((*CLASSES, *STORED, DEAD))
 
     @case
     async def test_a_class_without_its_binding_is_incomplete(self) -> None:
