@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from taskmq.model.jobs.quotas import KEPT_DAYS, usage_prefix
+from taskmq.model.keys import tenant_key
 from taskmq_sql.jobs.claims import forget_claims
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
@@ -44,6 +45,11 @@ _USAGE: Final = """
 delete from taskmq.quota_usage where name in (
     select name from taskmq.quota_usage where substr(name, 1, length($1)) = $1
     order by name collate "C" for update)"""
+# Results of idempotency keys that outlive the history of their jobs.
+_CLAIMS: Final = """
+delete from taskmq.claim where (name, place) in (
+    select name, place from taskmq.claim where substr(name, 1, length($1)) = $1
+    order by name collate "C", place for update)"""
 _UNUSED: Final = """
 select r.id from taskmq.saved_run r where r.touched < taskmq.now_ms() - 604800000
   and not exists (select 1 from taskmq.job j where j.id = r.id)"""
@@ -113,6 +119,7 @@ def forget_tenant(tenant: str) -> Steps[None]:
     for statement in _OF_TENANT:
         yield from ask(statement, tenant)
     yield from ask(_USAGE, usage_prefix(tenant))
+    yield from ask(_CLAIMS, tenant_key(tenant, ""))
 
 
 def forget_old() -> Steps[None]:

@@ -21,6 +21,7 @@ __all__ = [
     "flow_job_id",
     "group_of",
     "is_derived_id",
+    "is_once_key",
     "limit_key",
     "lock_key",
     "long_run_key",
@@ -94,7 +95,14 @@ def once_key(scope: str, key: str, *, tenant: str | None) -> str:
         return name
     import hashlib
 
-    return hashlib.sha256(name.encode(errors="backslashreplace"), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha256(name.encode(errors="backslashreplace"), usedforsecurity=False).hexdigest()
+    # The tenant has to stay readable, so that its keys can be erased.
+    return tenant_key(tenant, f"once:{digest}")
+
+
+def is_once_key(key: str) -> bool:
+    """Whether `once_key` returned this key."""
+    return split_tenant_key(key)[1].startswith("once:")
 
 
 def unique_key(task: str, key: str, *, tenant: str | None) -> str:

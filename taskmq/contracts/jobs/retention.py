@@ -62,7 +62,8 @@ class Retaining(Protocol):
         """Delete the other data of a tenant.
 
         That is definitions with all their versions, logs, figures, failures, alerts with their rules, silences and
-        notices, ended allocations, and usage of quotas. Jobs, schedules, quotas, accounts and the audit stay. Logs
-        and failures are deleted in pieces, so that other changes do not wait; after a failure, call it again.
+        notices, ended allocations, usage of quotas, and results of idempotency keys. Jobs, schedules, quotas,
+        accounts and the audit stay. Logs and failures are deleted in pieces, so that other changes do not wait; after
+        a failure, call it again.
         """
         ...

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobClaim, TakenClaims, WorkDone, partition_key
+from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobClaim, Retaining, TakenClaims, WorkDone, partition_key
 from taskmq.model.history.journals import SaveRequest
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
@@ -83,6 +83,27 @@ class MovedClocks(JobStoreCase):
         third, taken = await take()
         assert taken is not None
         assert taken.fences.keys() == {third.id}
+
+    @case
+    async def test_a_forgotten_tenant_leaves_no_results_of_its_keys(self) -> None:
+        driver, partition = self.driver(), self.driver().schedulers.partition_of(QUEUE)
+        claims = [JobClaim(f"{tenant}once:key", ttl=40 * 24 * HOUR) for tenant in ("@acme:", "@acm:")]
+
+        async def take() -> tuple[list[DispatchedJob], TakenClaims | None]:
+            jobs = [replace(await driver.dispatch_new(), claims=(claim,)) for claim in claims]
+            return jobs, await driver.schedulers.take_claims(partition, await driver.epoch(partition), jobs)
+
+        for job in (await take())[0]:
+            await driver.expect_accepted(job, "succeeded", result=b"7")
+        await self.advance(32 * 86_400)
+        await driver.schedulers.maintain()
+        store = driver.store
+        assert isinstance(store, Retaining)
+        await store.forget_tenant("acme")
+
+        (forgotten, kept), taken = await take()
+        assert taken is not None
+        assert (set(taken.fences), set(taken.done)) == ({forgotten.id}, {kept.id})
 
     @case
     async def test_a_removed_node_returns_with_a_new_epoch(self) -> None:

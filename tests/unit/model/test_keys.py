@@ -74,11 +74,13 @@ def test_no_two_tenants_share_a_key(one: str | None, other: str | None, key: str
         assert keys.unique_key("t", key, tenant=one) != keys.unique_key("t", second, tenant=other)
 
 
-def test_an_overlong_key_is_stored_as_a_hash_that_includes_the_tenant() -> None:
-    found = {keys.once_key("t", "k" * 600, tenant=tenant) for tenant in (None, "a", "b")}
+def test_an_overlong_key_is_stored_as_a_hash_after_its_tenant() -> None:
+    found = [keys.once_key("t", "k" * 600, tenant=tenant) for tenant in (None, "a", "b")]
 
-    assert len(found) == 3
-    assert {len(key) for key in found} == {64}
+    assert len({key[-64:] for key in found}) == 3
+    assert [key[:-64] for key in found] == ["once:", "@a:once:", "@b:once:"]
+    assert all(map(keys.is_once_key, found))
+    assert not keys.is_once_key(keys.unique_key("once", "k", tenant="a"))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from taskmq import Concurrency, Context, InvalidArguments, InvalidOption, RateLimit, task
 from taskmq.contracts.stores import PlaceDemand, RateDemand
+from taskmq.model.keys import once_key
 from taskmq.options.limits import check_shared, why_limited
 
 
@@ -136,6 +137,12 @@ def test_the_limit_of_a_tenant_is_shown_without_its_prefix() -> None:
         "as many jobs run as the concurrency limit 'settle:42' of its task allows",
         "as many jobs have started as the rate limit 'mail.send' of its task allows",
     ]
+
+
+def test_a_job_that_waits_for_its_key_does_not_show_the_key() -> None:
+    key = once_key("shop.pay", "order:17", tenant="acme")
+
+    assert why_limited(key) == "another job with its idempotency key is under way"
 
 
 @pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 from taskmq import Concurrency, TaskMQ
-from taskmq.contracts.jobs import NewJob, partition_of
+from taskmq.contracts.jobs import DispatchedJob, NewJob, partition_of
 from taskmq.model.envelope import Envelope, encode_envelope, new_job_id
 from taskmq.model.states import JobState
+from taskmq.scheduler.gates.claims import TaskClaims
 from taskmq.stored_jobs.explain import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
@@ -162,3 +163,24 @@ async def test_a_cancelled_job_gets_no_claims_and_ends(stage: Stage, /) -> None:
 
     assert player.deliveries == []
     assert stage.job(job).state is JobState.CANCELLED
+
+
+def test_the_claim_of_a_long_key_begins_with_its_tenant() -> None:
+    body = msgspec.json.encode({"id": "j1", "task": "pay", "tenant": "acme", "key": "k" * 2_000})
+    job = DispatchedJob(
+        id="j1",
+        key=None,
+        tenant="acme",
+        task="pay",
+        queue="q",
+        priority=4,
+        attempt=1,
+        token=1,
+        expires=None,
+        body=body,
+    )
+
+    (claim,) = TaskClaims({}).of(job)
+
+    assert claim.name.startswith("@acme:once:")
+    assert len(claim.name) < 500
