@@ -378,6 +378,10 @@ def test_a_result_is_kept_for_as_long_as_the_task_says() -> None:
     assert build_task_plan(result_ttl="1m").result_ttl == 60.0
 
 
+def test_options_that_the_caller_reads_itself_do_not_change_the_plan() -> None:
+    assert plan_call(CallPlan(), {"labels": {"team": "ops"}}, task="shop.sell", others=("labels",)) == CallPlan()
+
+
 def test_options_of_a_run_end_up_in_the_plan_of_the_call() -> None:
     base = build_task_plan(timeout="1h").call
 

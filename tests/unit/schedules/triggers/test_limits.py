@@ -138,6 +138,7 @@ def test_days_off_accept_common_spellings() -> None:
     assert DaysOff.parse(["Sat", "sundays", "monday", "12-25", "2027-04-03"]) == DaysOff(
         weekdays=(0, 5, 6), yearly=((12, 25),), dates=(holiday,)
     )
+    assert DaysOff.parse(["sun", "12-25", "2027-04-03"]).texts() == ["sun", "12-25", "2027-04-03"]
     assert DaysOff.parse([holiday, datetime(2027, 4, 3, 12, tzinfo=UTC)]) == DaysOff(dates=(holiday,))
     assert DaysOff.parse([DaysOff.parse("sat"), DaysOff.parse(holiday), "02-29"]) == DaysOff(  # type: ignore[arg-type]
         weekdays=(5,), yearly=((2, 29),), dates=(holiday,)

@@ -196,6 +196,8 @@ def test_a_task_that_may_be_lost_cannot_be_a_step() -> None:
 
     with pytest.raises(InvalidOption, match="would never end"):
         (lossy.s()).compile(JSON)
+    with pytest.raises(InvalidOption, match="at_most_once"):
+        (two.s(1).options(guarantee="at_most_once")).compile(JSON)
 
 
 def test_a_task_with_unique_jobs_cannot_be_a_step() -> None:
