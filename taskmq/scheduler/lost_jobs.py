@@ -284,6 +284,8 @@ class InFlightWatch:
         else:
             _log.warning("job %s (task %s): its message is lost; dispatching it again", name, record.task)
             withdrawn = await dispatching.undispatch(partition, epoch, jobs, reason="its message was lost")
+        if withdrawn.is_fenced:
+            return
         if record.id in withdrawn.running:
             _log.warning("job %s (task %s): a worker has just started it; it continues", name, record.task)
             return

@@ -430,7 +430,8 @@ class InvitationPublisher:
     async def _withdraw(self, jobs: Sequence[DispatchedJob], withdraw: Callable[[], Awaitable[Withdrawn]]) -> bool:
         """Withdraw jobs in the store, retrying as long as needed; they stay in flight until then.
 
-        Returns False if retrying was stopped before. Their batch is then left unconfirmed to the next holder.
+        Returns False if retrying was stopped before, or the lease was lost. The next holder then takes over their
+        batch, so it must stay as it is in the store.
         """
         if not jobs:
             return True
@@ -442,6 +443,9 @@ class InvitationPublisher:
             except StoreUnavailable:
                 if await pause(self._is_stopping, backoff.next()):
                     return False
+        if withdrawn.is_fenced:
+            self.stop_trying()
+            return False
         for job in jobs:
             if job.id not in withdrawn.running:
                 self._state.leave(job.id, job.token, seconds=0.0)

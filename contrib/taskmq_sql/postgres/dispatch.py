@@ -463,7 +463,7 @@ async def _undispatch(
         UNDISPATCH, list(tokens), list(tokens.values()), CODES[after], round(delay * 1000), *hold
     )
     if not rows:
-        return Withdrawn()
+        return Withdrawn(is_fenced=True)
     notes = [
         Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows if row["id"] is not None
     ]
@@ -519,7 +519,10 @@ async def _dispatch_again(
 async def _fail(
     connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], why: str, states: Collection[JobState]
 ) -> Withdrawn:
-    waiting, running = _split_by_state(await connection.fetch(WITHDRAWN, list(tokens), *hold), tokens, states)
+    rows = await connection.fetch(WITHDRAWN, list(tokens), *hold)
+    if not rows:
+        return Withdrawn(is_fenced=True)
+    waiting, running = _split_by_state([row for row in rows if row["id"] is not None], tokens, states)
     if waiting:
         error = reason(why)
         endings = [Ending(id=job, token=tokens[job], state=JobState.FAILED, error=error) for job in waiting]

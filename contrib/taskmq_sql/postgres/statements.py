@@ -469,9 +469,10 @@ select u.id, u.version from fence left join u on true"""
 the result is a row without an id. Without the lease, there is no row."""
 
 WITHDRAWN: Final = f"""
-with {_FENCE.format(key="$2", epoch="$3")} select j.id, j.token, j.state from taskmq.job j
-where j.id = any($1::uuid[]) and exists (select from fence) order by j.id for update"""
-"""Locks jobs that are to end without a run, and returns their states. Without the lease, no rows."""
+with {_FENCE.format(key="$2", epoch="$3")} select j.* from fence left join lateral
+  (select id, token, state from taskmq.job where id = any($1::uuid[]) order by id for update) j on true"""
+"""Locks jobs that are to end without a run, and returns their states. If there are none, the result is a row without
+an id. Without the lease, there is no row."""
 
 EXISTING: Final = """
 select j.id, j.token, j.state, j.version, j.queue, j.tenant, j.cancel_requested from taskmq.job j

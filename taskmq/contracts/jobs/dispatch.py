@@ -201,10 +201,12 @@ class Withdrawn(msgspec.Struct, frozen=True):
     Attributes:
         ids: jobs that were taken back, or that ended.
         running: jobs that a worker started under the same token: they continue, and their reports will arrive.
+        is_fenced: whether the partition has another holder, which takes over the jobs and their batches.
     """
 
     ids: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
+    is_fenced: bool = False
 
 
 class OpenedClaims(msgspec.Struct, frozen=True):

@@ -366,7 +366,7 @@ class JobModel:
     ) -> tuple[list[JobRecord], Withdrawn]:
         """Select the jobs in these states, and build the answer."""
         if not self._holds(partition, epoch):
-            return [], Withdrawn()
+            return [], Withdrawn(is_fenced=True)
         found = [job for one in jobs if (job := self.under_way(one.id, one.token)) is not None]
         chosen = [job for job in found if job.state in states]
         running = frozenset(job.id for job in found if job.state not in states)

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchedJob, Withdrawn, partition_of
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, partition_key, partition_of
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
@@ -253,13 +253,53 @@ async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_ho
     withdrawn = await stage.store.dispatching.undispatch(partition, epoch, jobs, **options)
     await stage.pass_by(10)
 
-    assert withdrawn == Withdrawn()
+    assert withdrawn == Withdrawn(is_fenced=True)
     assert [job.id for job in jobs] == [job_id]
     assert stage.job(job_id).state is JobState.DISPATCHED
     assert len(player.deliveries) == 1
     await player.finish()
     await stage.all_ended()
     assert stage.job(job_id).token >> 32 == 1
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["the whole batch is refused", "half of the batch is refused"])
+@run_by(play)
+async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease(stage: Stage, /, count: int) -> None:
+    old, new = stage.store, stage.store
+    has_asked, is_acquired = asyncio.Event(), asyncio.Event()
+    undispatch, take_over = old.dispatching.undispatch, new.dispatching.take_over
+    renew = old.dispatching.leases.renew
+
+    async def ask_late(*args: Any, **options: Any) -> Withdrawn:
+        has_asked.set()
+        await is_acquired.wait()
+        return await undispatch(*args, **options)
+
+    async def take_over_late(partition: int, epoch: int) -> list[DispatchBatch]:
+        if partition == partition_of("work"):
+            is_acquired.set()
+            # The earlier holder records its batches meanwhile.
+            await stage.pass_by(1)
+        return await take_over(partition, epoch)
+
+    async def believe(key: str, **options: Any) -> bool:
+        return key == partition_key(partition_of("work")) or await renew(key, **options)
+
+    vars(old.dispatching)["undispatch"] = ask_late
+    vars(old.dispatching.leases)["renew"] = believe
+    vars(new.dispatching)["take_over"] = take_over_late
+    first = await _start_scheduler(stage, old)
+    player = await stage.player_of_declared()
+    first.broker.fail_publishes(1, Unroutable("work"))
+    ids = await stage.submit(count, announced=True)
+    await has_asked.wait()
+    stage.start(store=new)
+
+    await until(lambda: {each.id for each in player.envelopes} == {*ids}, within=3 * LEASE)
+
+    await player.finish()
+    await stage.all_ended()
+    assert {stage.job(each).token >> 32 for each in ids} == {1}
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])

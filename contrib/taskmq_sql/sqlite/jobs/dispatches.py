@@ -397,7 +397,7 @@ def _withdraw(
 ) -> tuple[list[LiveJob], Withdrawn]:
     """Return the jobs in these states with these tokens, and the answer for the caller."""
     if not holds(transaction, partition, epoch):
-        return [], Withdrawn()
+        return [], Withdrawn(is_fenced=True)
     tokens = {job_id: job.token for job in jobs if (job_id := id_bytes(job.id)) is not None}
     held = [
         job
