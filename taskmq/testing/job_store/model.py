@@ -204,11 +204,15 @@ class JobModel:
         found = self.dependencies.rename_failed(ended.id, runs, ended.state)
         count = 0
         while found:
-            chosen = [job_id for job_id in sorted(found) if self._can_wait(job_id)]
+            # One that waits again here is not waited for if its end was enough.
+            chosen = {
+                job_id: [(each, self.jobs[each.id].state) for each in self.dependencies.failed_upstream(job_id)]
+                for job_id in sorted(found)
+                if self._can_wait(job_id)
+            }
             for job_id in chosen:
                 self._apply_settled(self.dependencies.settle_ends_of(job_id))
-            for job_id in chosen:
-                upstream = [(each, self.jobs[each.id].state) for each in self.dependencies.failed_upstream(job_id)]
+            for job_id, upstream in chosen.items():
                 self.dependencies.forget_failed(job_id)
                 self.dependencies.resume(job_id, upstream)
                 live = self.jobs[job_id] = reattach_job(self.jobs[job_id], now=self.now)

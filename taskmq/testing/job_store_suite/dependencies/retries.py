@@ -86,6 +86,22 @@ class DependencyRetries(JobStoreCase):
             await driver.expect_accepted(await driver.again(job), "succeeded")
 
     @case
+    async def test_a_reattached_job_does_not_wait_for_an_end_that_it_already_has(self) -> None:
+        driver = self.driver()
+        first = await driver.dispatch_new(queue="first")
+        other = await driver.submit(detail=after(first))
+        upstream = (JobDependency(first.id), JobDependency(other.id, "ended"))
+        job = await driver.submit(detail=JobDetail(depends_on=upstream))
+        await driver.expect_accepted(first, "failed")
+        await driver.release()
+
+        answer = await _repeat(driver, await driver.read(first))
+
+        assert answer.reattached == 2
+        assert await driver.store.unmet(job.id) == [JobDependency(answer.id)]
+        assert await driver.store.unmet(other.id) == [JobDependency(answer.id)]
+
+    @case
     async def test_a_job_with_two_failed_dependencies_waits_once_both_are_retried(self) -> None:
         driver, other = self.driver(), self.driver()
         first = [await driver.dispatch_new(queue=f"first {number}") for number in range(2)]
