@@ -47,4 +47,9 @@ def _processor_seconds() -> float:
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+    # On Linux `ru_maxrss` includes the program that started this one, and a reset does not change it.
+    try:
+        status = Path("/proc/self/status").read_bytes()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
+    return int(status.partition(b"VmHWM:")[2].split(maxsplit=1)[0]) * 1024

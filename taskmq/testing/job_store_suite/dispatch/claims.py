@@ -211,7 +211,7 @@ class ClaimCases(JobStoreCase):
         assert second.id in (await _take(driver, [second])).fences
         await driver.expect_accepted(second, "failed")
         resumed = await driver.again(
-            await driver.expect_update(await driver.read(second), JobState.QUEUED, kind="retry")
+            await driver.expect_update(await driver.read(first), JobState.QUEUED, kind="retry")
         )
         again = replace(resumed, claims=(_KEY,))
         assert again.id in (await _take(driver, [again])).fences
