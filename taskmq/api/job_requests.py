@@ -38,7 +38,7 @@ class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     condition: DependencyCondition = "succeeded"
 
 
-class RetryTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetryTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The pace of a job's retries. Default: the task's.
 
     Attributes:
@@ -54,7 +54,7 @@ class RetryTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     jitter: bool | None = None
 
 
-class PlaceTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlaceTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The node of a job, in a queue with placement.
 
     Attributes:

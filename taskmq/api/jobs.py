@@ -4,11 +4,13 @@ from typing import Any
 
 import msgspec
 
+from taskmq.api.job_requests import PlaceTerms, RetryTerms
 from taskmq.api.problems import ProblemDetails
 from taskmq.api.values import ListPage
 from taskmq.model.jobs.bulks import BulkAction, BulkState
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
+from taskmq.options.task_options import Guarantee
 
 __all__ = [
     "AttemptList",
@@ -26,6 +28,7 @@ __all__ = [
     "JobDetails",
     "JobList",
     "JobLogEntry",
+    "JobOptionsView",
     "JobView",
     "ProgressView",
     "RefusalView",
@@ -62,6 +65,26 @@ class ProgressView(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
 
 
+class JobOptionsView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The options a job was submitted with; an absent one is its task's, or has no effect.
+
+    Attributes:
+        timeout: the maximum duration of a run, in seconds.
+        max_attempts: the maximum of runs, including the first one.
+        retry: the pace of retries; `base` and `cap` in seconds.
+        resources: the amounts it uses on its node, by name.
+        preemptible: whether a run may be stopped in favour of a pool below its share.
+    """
+
+    timeout: float | None = None
+    max_attempts: int | None = None
+    retry: RetryTerms | None = None
+    guarantee: Guarantee | None = None
+    resources: dict[str, float] = {}
+    place: PlaceTerms | None = None
+    preemptible: bool | None = None
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as the API returns it.
 
@@ -86,6 +109,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         retry_of: the id of the job this one repeats.
         retried_as: the id of the job that repeats this one; "" if there is none.
         progress: with `expand=progress`, the job's progress; None if the task reported none.
+        options: with `expand=options`, the job's own options of runs and placement.
     """
 
     job_id: str
@@ -118,6 +142,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_start_time: str | None = None
     progress: ProgressView | None = None
     summary: str = ""
+    options: JobOptionsView | None = None
 
 
 class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):

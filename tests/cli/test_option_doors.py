@@ -77,6 +77,15 @@ _VALUES: Final[dict[str, _Value]] = {
         ("--depends-on", "ended=first"),
     ),
 }
+_SHOWN: Final[Mapping[str, Any]] = {
+    "timeout": 90.0,
+    "max_attempts": 3,
+    "retry": {"backoff": "constant", "base": 10.0, "cap": 60.0, "jitter": False},
+    "guarantee": "at_most_once",
+    "resources": {"cpu": 2.0},
+    "place": {**_PLACE, "gang": ["render", 2]},
+    "preemptible": True,
+}
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +234,32 @@ def test_an_option_has_the_same_effect_through_every_door(
 
     assert found == dict.fromkeys(found, found["options"])
     assert found["options"] != plain
+
+
+@pytest.mark.parametrize("name", _SHOWN)
+def test_an_option_of_a_run_or_a_place_is_shown_by_every_view(site: Site, name: str) -> None:
+    job = site.app.jobs.submit("double", 1, **_keyword(name)).id
+    answer = httpx.get(
+        f"{site.url}/api/v1/jobs/{job}?fields=options", headers={"Authorization": f"Bearer {site.token}"}
+    )
+    command = run_here(site.folder, "--app", "shop:app", "--output", "json", "job", "show", job).data
+    with site.client() as client:
+        details = client.jobs.get(job, expand=["options"])
+
+    found = [answer.json()["options"], command["options"], msgspec.json.decode(msgspec.json.encode(details.options))]
+    assert found == [{name: _SHOWN[name]}] * 3
+
+
+def test_the_options_of_a_job_are_shown_to_people(site: Site) -> None:
+    given: dict[str, Any] = {name: _VALUES[name].python for name in ("timeout", "retry")}
+    job = site.app.jobs.submit("double", 1, **given)
+    found = run_here(site.folder, "--app", "shop:app", "job", "show", job.id)
+
+    assert found.code == 0, found.err
+    rows = [" ".join(line.split()) for line in found.out.splitlines()]
+    pace = '{"backoff":"constant","base":10.0,"cap":60.0,"jitter":false}'
+    assert {"timeout 1m 30s", f"retry {pace}"} <= {*rows}
+    assert site.app.jobs.get(job.id).run.timeout == 90_000
 
 
 @pytest.mark.parametrize("name", sorted(DefinitionOptions.__annotations__))

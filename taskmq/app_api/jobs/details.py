@@ -1,18 +1,19 @@
-"""Parts of a job that are only read on request: arguments, result, timeline, progress."""
+"""Parts of a job that are only read on request: arguments, result, timeline, progress, options."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
-from taskmq.api.jobs import ProgressView, ResultProblem
+from taskmq.api.jobs import JobOptionsView, ProgressView, ResultProblem
 from taskmq.api.problems import problem_of
-from taskmq.app_api.jobs.views import progress_view, status_of
+from taskmq.app_api.jobs.views import options_view, progress_view, status_of
 from taskmq.app_api.views import instant_text
 from taskmq.client.progress import JobProgress
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobDetail, JobRecord
 from taskmq.errors import MalformedMessage, ResultDamaged, ResultExpired, UnsupportedFeature
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -22,7 +23,7 @@ __all__ = ["expand_job", "progress_of_job"]
 async def expand_job(
     jobs: TenantJobs, record: JobRecord, wanted: Collection[str], *, can_say: bool = True
 ) -> dict[str, Any]:
-    """Read the requested parts of a job: logs, retries, payload, result, progress.
+    """Read the requested parts of a job: logs, retries, payload, result, progress, options.
 
     Args:
         can_say: whether the response can contain a problem with the result; otherwise it is raised.
@@ -41,6 +42,8 @@ async def expand_job(
         found |= await _result_of(jobs, record, can_say=can_say)
     if "progress" in wanted:
         found["progress"] = progress_of_job(record, await jobs.progress([record]))
+    if "options" in wanted:
+        found["options"] = _options_of(record)
     return found
 
 
@@ -75,6 +78,14 @@ def _payload_of(record: JobRecord) -> dict[str, Any]:
     if envelope.blob is not None:
         return {"payload": None, "args": None}
     return {"payload": _plain(envelope.kwargs, {}), "args": _plain(envelope.args, [])}
+
+
+def _options_of(record: JobRecord) -> JobOptionsView:
+    try:
+        run = record.run
+    except MalformedMessage:
+        run = RunOptions()
+    return options_view(run, record.detail or JobDetail())
 
 
 def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ class AppJobs(AppCalls):
         """Return a job by its submitter's id or the store's id.
 
         Args:
-            expand: parts to include: payload, result, logs, progress.
+            expand: parts to include: payload, result, logs, progress, options.
         """
         record = await self._jobs.get(job_id)
         view = msgspec.structs.asdict(job_view(record, self._jobs.name_of(record)))

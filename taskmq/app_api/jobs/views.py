@@ -6,11 +6,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView, ProgressView
+from taskmq.api.job_requests import PlaceTerms, RetryTerms
+from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobOptionsView, JobView, ProgressView
 from taskmq.app_api.views import instant_text
 from taskmq.client.progress import JobProgress
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobDetail, JobRecord
+from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord, error_line
+from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 
 __all__ = [
@@ -21,6 +24,7 @@ __all__ = [
     "attempt_view",
     "history_view",
     "job_view",
+    "options_view",
     "progress_view",
     "state_named",
     "states_of",
@@ -90,6 +94,27 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
     )
 
 
+def options_view(run: RunOptions, detail: JobDetail) -> JobOptionsView:
+    """Build the API's view of a job's own options."""
+    needs = detail.needs or JobNeeds()
+    retry = RetryTerms(backoff=run.backoff, base=_seconds(run.base), cap=_seconds(run.cap), jitter=run.jitter)
+    place = PlaceTerms(
+        labels=needs.labels,
+        prefers=needs.prefers,
+        patience=needs.patience if needs.prefers else None,
+        gang=(needs.gang, needs.gang_size) if needs.gang else None,
+    )
+    return JobOptionsView(
+        timeout=_seconds(run.timeout),
+        max_attempts=run.max_attempts,
+        retry=None if retry == RetryTerms() else retry,
+        guarantee="at_most_once" if run.once else None,
+        resources=needs.resources,
+        place=None if place == PlaceTerms() else place,
+        preemptible=detail.preemptible,
+    )
+
+
 def status_of(state: JobState) -> str:
     """Return the API's original word for a state."""
     return _STATUSES[state]
@@ -150,6 +175,10 @@ def attempt_view(attempt: AttemptRecord) -> AttemptView:
         peak_memory=attempt.peak_memory,
         error=_error(attempt.error),
     )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _error(error: ErrorRecord | None) -> ErrorView | None:

@@ -13,14 +13,14 @@ from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.output import duration_text, note, print_record, print_rows, when
 from taskmq.cli.server_link import Api, ask, show_record, text_of_instant
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import JobConflict, JobNotFound, UnsupportedFeature
 from taskmq.model.states import Cancellation, JobState
 
 if TYPE_CHECKING:
-    from taskmq.api.jobs import JobDetails, ProgressView
+    from taskmq.api.jobs import JobDetails, JobOptionsView, ProgressView
     from taskmq.cli.operator import OperatorApi
     from taskmq.client.delayed import WaitingJob
     from taskmq.client.progress import JobProgress
@@ -74,7 +74,7 @@ def show(
     within
         How long to wait for workers to answer.
     """
-    expand = ["progress", *(["payload", "result"] if values else [])]
+    expand = ["progress", "options", *(["payload", "result"] if values else [])]
 
     async def run(api: Api) -> "JobDetails | tuple[JobReport, str, Any]":
         try:
@@ -236,6 +236,7 @@ def _stored_record(name: str, job: "JobDetails", *, values: bool) -> dict[str, A
         "retried_as": job.retried_as,
         "progress": None if job.progress is None else _progress_text(job.progress, job.progress.updated_at),
         "depends_on": "\n".join(f"{each.id} to be {each.condition}" for each in job.depends_on),
+        **({} if job.options is None else _own_options(job.options)),
     }
     if values:
         called = msgspec.json.encode({"args": job.args, "kwargs": job.payload}).decode()
@@ -243,6 +244,13 @@ def _stored_record(name: str, job: "JobDetails", *, values: bool) -> dict[str, A
         problem = None if job.result_problem is None else job.result_problem.detail
         facts |= {"body": called, "result": job.result, "result_problem": problem, "traceback": traceback}
     return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _own_options(options: "JobOptionsView") -> dict[str, str]:
+    given: dict[str, Any] = msgspec.to_builtins(options)
+    seconds = given.pop("timeout", None)
+    texts = {name: one if isinstance(one, str) else msgspec.json.encode(one).decode() for name, one in given.items()}
+    return texts if seconds is None else {"timeout": duration_text(seconds), **texts}
 
 
 def _progress_text(progress: "JobProgress | ProgressView", updated: str | None) -> str:

@@ -6,12 +6,14 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
+from taskmq.model.retry import RunOptions
 from taskmq.model.states import TERMINAL, JobState
 
 __all__ = [
@@ -192,6 +194,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def scheduled_for(self) -> int:
         """Original due time of the job, ms since the epoch."""
         return self.due if self.scheduled is None else self.scheduled
+
+    @property
+    def run(self) -> RunOptions:
+        """Options of its runs that differ from its task's.
+
+        Raises:
+            MalformedMessage: its body is unreadable.
+        """
+        return decode_envelope(self.body).run or RunOptions()
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

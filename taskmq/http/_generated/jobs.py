@@ -152,7 +152,7 @@ class JobCalls:
         """Return a job by its submitter's id or the store's id.
 
         Args:
-            expand: parts to include: payload, result, logs, progress.
+            expand: parts to include: payload, result, logs, progress, options.
         """
         query = {"expand": ",".join(expand) or None}
         return self._connection.ask("getJob", JobDetails, path={"job_id": job_id}, query=query)

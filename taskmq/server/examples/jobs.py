@@ -94,7 +94,27 @@ JOBS: Final[Mapping[str, Example]] = {
         parameters={"filter": "status:failed", "max_age": 1},
         answers={200: {"items": [{"filter": "status:failed", "count": 3, "is_exact": True}]}},
     ),
-    "getJob": Example(parameters=_OF_JOB, answers={200: _JOB}),
+    "getJob": Example(
+        parameters={**_OF_JOB, "expand": "options"},
+        answers={
+            200: {
+                **_JOB,
+                "options": {
+                    "timeout": 90.0,
+                    "max_attempts": 3,
+                    "retry": {"backoff": "constant", "base": 10.0},
+                    "resources": {"cpu": 2.0},
+                    "place": {
+                        "labels": {"zone": "a"},
+                        "prefers": {"disk": "ssd"},
+                        "patience": 30.0,
+                        "gang": ["render", 8],
+                    },
+                    "preemptible": True,
+                },
+            }
+        },
+    ),
     "getJobHistory": Example(
         parameters=_OF_JOB,
         answers={

@@ -37,7 +37,7 @@ from taskmq.stored_jobs.explain import Explanation
 __all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
 
 _MOST_FILTERS: Final = 20
-_EXPANSIONS: Final = ("logs", "retries", "payload", "result", "progress")
+_EXPANSIONS: Final = ("logs", "retries", "payload", "result", "progress", "options")
 _EXPANSIONS_OF_LISTS: Final = ("progress",)
 
 Words = Annotated[
@@ -155,7 +155,9 @@ async def get_job(
     jobs: OwnJobs,
     expand: Annotated[
         str | None,
-        QueryParameter(description="Comma-separated parts to include: logs, retries, payload, result, progress."),
+        QueryParameter(
+            description="Comma-separated parts to include: logs, retries, payload, result, progress, options."
+        ),
     ] = None,
     fields: Fields = None,
     words: Words = None,

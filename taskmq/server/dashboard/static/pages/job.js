@@ -181,6 +181,20 @@ function Log({ job, level, from }) {
     : html`<${Pages} job=${job} level=${level} from=${from} />`}<//>`;
 }
 
+/** The job's own options, as rows of facts.
+ * @param {any} options
+ * @returns {[string, any][]} */
+function ownOptions({ timeout, max_attempts, retry = {}, guarantee, resources = {}, place = {}, preemptible }) {
+  const pairs = (/** @type {Record<string, unknown>} */ of) => Object.entries(of).map(([name, value]) => `${name}: ${value}`).join(", ");
+  const pace = [retry.backoff, retry.base !== undefined && `from ${span(retry.base)}`, retry.cap !== undefined && `up to ${span(retry.cap)}`, retry.jitter !== undefined && (retry.jitter ? "with jitter" : "without jitter")];
+  return [
+    ["Timeout", timeout && span(timeout)], ["Attempts at most", max_attempts], ["Retries", pace.filter(Boolean).join(", ")],
+    ["Guarantee", guarantee === "at_most_once" ? "at most once" : ""], ["Resources", pairs(resources)], ["Node", pairs(place.labels ?? {})],
+    ["Preferred node", place.prefers && `${pairs(place.prefers)}, for ${span(place.patience)}`], ["Gang", place.gang && `${place.gang[0]}, ${place.gang[1]} jobs`],
+    ["Preemptible", preemptible === undefined ? "" : preemptible ? "yes" : "no"],
+  ];
+}
+
 function Details({ job, reload, level, from }) {
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
@@ -208,7 +222,7 @@ function Details({ job, reload, level, from }) {
           ["Expires", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
           ["Retry of", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
           ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],
-          ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
+          ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ...ownOptions(job.options ?? {}), ["Id", job.id], ["Version", job.version],
         ]} /><//>
         <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
           ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
@@ -232,7 +246,7 @@ function Details({ job, reload, level, from }) {
 
 export default function Job({ rest, query }) {
   const [id] = rest;
-  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result,progress" }, ["job"], 1000);
+  const loaded = useData(`jobs/${part(id)}`, { expand: "payload,result,progress,options" }, ["job"], 1000);
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Job not found"><p>It was never submitted, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }
