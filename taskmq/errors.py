@@ -48,6 +48,7 @@ __all__ = [
     "PublishUnknown",
     "QueueMissing",
     "QuotaExceeded",
+    "ReactionNotFound",
     "Reject",
     "RequestRefused",
     "ResultDamaged",
@@ -475,6 +476,10 @@ class ScheduleNotFound(InvalidOption):
     """Raised when no schedule has this name, or none of this tenant."""
 
 
+class ReactionNotFound(InvalidOption):
+    """Raised when no reaction has this name, or a tenant is selected."""
+
+
 class InvalidSetting(TaskMQError):
     """Raised when a setting in the environment, a file or on the command line is unknown or invalid."""
 
@@ -559,11 +564,7 @@ class SoftTimeout(TaskTimeout):
 
 
 class MemoryExceeded(TaskMQError):
-    """Raised when the task's process used more memory than its `resources` allow, and was killed.
-
-    Attributes:
-        limit: bytes.
-    """
+    """Raised when the task's process used more memory than its `resources` allow (`limit` bytes), and was killed."""
 
     def __init__(self, message: str, *, limit: int) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """Schedules, their occurrences and backfills."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,7 +17,10 @@ __all__ = [
     "OccurrenceView",
     "PauseScheduleBody",
     "PutScheduleBody",
+    "ReactionConditionView",
     "ReactionLine",
+    "ReactionList",
+    "ReactionView",
     "RuleExplanation",
     "ScheduleExplanation",
     "ScheduleFields",
@@ -85,11 +88,70 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A reaction of the app. `starts` is its task, `rule` its condition in words."""
+    """A reaction of the app, in a list.
+
+    Attributes:
+        starts: the task it calls.
+        rule: its condition in words.
+        when: its condition as data; durations in seconds.
+        debounce: seconds without further events before it calls the task.
+        limit: seconds from its first event to the call; None if unlimited. `at_limit` says what happens then.
+        is_dynamic: whether it was created at run time rather than in code.
+        seen_by: the process that sees its events.
+        queues: the queues of messages that it consumes.
+    """
 
     name: str
     starts: str
     rule: str
+    when: dict[str, Any]
+    debounce: float
+    limit: float | None
+    at_limit: Literal["drop", "call"]
+    is_dynamic: bool
+    seen_by: Literal["beat", "worker"]
+    queues: list[str]
+
+
+class ReactionConditionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition of a reaction.
+
+    Attributes:
+        condition: the condition in words.
+        is_met: whether an event has met it since the last call.
+        event: its last event since then; None for callers who may not read jobs.
+    """
+
+    condition: str
+    is_met: bool
+    event: dict[str, Any] | None
+
+
+class ReactionView(ReactionLine, frozen=True, kw_only=True):
+    """A reaction, what it waits for, and its calls.
+
+    Attributes:
+        conditions: its conditions. The reaction waits for those that are not met.
+        waiting: number of calls that wait for the broker.
+        fired: number of calls that the broker has confirmed.
+        failed: number of calls that were too large.
+        dropped: how often the limit forgot the events.
+        last: when the last call was confirmed. This and the counts are None if the reaction keeps no state.
+    """
+
+    conditions: list[ReactionConditionView]
+    waiting: int | None
+    fired: int | None
+    failed: int | None
+    dropped: int | None
+    last: str | None
+
+
+class ReactionList(msgspec.Struct, frozen=True):
+    """A page of reactions, ordered by name; `next` is the `cursor` of the next page."""
+
+    items: list[ReactionLine]
+    next: str | None
 
 
 class ScheduleList(msgspec.Struct, frozen=True, omit_defaults=True):

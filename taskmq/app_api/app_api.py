@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.queues import AppQueues
+    from taskmq.app_api.reactions import AppReactions
     from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
     from taskmq.app_api.workflows import AppWorkflows
@@ -122,6 +123,13 @@ class AppApi:
         from taskmq.app_api.pools import AppQuotas
 
         return AppQuotas(self._app, self._caller)
+
+    @property
+    def reactions(self) -> "AppReactions":
+        """Reactions: list and show."""
+        from taskmq.app_api.reactions import AppReactions
+
+        return AppReactions(self._app, self._caller)
 
     @property
     def schedules(self) -> "AppSchedules":

@@ -13,7 +13,6 @@ from taskmq.api.schedules import (
     ChangeScheduleBody,
     OccurrenceView,
     PutScheduleBody,
-    ReactionLine,
     RuleExplanation,
     ScheduleExplanation,
     ScheduleFields,
@@ -25,6 +24,7 @@ from taskmq.api.schedules import (
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.orders import options_of
+from taskmq.app_api.reactions import reaction_line
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.model.identity import Permission
 from taskmq.operations.schedule_facts import amend_trigger, build_trigger, schedule_facts
@@ -173,7 +173,7 @@ class AppSchedules(AppCalls):
             render_all(self._line, page.schedules),
             page.after,
             [
-                ReactionLine(name=each.name, starts=each.task.name, rule=each.describe())
+                reaction_line(self._app.name, each)
                 for each in sorted(reactions, key=lambda each: each.name)
                 if each.name.startswith(prefix)
             ],

@@ -8,18 +8,11 @@ from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription, To
 from taskmq.contracts.source import MessageSource, SourceQueue
 from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.clock import Clock
-from taskmq.model.topology import TOPIC_QUEUE
 from taskmq.reactions import MessageComes, QueueMessageComes, Reaction, ReactionDelivery
 
-__all__ = ["ForeignQueue", "Topic", "source_queue", "topic_queue"]
+__all__ = ["ForeignQueue", "Topic", "source_queue"]
 
 _PREFETCH: Final = 100
-
-
-def topic_queue(app: str, reaction: Reaction, number: int) -> str:
-    """Return the queue of messages for one condition of a reaction."""
-    name = f"{TOPIC_QUEUE}{app}.{reaction.name}"
-    return name if len(reaction.plan.conditions) == 1 else f"{name}.{number}"
 
 
 def source_queue(app: str, reaction: Reaction, number: int, condition: QueueMessageComes, *, url: str) -> SourceQueue:
@@ -30,7 +23,7 @@ def source_queue(app: str, reaction: Reaction, number: int, condition: QueueMess
     """
     return SourceQueue(
         url=url if condition.url is None else str(condition.url),
-        name=condition.queue or topic_queue(app, reaction, number),
+        name=reaction.queue_of(app, number),
         exchange=condition.exchange,
         keys=condition.keys,
         prefetch=condition.prefetch,
@@ -52,7 +45,7 @@ class Topic:
         broker: Broker,
         clock: Clock,
     ) -> None:
-        self.queue = topic_queue(app, reaction, number)
+        self.queue = reaction.queue_of(app, number)
         self._reaction = reaction
         self._condition = condition
         self._broker = broker

@@ -78,6 +78,7 @@ _COMMANDS = {
         "taskmq.cli.operators.schedule:app",
         "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
+    "reaction": ("taskmq.cli.operators.reactions:app", "Show the app's reactions, and what they wait for."),
     "workflow": ("taskmq.cli.operators.workflow:app", "Manage workflows: list, show, graph, close, cancel, redrive."),
     "dlq": (
         "taskmq.cli.operators.dlq:app",

@@ -106,6 +106,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "controlWorkers": _post("/workers/control", repeats=True),
     "listTasks": _get("/tasks"),
     "getTask": _get("/tasks/{name}"),
+    "listReactions": _get("/reactions"),
+    "getReaction": _get("/reactions/{name}"),
     "listSchedules": _get("/schedules"),
     "getSchedule": _get("/schedules/{name}"),
     "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),

@@ -12,7 +12,7 @@ from taskmq.model.units import to_datetime
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Cron, Every, Limited, Limits, Once, Trigger, cron, every, once
 
-__all__ = ["amend_trigger", "build_trigger", "instant_text", "schedule_facts", "trigger_fields"]
+__all__ = ["amend_trigger", "build_trigger", "instant_text", "plain_rule", "schedule_facts", "trigger_fields"]
 
 _OF_CRON: Final = ("tz", "seconds", "dst_gap", "dst_fold", "both_days")
 _LIMITS: Final = frozenset(Limits.__annotations__)
@@ -35,12 +35,17 @@ def schedule_facts(entry: ScheduleEntry) -> dict[str, Any]:
     return {
         "task": entry.definition or (entry.task.name if entry.workflow is None else None),
         **dict.fromkeys(("cron", "every", "at", "start", "end")),
-        **{name: _to_plain(value) for name, value in trigger_fields(entry.trigger).items() if name != "tz"},
+        **{name: value for name, value in plain_rule(entry.trigger).items() if name != "tz"},
         **entry.policy.facts(),
         "job": dict(entry.job_options),
         "args": args,
         "kwargs": kwargs,
     }
+
+
+def plain_rule(trigger: Trigger) -> dict[str, Any]:
+    """Return the fields of `ScheduleRule` that are not defaults, as plain data."""
+    return {name: _to_plain(value) for name, value in trigger_fields(trigger).items()}
 
 
 def trigger_fields(trigger: Trigger) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import require_store
-from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
+from taskmq.errors import InvalidArguments, InvalidOption, ReactionNotFound, UnsupportedFeature
 from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
+from taskmq.model.topology import TOPIC_QUEUE
 from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
 from taskmq.reactions.model.conditions import (
     AllOf,
@@ -60,6 +61,17 @@ class Reaction(msgspec.Struct, frozen=True):
     def needs_beat(self) -> bool:
         """Whether the reaction needs a beat, because workers do not see all of its events."""
         return not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
+
+    def queue_of(self, app: str, number: int) -> str:
+        """Return the queue of messages for one of the conditions; "" if it needs none."""
+        match self.plan.conditions[number]:
+            case MessageComes() | QueueMessageComes(queue=""):
+                name = f"{TOPIC_QUEUE}{app}.{self.name}"
+                return name if len(self.plan.conditions) == 1 else f"{name}.{number}"
+            case QueueMessageComes(queue=queue):
+                return queue
+            case _:
+                return ""
 
     def arguments(self, events: list[ReactionEvent]) -> tuple[Any, ...]:
         """Return the arguments of the call."""
@@ -216,12 +228,12 @@ class Reactions(Mapping[str, Reaction]):
         """Return the status of a reaction that keeps state.
 
         Raises:
-            InvalidOption: there is no reaction of that name.
+            ReactionNotFound: there is no reaction of that name.
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        if name not in self._by_name:
-            raise InvalidOption(f"there is no reaction {name!r}; `taskmq schedule list` shows them")
+        if name not in self._loaded:
+            raise ReactionNotFound(f"no reaction {name!r}; list them with `taskmq reaction list`")
         schedules = self._producer.sessions.current().stores.schedules
         store = require_store(schedules, "reactions to several events need")
         (pending,) = await read_pending(store, [reaction_record_key(self._app_name, name)])

@@ -87,7 +87,7 @@ _READING = """
     worker control status|worker control stacks|job logs|job list|job explain|job history|job attempts|job show
     job waiting|bulk list|bulk show|definition show|definition list|definition versions|task list|task show|node list
     node show|node allocations|pool list|pool show|quota list|queue list|queue show|schedule history|schedule list
-    schedule next|schedule explain|schedule show
+    schedule next|schedule explain|schedule show|reaction list|reaction show
     workflow list|workflow show|workflow graph|dlq list|dlq groups|dlq show|dlq export
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export

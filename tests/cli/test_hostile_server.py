@@ -23,6 +23,7 @@ _PWN: Final = "x\x1b]0;PWN\x07\x1b[2J\rERROR\x9b2J\x7f\u2028\u202e"
 _READ: Final = re.compile(
     r"state|status|kind|at|on|by_.*|.*_at|.*_time|started|ended|seen|severity|mode|role|level|policy|expires.*|next"
     r"|since|until|created|from|to|when|oldest.*|last.*|day|priority|lane|type|version|emitted|scheduled_for"
+    r"|seen_by|at_limit"
 )
 _COMMANDS: Final = (
     ("job", "show", "a"),
@@ -41,6 +42,8 @@ _COMMANDS: Final = (
     ("schedule", "list"),
     ("schedule", "next", "a"),
     ("schedule", "history", "a"),
+    ("reaction", "list"),
+    ("reaction", "show", "a"),
     ("definition", "list"),
     ("definition", "show", "a"),
     ("task", "list"),

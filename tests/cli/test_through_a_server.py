@@ -33,7 +33,7 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.pools import PoolView, QuotaView
 from taskmq.api.queues import QueueLine, QueueView
-from taskmq.api.schedules import ScheduleExplanation, ScheduleLine, ScheduleView
+from taskmq.api.schedules import ReactionLine, ReactionView, ScheduleExplanation, ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
 from taskmq.api.workers import TaskView, WorkerView, WorkflowView
 from taskmq.contracts.identity import Actor
@@ -49,6 +49,7 @@ from tests.servers import eventually
 
 _APP = """\
 from taskmq import TaskMQ, WorkQueue
+from taskmq.reactions import all_of, job, message
 
 placed = WorkQueue("train", placed=True)
 app = TaskMQ("local://{folder}/broker", store="sqlite:///{folder}/jobs.db", queues=[placed])
@@ -67,6 +68,12 @@ def train() -> None: ...
 @app.cron("0 2 * * *", name="nightly")
 @app.task(name="tick", queue="ticks")
 def tick() -> None: ...
+
+
+@app.on(all_of(job("report"), message("go")), name="publish", limit="1h")
+@app.on(job("report"), name="publish-each")
+@app.task(name="publish", queue="ticks")
+def publish(events: object) -> None: ...
 """
 _ALERTS = """\
 channels = ["mailto:ops@example.com"]
@@ -194,6 +201,11 @@ _INSTALLATION: list[tuple[str, ...]] = [
     ("dlq", "purge", "reports"),
     ("dlq", "purge", "reports", "--job", "d2", "--yes"),
     ("dlq", "show", "reports", "d2"),
+    ("reaction", "list"),
+    ("reaction", "list", "--limit", "1"),
+    ("reaction", "show", "publish"),
+    ("reaction", "show", "none"),
+    ("schedule", "explain", "publish"),
     ("schedule", "list"),
     ("schedule", "next", "nightly", "--count", "2", "--after", _LATER),
     ("schedule", "backfill", "nightly", "--from", "2026-01-01T00:00Z", "--to", "2026-01-02T12:00Z", "--dry-run"),
@@ -701,7 +713,9 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
     (("queue", "list"), QueueLine),
     (("queue", "show", "reports", "--within", "10ms"), QueueView),
     (("dlq", "list"), LetterView),
-    (("schedule", "list"), ScheduleLine),
+    (("schedule", "list", "nightly"), ScheduleLine),
+    (("reaction", "list"), ReactionLine),
+    (("reaction", "show", "publish"), ReactionView),
     (("schedule", "history", "nightly"), ScheduleView),
     (("admin", "tenant", "add", "acme"), TenantView),
     (("admin", "user", "list"), UserView),

@@ -340,6 +340,6 @@ def test_a_reaction_is_explained_without_the_password(
     assert told.process.wait(40) == 0, told.said
     facts = json.loads(told.said)
 
-    assert facts["means"] == "when a message has arrived in the queue orders at amqp://crm/sales"
-    assert facts["queues"] == "orders"
+    assert facts["rule"] == "when a message has arrived in the queue orders at amqp://crm/sales"
+    assert facts["queues"] == ["orders"]
     assert "s3cret" not in str(facts)

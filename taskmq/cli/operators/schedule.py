@@ -1,6 +1,7 @@
 """`taskmq schedule`."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -8,12 +9,12 @@ import msgspec
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import instant_of
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import InvalidOption, ScheduleNotFound
+from taskmq.errors import InvalidOption, ReactionNotFound, ScheduleNotFound
 from taskmq.model.keys import split_tenant_key
 from taskmq.schedules.triggers import (
     Cron,
@@ -172,10 +173,10 @@ def explain(
     try:
         found = ask(lambda api: api_of_tenant(api, rule).schedules.explain(split_tenant_key(rule)[1], count=count))
     except ScheduleNotFound:
-        if current_globals().server is None and rule in open_app().reactions:
-            from taskmq.cli.operators.reactions import explain_reaction
+        from taskmq.cli.operators.reactions import show
 
-            explain_reaction(rule)
+        with suppress(ReactionNotFound):
+            show(rule)
             return OK
         note(f"{rule!r} is neither a cron expression nor a schedule of the app")
         return NOT_FOUND

@@ -29,7 +29,7 @@ from taskmq.http._generated.jobs import JobCalls
 from taskmq.http._generated.nodes import NodeCalls, ResourceCalls
 from taskmq.http._generated.pools import PoolCalls, QuotaCalls
 from taskmq.http._generated.queues import QueueCalls
-from taskmq.http._generated.schedules import ScheduleCalls
+from taskmq.http._generated.schedules import ReactionCalls, ScheduleCalls
 from taskmq.http._generated.workers import WorkerCalls
 from taskmq.http._generated.workflows import WorkflowCalls
 from taskmq.http.bodies import new_key
@@ -147,6 +147,11 @@ class Client:
     def definitions(self) -> DefinitionCalls:
         """Definitions: versioned templates of jobs."""
         return DefinitionCalls(self._connection)
+
+    @property
+    def reactions(self) -> ReactionCalls:
+        """Reactions: list and show."""
+        return ReactionCalls(self._connection)
 
     @property
     def schedules(self) -> ScheduleCalls:

@@ -1,5 +1,5 @@
 # Generated from taskmq/http/aio/schedules.py by `python -m tests.house.blocking_client`: change that one.
-"""Schedules, through the server."""
+"""Schedules and reactions, through the server."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,6 +11,9 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    ReactionLine,
+    ReactionList,
+    ReactionView,
     RuleExplanation,
     ScheduleExplanation,
     ScheduleLine,
@@ -20,7 +23,7 @@ from taskmq.api.schedules import (
 )
 from taskmq.http._generated.connection import HttpConnection, every
 
-__all__ = ["ScheduleCalls"]
+__all__ = ["ReactionCalls", "ScheduleCalls"]
 
 
 class ScheduleCalls:
@@ -99,4 +102,28 @@ class ScheduleCalls:
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ScheduleLine]:
         """Iterate over the schedules with this prefix, ordered by name."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
+
+
+class ReactionCalls:
+    """The reactions of the server's app."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> ReactionView:
+        """Return a reaction, what it waits for, and its calls.
+
+        Raises:
+            ReactionNotFound: no reaction has the name, or a tenant is selected.
+        """
+        return self._connection.ask("getReaction", ReactionView, path={"name": name})
+
+    def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
+        """Return a page of the reactions whose names have this prefix."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return self._connection.ask("listReactions", ReactionList, query=query)
+
+    def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ReactionLine]:
+        """Iterate over the reactions with this prefix, ordered by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

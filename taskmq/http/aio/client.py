@@ -28,7 +28,7 @@ from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
 from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
 from taskmq.http.aio.queues import AsyncQueueCalls
-from taskmq.http.aio.schedules import AsyncScheduleCalls
+from taskmq.http.aio.schedules import AsyncReactionCalls, AsyncScheduleCalls
 from taskmq.http.aio.workers import AsyncWorkerCalls
 from taskmq.http.aio.workflows import AsyncWorkflowCalls
 from taskmq.http.bodies import new_key
@@ -146,6 +146,11 @@ class AsyncClient:
     def definitions(self) -> AsyncDefinitionCalls:
         """Definitions: versioned templates of jobs."""
         return AsyncDefinitionCalls(self._connection)
+
+    @property
+    def reactions(self) -> AsyncReactionCalls:
+        """Reactions: list and show."""
+        return AsyncReactionCalls(self._connection)
 
     @property
     def schedules(self) -> AsyncScheduleCalls:

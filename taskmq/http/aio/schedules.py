@@ -1,4 +1,4 @@
-"""Schedules, through the server."""
+"""Schedules and reactions, through the server."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -10,6 +10,9 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
+    ReactionLine,
+    ReactionList,
+    ReactionView,
     RuleExplanation,
     ScheduleExplanation,
     ScheduleLine,
@@ -19,7 +22,7 @@ from taskmq.api.schedules import (
 )
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 
-__all__ = ["AsyncScheduleCalls"]
+__all__ = ["AsyncReactionCalls", "AsyncScheduleCalls"]
 
 
 class AsyncScheduleCalls:
@@ -98,4 +101,28 @@ class AsyncScheduleCalls:
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[ScheduleLine]:
         """Iterate over the schedules with this prefix, ordered by name."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
+
+
+class AsyncReactionCalls:
+    """The reactions of the server's app."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def get(self, name: str) -> ReactionView:
+        """Return a reaction, what it waits for, and its calls.
+
+        Raises:
+            ReactionNotFound: no reaction has the name, or a tenant is selected.
+        """
+        return await self._connection.ask("getReaction", ReactionView, path={"name": name})
+
+    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
+        """Return a page of the reactions whose names have this prefix."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return await self._connection.ask("listReactions", ReactionList, query=query)
+
+    def list(self, prefix: str = "", *, page_size: int = 200) -> AsyncIterator[ReactionLine]:
+        """Iterate over the reactions with this prefix, ordered by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

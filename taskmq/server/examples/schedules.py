@@ -1,4 +1,4 @@
-"""Examples for schedules."""
+"""Examples for schedules and reactions."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -47,11 +47,54 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
     "active": [],
     "history": [{"scheduled_for": "2027-01-30T02:00:00.000Z", "emitted": "2027-01-30T02:00:00.004Z", "kind": "due"}],
 }
+_REACTION: Final[dict[str, Any]] = {
+    "name": "shop.publish",
+    "starts": "shop.publish",
+    "rule": "when a job of shop.load has succeeded and a message go has arrived over amq.topic",
+    "when": {
+        "kind": "all_of",
+        "parts": [
+            {"kind": "job", "tasks": ["shop.load"], "states": ["succeeded"]},
+            {"kind": "message", "patterns": ["go"], "exchange": "amq.topic"},
+        ],
+    },
+    "debounce": 0.0,
+    "limit": None,
+    "at_limit": "drop",
+    "is_dynamic": False,
+    "seen_by": "beat",
+    "queues": ["taskmq.on.shop.shop.publish.1"],
+}
+_LOADED: Final = {
+    "kind": "job",
+    "job_id": SOME_ID,
+    "task": "shop.load",
+    "state": "succeeded",
+    "finished": "2027-01-30T17:12:01.250000Z",
+}
 _OF_SCHEDULE: Final = {"name": "nightly"}
 
 SCHEDULES: Final[Mapping[str, Example]] = {
     "listSchedules": Example(answers={200: {"items": [_SCHEDULE], "next": None}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
+    "listReactions": Example(answers={200: {"items": [_REACTION], "next": None}}),
+    "getReaction": Example(
+        parameters={"name": "shop.publish"},
+        answers={
+            200: {
+                **_REACTION,
+                "conditions": [
+                    {"condition": "a job of shop.load has succeeded", "is_met": True, "event": _LOADED},
+                    {"condition": "a message go has arrived over amq.topic", "is_met": False, "event": None},
+                ],
+                "waiting": 0,
+                "fired": 30,
+                "failed": 0,
+                "dropped": 0,
+                "last": "2027-01-29T17:12:01.250Z",
+            }
+        },
+    ),
     "putSchedule": Example(
         parameters=_OF_SCHEDULE,
         body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},

@@ -16,6 +16,7 @@ from taskmq.contracts.identity import Actor
 from taskmq.http import Client, Retries
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.topology import WorkQueue
+from taskmq.reactions import JobEnded, job
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import build_served, define
 
@@ -61,6 +62,11 @@ def _has_form(path: str, form: str) -> bool:
 def site(tmp_path: Path) -> Iterator[Served]:
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
     define(app)
+
+    @app.on(job("data_processing"), name="bill")
+    @app.on(job("billing.charge"))
+    @app.task(name="tidy", queue="work")
+    def tidy(ended: JobEnded) -> None: ...
 
     async def prepare() -> str:
         async with app:

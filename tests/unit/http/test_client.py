@@ -38,6 +38,7 @@ from taskmq.errors import (
     NotAuthenticated,
     NotPermitted,
     QueueMissing,
+    ReactionNotFound,
     RequestRefused,
     ResultDamaged,
     ResultExpired,
@@ -219,7 +220,12 @@ def _use_definitions_and_tasks(client: Client) -> None:
     assert [one.version for one in client.definitions.versions("nightly-key")] == [2, 1]
     assert [one.name for one in client.definitions.list()] == ["nightly-key"]
     client.definitions.delete("nightly-key", version=2)
-    assert [one.name for one in client.tasks.list(page_size=2)] == ["billing.charge", "data_processing", "report"]
+    assert [one.name for one in client.tasks.list(page_size=2)] == [
+        "billing.charge",
+        "data_processing",
+        "report",
+        "tidy",
+    ]
     assert client.tasks.get("data_processing").arguments["properties"]["number"]["type"] == "integer"
     assert client.workers.list(within=0.01) == []
     told = client.workers.control(ControlBody(command="drain", workers=["web-1"]), within=0.01)
@@ -239,6 +245,8 @@ def _use_the_installation(client: Client) -> None:
     assert [group.count for group in client.dead_letters.groups("work")] == [2]
     assert client.dead_letters.replay("work", ReplayBody(job="d1")).replayed == 1
     assert client.dead_letters.purge("work", job="d2") == 1
+    assert [line.name for line in client.reactions.list(page_size=1)] == ["bill", "tidy"]
+    assert client.reactions.get("tidy").rule == "when a job of billing.charge has succeeded"
     assert [line.name for line in client.schedules.list()] == ["nightly"]
     assert client.schedules.pause("nightly", note="holidays").note == "holidays"
     assert client.schedules.resume("nightly").paused is None
@@ -394,6 +402,7 @@ _ERRORS: list[tuple[type[Exception], Any]] = [
     (QueueMissing, lambda client: client.queues.get("none", within=0.01)),
     (IdentityNotFound, lambda client: client.users.get("none")),
     (ScheduleNotFound, lambda client: client.schedules.get("none")),
+    (ReactionNotFound, lambda client: client.reactions.get("none")),
     (NotAuthenticated, lambda client: client.account.login("root", "wrong")),
     (NotPermitted, lambda client: client.tokens.add("by a token")),
     (NotPermitted, lambda client: client.account.logout()),
