@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Browser, Route
 
@@ -112,6 +112,8 @@ _ROUTES: Final = [
 def _example(method: str, url: str) -> Any:
     """Return the example answer of a call in the API's description."""
     path, query = urlsplit(url).path, urlsplit(url).query
+    if path.endswith("/jobs/counts"):
+        return {"items": [{"filter": each, "count": 3, "is_exact": True} for each in parse_qs(query)["filter"]]}
     found = [
         (pattern.pattern.count("[^/]+"), name)
         for verb, pattern, name in _ROUTES

@@ -9,6 +9,7 @@ import { groups, keyOf, openView, PAGES, tabsOf, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
 import { signInCheck } from "./lib/start.js";
+import { useSummary } from "./lib/summary.js";
 import { saveSetting, readSetting, setTheme, startTheme, THEMES } from "./lib/theme.js";
 import { removeView, SaveView, useViews } from "./lib/views.js";
 
@@ -19,7 +20,7 @@ const LIVE = {
   reconnecting: ["↻", "reconnecting", "The event stream was lost; trying to reconnect"],
 };
 
-function Page({ name, rest, query }) {
+function Page({ name, rest, query, summary }) {
   const entry = PAGES.find((one) => one.name === name);
   const key = keyOf(name, rest.length > 0);
   const [, again] = useState(0);
@@ -32,7 +33,7 @@ function Page({ name, rest, query }) {
   if (!entry) return html`<div class="empty"><h1>Page not found</h1><p><a href=${to("")}>Go to the overview</a></p></div>`;
   if (error) return html`<${Failure} error=${error} retry=${() => location.reload()} />`;
   if (!View) return html`<p class="note" role="status" data-loading>Loading …</p>`;
-  return html`<${Guarded} key=${key + rest.join("/")}><${View} rest=${rest} query=${query} /><//>`;
+  return html`<${Guarded} key=${key + rest.join("/")}><${View} rest=${rest} query=${query} summary=${summary} /><//>`;
 }
 
 function Guarded({ children }) {
@@ -91,6 +92,7 @@ function Frame() {
   const [theme, choose] = useState(readSetting("theme", "system"));
   const [name = "", ...rest] = path;
   session.tenant = query.tenant ?? "";
+  const summary = useSummary(name === "", session.tenant);
   const { server, caller } = session;
   // Loaded on first use.
   const openPalette = () => void import("./lib/palette.js").then((module) => setPalette(() => module.Palette), (error) => notify(error.message, true));
@@ -125,7 +127,7 @@ function Frame() {
       <div id="nav" class=${`side ${menu ? "is-open" : ""}`}><${Navigation} name=${name} /><${Views} save=${() => save(true)} />
         <section class="foot" aria-label="Your account"><a class="who" href=${to("account")} title="Account">${caller?.user}</a>
           ${caller?.via === "session" && html`<button type="button" class="plain" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}</section></div>
-      <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} /></main>
+      <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} summary=${summary} /></main>
     </div>
     <${Notices} />
     ${sheet && html`<${Sheet} close=${() => showSheet(false)} />`}

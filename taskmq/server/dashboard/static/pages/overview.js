@@ -1,22 +1,14 @@
 // @ts-check
 /** Overview of running jobs and failures. */
 import { may } from "../lib/api.js";
+import { Attention } from "../lib/attention.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
 import { FigurePlots } from "../lib/figures.js";
 import { html } from "../lib/html.js";
 import { Code, Empty, Head, Section, Loading, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
-
-const TILES = [
-  ["Running", "status:running", "good"],
-  ["Waiting for a worker", "status:queued,dispatched", ""],
-  ["Overdue by a minute", "status:queued,scheduled,dispatched due:<-1m", "warn"],
-  ["Retrying", "status:retrying", "warn"],
-  ["Scheduled, held, waiting", "status:scheduled,held,waiting", ""],
-  ["Failed stored jobs, 24 h", "status:failed,expired,upstream_failed ended:>-24h", "bad"],
-  ["Succeeded stored jobs, 24 h", "status:succeeded ended:>-24h", "good"],
-];
+import { countOf, FAILED_DAY, RUNNING, TILES } from "../lib/summary.js";
 
 const FIRST = `from taskmq import TaskMQ
 
@@ -26,10 +18,10 @@ app = TaskMQ(store="sqlite:///jobs.db")
 def hello(name: str) -> str:
     return f"hello {name}"`;
 
-/** @param {{counts: import("../lib/data.js").Loaded}} props */
-const CountTiles = ({ counts: { data, error } }) => TILES.map(([label, filter, kind]) => {
-  const found = data?.items.find((/** @type {any} */ one) => one.filter === filter);
-  const value = found ? `${count(found.count)}${found.is_exact ? "" : "+"}` : error || data ? "?" : "…";
+/** @param {{summary: import("../lib/summary.js").Summary}} props */
+const CountTiles = ({ summary }) => TILES.map(([label, filter, kind]) => {
+  const found = countOf(summary, filter);
+  const value = found ? `${count(found.count)}${found.is_exact ? "" : "+"}` : summary.counts.isLoading ? "…" : "?";
   return html`<${Tile} key=${label} label=${label} value=${value} href=${to("jobs", { filter })} kind=${found?.count ? kind : ""} />`;
 });
 
@@ -44,13 +36,14 @@ function Slots() {
 // Loading more would take too long.
 const MOST_SCHEDULES = 200;
 
-const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
-  <${Loading} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
-    ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Error"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
+/** Lists jobs that match a filter, if the summary counts any. */
+function Recent({ title, filter, none, summary }) {
+  const loaded = useData(countOf(summary, filter)?.count || summary.counts.error ? "jobs" : null, { filter, limit: 8, cursor: "" });
+  return html`<${Section} title=${title}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label=${title} columns=${["Job", "State", "When", "Error"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
-        <td><${When} at=${job.end_time ?? job.due_at} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
-    : html`<p class="dim">${none}</p>`}<//>
-<//>`;
+        <td><${When} at=${job.end_time ?? job.due_at} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`}<//>
+    ${!loaded.data && !loaded.error && !loaded.isLoading && html`<p class="dim">${none}</p>`}<//>`;
+}
 
 function NextFires() {
   return html`<${Section} title="Next occurrences"><${Loading} loaded=${useData("schedules", { limit: MOST_SCHEDULES }, ["job"], 15_000)}>${(/** @type {any} */ { items, next: more }) => {
@@ -72,16 +65,16 @@ function First() {
   <//>`;
 }
 
-export default function Overview() {
-  // At most a second old, because pages reload a second after an event.
-  const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter: TILES.map(([, filter]) => filter), max_age: 1 }, ["job"], 5000);
-  return html`<${Head} title="Overview" />
-    ${may("jobs.read") && html`${counts.data && counts.data.items.every((/** @type {any} */ one) => !one.count) && html`<${First} />`}
-      <div class="tiles"><${CountTiles} counts=${counts} />${may("workers.read") && html`<${Slots} />`}</div>`}
+/** @param {{summary: import("../lib/summary.js").Summary}} props */
+export default function Overview({ summary }) {
+  const { data } = summary.counts;
+  return html`<${Head} title="Overview" /><${Attention} summary=${summary} />
+    ${may("jobs.read") && html`${data && data.items.every((/** @type {any} */ one) => !one.count) && html`<${First} />`}
+      <div class="tiles"><${CountTiles} summary=${summary} />${may("workers.read") && html`<${Slots} />`}</div>`}
     ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run"]} />`}
     <div class="two">
-      ${may("jobs.read") && html`<${Recent} title="Recent failures" filter="status:failed,expired,upstream_failed" none="No failures." />
-        <${Recent} title="Running jobs" filter="status:running" none="No running jobs." />`}
+      ${may("jobs.read") && html`<${Recent} title="Recent failures" filter=${FAILED_DAY} none="No failures in 24 h." summary=${summary} />
+        <${Recent} title="Running jobs" filter=${RUNNING} none="No running jobs." summary=${summary} />`}
       ${may("schedules.read") && html`<${NextFires} />`}
     </div>`;
 }

@@ -1,0 +1,61 @@
+// @ts-check
+/** The list of what needs attention, most urgent first. */
+import { may } from "./api.js";
+import { backlogOf, stateOf } from "./backlog.js";
+import { useData } from "./data.js";
+import { count, span } from "./format.js";
+import { html } from "./html.js";
+import { Icon } from "./icons.js";
+import { to } from "./route.js";
+import { countOf, FAILED_HOUR, firing, OVERDUE } from "./summary.js";
+
+const OLD = 300;
+const MOST = 8;
+
+/** @typedef {{icon: string, kind: string, text: string, more: string, href: string}} Item */
+
+/** @param {{count: number, is_exact: boolean}} of */
+const jobs = ({ count: many, is_exact }) => `${count(many)}${is_exact ? "" : "+"} ${many === 1 ? "job" : "jobs"}`;
+
+/** Describe a queue that needs attention.
+ * @param {any} one @param {number} at when it was read @returns {Item[]} */
+function itemsOf(one, at) {
+  const state = stateOf(one, at);
+  const age = one.oldest ? (at - Date.parse(one.oldest)) / 1000 : 0;
+  const waiting = backlogOf(one);
+  const depth = `${jobs({ count: waiting, is_exact: true })} ${waiting === 1 ? "waits" : "wait"}`;
+  const item = { icon: state?.icon ?? "queues", kind: "warn", more: age > 1 ? `${depth}, the oldest for ${span(age)}` : depth, href: to(["queues", one.queue]) };
+  if (state?.word === "No workers") return [{ ...item, kind: "bad", text: `${one.queue} has no workers` }];
+  if (state?.word === "Growing") return [{ ...item, text: `${one.queue} grows by ${count(state.growth)} jobs a minute` }];
+  if (state?.word === "Paused") return [{ ...item, text: `${one.queue} is paused` }];
+  return age > OLD ? [{ ...item, icon: "scheduled", text: `${one.queue} has an old backlog` }] : [];
+}
+
+/** @param {import("./summary.js").Summary} summary @param {import("./data.js").Loaded} queues @returns {Item[]} */
+function find(summary, queues) {
+  const failed = countOf(summary, FAILED_HOUR);
+  const overdue = countOf(summary, OVERDUE);
+  const ofQueues = (queues.data?.queues ?? []).flatMap((/** @type {any} */ one) => itemsOf(one, queues.at));
+  return [
+    ...firing(summary).map((one) => ({ icon: "alerts", kind: "bad", text: `${one.rule} is firing`, more: [one.subject, one.severity].filter(Boolean).join(", "), href: to("alerts") })),
+    ...ofQueues.filter((/** @type {Item} */ one) => one.kind === "bad"),
+    ...(failed?.count ? [{ icon: "failures", kind: "bad", text: `${jobs(failed)} failed in the last hour`, more: "", href: to("jobs", { filter: FAILED_HOUR }) }] : []),
+    ...(overdue?.count ? [{ icon: "scheduled", kind: "warn", text: `${jobs(overdue)} ${overdue.count === 1 ? "is" : "are"} overdue`, more: "by more than a minute", href: to("jobs", { filter: OVERDUE }) }] : []),
+    ...ofQueues.filter((/** @type {Item} */ one) => one.kind !== "bad"),
+  ];
+}
+
+/** @param {{summary: import("./summary.js").Summary}} props */
+export function Attention({ summary }) {
+  const queues = useData(may("queues.read") ? "queues" : null, { max_age: 3 }, ["worker", "job"], 5000);
+  const sources = { jobs: summary.counts, alerts: summary.alerts, queues };
+  const missing = Object.entries(sources).filter(([, one]) => one.error).map(([name]) => name);
+  const isLoading = Object.values(sources).some((one) => one.isLoading);
+  const items = find(summary, queues);
+  return html`<section class="card attention"><div class="section-head"><h2>Needs attention</h2></div>
+    ${isLoading ? html`<p class="dim" role="status" data-loading>Loading …</p>`
+      : items.length ? html`<ul>${items.slice(0, MOST).map((one, at) => html`<li key=${at}><span class=${`c-${one.kind}`}><${Icon} name=${one.icon} /></span><a href=${one.href}>${one.text}</a><span class="dim">${one.more}</span></li>`)}</ul>`
+        : !missing.length && html`<p class="dim">Nothing needs attention.</p>`}
+    ${items.length > MOST && html`<p class="dim">${count(items.length - MOST)} more. <a href=${to("queues")}>All queues</a></p>`}
+    ${missing.length > 0 && html`<p class="dim">Not available: ${missing.join(", ")}.</p>`}</section>`;
+}

@@ -1,0 +1,50 @@
+// @ts-check
+/** Counts and alerts that the navigation and the overview share. */
+import { may } from "./api.js";
+import { useData } from "./data.js";
+import { useEffect } from "./html.js";
+
+const EVERY = 15_000;
+
+const FAILED = "status:failed,expired,upstream_failed";
+export const RUNNING = "status:running";
+export const OVERDUE = "status:queued,scheduled,dispatched due:<-1m";
+export const FAILED_DAY = `${FAILED} ended:>-24h`;
+export const FAILED_HOUR = `${FAILED} ended:>-1h`;
+
+/** The tiles of the overview: label, filter, colour. */
+export const TILES = [
+  ["Running", RUNNING, "good"],
+  ["Waiting for a worker", "status:queued,dispatched", ""],
+  ["Overdue by a minute", OVERDUE, "warn"],
+  ["Retrying", "status:retrying", "warn"],
+  ["Scheduled, held, waiting", "status:scheduled,held,waiting", ""],
+  ["Failed stored jobs, 24 h", FAILED_DAY, "bad"],
+  ["Succeeded stored jobs, 24 h", "status:succeeded ended:>-24h", "good"],
+];
+const ALL = [...TILES.map(([, filter]) => filter), FAILED_HOUR];
+
+/** @typedef {{counts: import("./data.js").Loaded, alerts: import("./data.js").Loaded}} Summary */
+
+/** Return the count of a filter; undefined if it is not loaded.
+ * @param {Summary} summary @param {string} filter @returns {{count: number, is_exact: boolean} | undefined} */
+export const countOf = ({ counts }, filter) => counts.data?.items.find((/** @type {any} */ one) => one.filter === filter);
+
+/** Return the alerts that fire and are not silenced.
+ * @param {Summary} summary @returns {any[]} */
+export const firing = ({ alerts }) => alerts.data?.items.filter((/** @type {any} */ one) => one.state === "firing" && !one.is_silenced) ?? [];
+
+/** Load the counts of the overview, or only those of the navigation, and the firing alerts.
+ * @param {boolean} isOverview @param {string} tenant @returns {Summary} */
+export function useSummary(isOverview, tenant) {
+  // At most a second old on the overview, because pages reload a second after an event.
+  const [filter, max_age, least] = isOverview ? [ALL, 1, 5000] : [[RUNNING, FAILED_DAY], 15, EVERY];
+  const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter, max_age, tenant }, ["job"], least);
+  const alerts = useData(may("alerts.read") ? "alerts" : null, { states: "firing", tenant }, [], EVERY);
+  // No event is sent when rules are evaluated.
+  useEffect(() => {
+    const timer = setInterval(() => { if (!document.hidden) alerts.reload(); }, EVERY);
+    return () => clearInterval(timer);
+  }, []);
+  return { counts, alerts };
+}

@@ -1,0 +1,80 @@
+"""The overview names what needs attention, in a real browser."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from taskmq.server.examples import EXAMPLES
+from tests.dashboard.examples import Case, show_examples
+from tests.dashboard.kit import Eyes, Served, a_job, answer, serving, violations, watching, working
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def _now(name: str) -> dict[str, object]:
+    return {each: value for each, value in a_job(name).items() if each != "schedule_time"}
+
+
+def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
+        # The worker makes the queues and ends.
+        with working(served):
+            attention = eyes.open().page.locator(".attention")
+            expect(attention).to_contain_text("Nothing needs attention.")
+
+        served.submit(_now("early"), _now("late"))
+        expect(attention).to_contain_text("billing has no workers")
+        expect(attention).to_contain_text("2 jobs wait")
+        assert violations(eyes.page) == []
+        served.api.post("/queues/billing/pause", json={}).raise_for_status()
+        eyes.page.keyboard.press(".")
+
+        expect(attention).to_contain_text("billing is paused")
+        eyes.click("billing is paused")
+        expect(eyes.page.locator("h1").first).to_have_text("billing")
+
+
+def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        _answer_growing_queue(eyes)
+        page = eyes.page
+        page.clock.install()
+        attention = eyes.open().page.locator(".attention")
+        expect(attention.locator("li")).to_contain_text(
+            ["charges-fail is firing", "3 jobs failed", "3 jobs are overdue"]
+        )
+
+        page.clock.fast_forward(60_000)
+        page.keyboard.press(".")
+        page.clock.fast_forward(10_000)
+
+        expect(attention).to_contain_text(re.compile(r"images grows by [\d,]+ jobs a minute"))
+        # The queue's page has the same word.
+        page.clock.fast_forward(1_000)
+        page.evaluate("location.hash = '#/queues'")
+        expect(page.get_by_role("row", name="images")).to_contain_text("Growing")
+
+
+def _answer_growing_queue(eyes: Eyes) -> None:
+    depth = 0
+
+    def respond(route: Route) -> None:
+        nonlocal depth
+        depth += 600
+        found: dict[str, Any] = copy.deepcopy(EXAMPLES["listQueues"].answers[200])
+        found["queues"][0] |= {"stored": depth, "oldest": None}
+        answer(route, found)
+
+    eyes.page.route(re.compile(r"/api/v1/queues\?"), respond)
+
+
+def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("error")) as eyes:
+        attention = eyes.open().page.locator(".attention")
+
+        expect(attention).to_contain_text("Not available: jobs, alerts, queues.")
+        expect(attention).not_to_contain_text("Nothing needs attention.")
