@@ -105,6 +105,16 @@ def is_once_key(key: str) -> bool:
     return split_tenant_key(key)[1].startswith("once:")
 
 
+def line_key(queue: str, key: str, *, tenant: str | None) -> str:
+    """Return the name of the line of a tenant's stored jobs with one order key."""
+    return tenant_key(tenant, f"line:{queue}:{key}")
+
+
+def is_line_key(key: str) -> bool:
+    """Whether `line_key` returned this key."""
+    return split_tenant_key(key)[1].startswith("line:")
+
+
 def unique_key(task: str, key: str, *, tenant: str | None) -> str:
     """Return the key of a job that is the only one of its task and key while it waits or runs."""
     return tenant_key(tenant, f"unique:{task}:{key}")

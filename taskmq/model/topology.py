@@ -4,7 +4,7 @@ A logical queue `Q` consists of several physical ones: those that a worker consu
 `WorkQueue` defines those that a worker consumes: the three priority classes `Q.p.high`, `Q` and `Q.p.low`; or `Q`
 alone with the broker's own priorities; or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; or the lanes
 `Q.lane00`, `Q.lane01`, ... that spread tenants, with `Q` for jobs without a tenant and the slow lane `Q.p.low`.
-Unless `Q` is ordered, there are also `Q.jobs` and `Q.parcels` for stored jobs. Two queues are shared:
+There are also `Q.jobs` and, unless `Q` is ordered, `Q.parcels` for stored jobs. Two queues are shared:
 `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for messages whose queue was deleted
 while they waited.
 
@@ -158,7 +158,7 @@ class WorkQueue:
         if self.policy not in POLICIES:
             self._refuse(f"policy={self.policy!r}: one of {', '.join(POLICIES)}")
         if self.placed and self.ordered is not None:
-            self._refuse("ordered and placed exclude each other: jobs of the store have no order_key")
+            self._refuse("ordered and placed exclude each other")
         if self.priorities not in ("classes", "native"):
             self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
         for option, least, most in (
@@ -182,7 +182,7 @@ class WorkQueue:
     def physical(self) -> tuple[str, ...]:
         """The queues that a worker consumes: classes, the highest first, or lanes; and those of stored jobs."""
         if self.ordered is not None:
-            return tuple(shard_queue(self.name, number) for number in range(self.ordered))
+            return (*(shard_queue(self.name, number) for number in range(self.ordered)), jobs_queue(self.name))
         stored = (jobs_queue(self.name), parcels_queue(self.name))
         if self.priorities == "native":
             return (self.name, *stored)

@@ -12,7 +12,7 @@ import msgspec
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import Signature
-from taskmq.model.keys import is_once_key, limit_key, places_key, rate_key, split_tenant_key
+from taskmq.model.keys import is_line_key, is_once_key, limit_key, places_key, rate_key, split_tenant_key
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
@@ -186,6 +186,8 @@ def why_limited(key: str) -> str:
     """Return why a job waits behind this gate, which is a `Demand.key` or an idempotency key, for people."""
     if is_once_key(key):
         return "another job with its idempotency key is under way"
+    if is_line_key(key):
+        return "an earlier job with its order key has not ended"
     kind, _, name = key.partition(":")
     name = split_tenant_key(name)[1]
     if kind == "places":

@@ -70,8 +70,8 @@ class TaskOptions(TypedDict, total=False):
             `app.jobs.submit`. It can be listed, changed and cancelled, and a scheduler dispatches it. Needs a store.
             Default: `broker`.
         order_key: jobs of one key run one at a time, in the order of sending; the queue has to be `ordered`. A
-            delayed job joins the line when its delay is over. A failed job is retried before the jobs behind it.
-            Default: none.
+            delayed job joins the line when its delay is over, a stored one when it is submitted. A failed job is
+            retried before the jobs behind it. Default: none.
         delay: how long each job waits at the broker before it can start. Default: none.
         expires: how long after sending a job may start; the worker that receives it later cancels it. Default: never.
         retry: which errors are retried, how often and when; `None`: no retries. Default: `RetryPolicy()`.

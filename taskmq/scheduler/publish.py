@@ -55,7 +55,7 @@ from taskmq.model.headers import labels_of
 from taskmq.model.history.journals import SavedValues
 from taskmq.model.jobs.reports import REPORTS_TASK, Report, encode_parcel, encode_reports, invite
 from taskmq.model.topology import jobs_queue, node_queue, parcels_queue
-from taskmq.scheduler.gates import GatePassage, answer_of, start_of
+from taskmq.scheduler.gates import GatePassage, answer_of, fence_of, start_of
 from taskmq.scheduler.parcels import Packer
 from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
@@ -221,11 +221,8 @@ class InvitationPublisher:
         # Their cancellation was requested, or they are not dispatched any more.
         if not await self._undispatch(left, "its cancellation was requested") or not await self._report(answers):
             return None
-        return [
-            replace(job, claims=claims[job.id], fence=taken.fences[job.id]) if job.id in claims else job
-            for job in jobs
-            if job.id not in claims or job.id in taken.fences
-        ]
+        held = {job.id: replace(job, fence=fence_of(job, taken)) for job in claiming if job.id in taken.fences}
+        return [held.get(job.id, job) for job in jobs if job.id not in claims or job.id in held]
 
     async def _take_claims(self, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)

@@ -69,7 +69,7 @@ class StoredRecords:
                 current_context.reset(token)
         if self._producer.queue(call.queue).ordered is not None:
             raise InvalidOption(
-                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, but jobs of the store cannot be ordered"
+                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, but schedules cannot store ordered jobs"
             )
         return write_stored(entry, call)
 

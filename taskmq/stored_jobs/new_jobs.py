@@ -17,7 +17,7 @@ from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, ne
 from taskmq.model.jobs.changes import RetryMode, retry_mode
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
-from taskmq.model.keys import check_reachable, is_derived_id, tenant_key
+from taskmq.model.keys import check_reachable, is_derived_id, line_key, tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.plain_text import check_line
@@ -47,15 +47,13 @@ def new_job(
         resources: resources that the task declares for its runs.
 
     Raises:
-        InvalidOption: the id or tenant is invalid, the queue is ordered, or the job needs a node but the queue's jobs
-            are not placed.
+        InvalidOption: the id or tenant is invalid, the queue is ordered but the job has no order key or vice versa,
+            or the job needs a node but the queue's jobs are not placed.
     """
     envelope = sending.envelope
-    if queue.ordered is not None:
-        raise InvalidOption(
-            f"task {envelope.task}: queue {queue.name!r} is ordered, but jobs in the store may overtake each other: "
-            "send it instead"
-        )
+    if queue.ordered is not None or envelope.order_key is not None:
+        # The store keeps the order of a key whatever the priorities.
+        queue.choose_physical(priority=None, order_key=envelope.order_key)
     submission = sending.submission or Submission()
     detail = _add_needs(submission.detail, queue, resources)
     key = None if submission.job_id is None else _check_key(submission.job_id)
@@ -192,6 +190,7 @@ def _build_job(
     unique: UniqueKey | None = None,
 ) -> NewJob:
     preemptible = None if detail is None else detail.preemptible
+    order_key = envelope.order_key
     return NewJob(
         id=id,
         tenant=check_text("tenant", envelope.tenant or "", 255),
@@ -206,6 +205,7 @@ def _build_job(
         body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None, preemptible=preemptible)),
         detail=detail,
         unique=unique,
+        line=None if order_key is None else line_key(queue, order_key, tenant=envelope.tenant),
     )
 
 

@@ -32,7 +32,7 @@ from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.dependents import EndReactions
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, answer_of, start_of
+from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, answer_of, fence_of, start_of
 from taskmq.scheduler.partition import AppRules, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
@@ -98,7 +98,7 @@ class StoreRun:
         self._epochs: dict[int, int] = {}
         self._passages: dict[int, GatePassage] = {}
         self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
-        self._claims = ClaimWaits(None)
+        self._claims = ClaimWaits(lambda _: ())
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
@@ -111,8 +111,7 @@ class StoreRun:
         )
         self._key = (await self._dispatching.report_keys())[0]
         rules = AppRules(self._app, has_state=self._session.stores.limits is not None)
-        if (claims := rules.claims()) is not None:
-            self._claims = ClaimWaits(claims.of)
+        self._claims = ClaimWaits(rules.claims().of)
         for partition in range(self._dispatching.partitions):
             epoch = await self._dispatching.leases.acquire(partition_key(partition), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
@@ -287,12 +286,9 @@ class StoreRun:
         answers = [answer_of(job, done) for job in claiming if (done := taken.done.get(job.id)) is not None]
         if answers:
             await self._apply_reports(answers)
+        held = {job.id: replace(job, fence=fence_of(job, taken)) for job in claiming if job.id in taken.fences}
         names = {job.id for job in claiming}
-        return [
-            replace(job, fence=taken.fences.get(job.id))
-            for job in jobs
-            if job.id not in names or job.id in taken.fences
-        ]
+        return [held.get(job.id, job) for job in jobs if job.id not in names or job.id in held]
 
     def _outgoing(self, job: DispatchedJob, saved: SavedValues | None) -> Outgoing:
         assert self._key is not None

@@ -17,7 +17,7 @@ changes are rare, and never small.
 import math
 from typing import Final
 
-from taskmq.model.topology import WorkQueue, is_lane
+from taskmq.model.topology import WorkQueue, is_jobs_queue, is_lane
 
 __all__ = ["prefetch_for", "prefetch_of", "worth_changing"]
 
@@ -49,7 +49,7 @@ def worth_changing(now: int, wanted: int) -> bool:
 
 def prefetch_of(queue: WorkQueue, physical: str, prefetch: int) -> int:
     """Return the prefetch of a physical queue, if its queue may have `prefetch` in hand of each of its classes."""
-    if queue.ordered is not None:
+    if queue.ordered is not None and not is_jobs_queue(physical):
         # The next delivery of a shard would only wait here, and no other worker could run it.
         return 1
     # Two lanes carry the jobs of a tenant, so a single tenant still fills all slots.

@@ -1,4 +1,4 @@
-"""Limits and keys of an app without a state, over three queues in three partitions, while a scheduler is killed (-9).
+"""Limits, keys and order of stored jobs while a scheduler is killed (-9).
 
 RabbitMQ and PostgreSQL, both real. Each run records its begin and end outside.
 `$TASKMQ_TEST_CLAIMED_JOBS` jobs of each queue and account (default 6).
@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from taskmq import Concurrency, TaskMQ
+from taskmq import Concurrency, RetryPolicy, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import partition_of
 from tests.faults.field import Commands, Process
 
@@ -27,9 +27,11 @@ _QUEUES: Final = ("work", "other-1", "other-2")
 _ACCOUNTS: Final = ("north", "south")
 _APP: Final = """
 import asyncio, os, time
-from taskmq import Concurrency, Context, TaskMQ
+from taskmq import Concurrency, Context, RetryPolicy, TaskMQ, WorkQueue
 
-app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
+app = TaskMQ(
+    os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults", queues=[WorkQueue("line", ordered=2)]
+)
 LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 accounts = Concurrency(1, key=lambda account, number: account.lower(), name="accounts")
 
@@ -50,6 +52,15 @@ async def pay(context: Context, order: str) -> int:
     await asyncio.sleep(0.2)
     os.write(LEDGER, f"{order} {context.fencing_token} {began} {time.monotonic_ns()}\\n".encode())
     return context.fencing_token
+
+
+@app.task(name="step", queue="line", order_key="account", retry=RetryPolicy(base="100ms", max_attempts=3))
+async def step(context: Context, account: str, number: int) -> None:
+    began = time.monotonic_ns()
+    await asyncio.sleep(0.02)
+    os.write(LEDGER, f"{account} {number} {began} {time.monotonic_ns()}\\n".encode())
+    if account == "south" and number % 3 == 0 and context.attempt == 1:
+        raise ValueError(number)
 """
 
 
@@ -107,6 +118,48 @@ def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
     for its in map(sorted, runs.values()):
         assert {number for _, _, number in its} == {str(number) for number in range(_JOBS * len(_QUEUES))}
         assert all(before[1] <= after[0] for before, after in pairwise(its)), its
+    for worker in workers:
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(60) == 0, worker.log[-4000:]
+
+
+@pytest.mark.timeout(240)
+def test_stored_jobs_of_a_key_never_overlap_or_overtake_each_other(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    schedulers = [start(f"scheduler-{number}", "scheduler", "jobs:app") for number in range(2)]
+    workers = [start(f"worker-{number}", "worker", "jobs:app", "-c", "8") for number in range(2)]
+    count = 3 * _JOBS
+
+    async def main() -> None:
+        queues = [WorkQueue("line", ordered=2)]
+        app = TaskMQ(amqp_url, store=job_store_url, name="faults", queues=queues)
+
+        @app.task(name="step", queue="line", order_key="account", retry=RetryPolicy(base="100ms", max_attempts=3))
+        async def step(account: str, number: int) -> None: ...
+
+        async with app:
+            jobs = [await app.jobs.asubmit(step, account, number) for number in range(count) for account in _ACCOUNTS]
+            await jobs[len(jobs) // 3].aresult(timeout=90)
+            schedulers[0].signal(signal.SIGKILL)
+            start("scheduler-2", "scheduler", "jobs:app")
+            for job in jobs:
+                await job.aresult(timeout=120)
+
+    asyncio.run(main())
+
+    runs: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for line in (tmp_path / "runs").read_text().splitlines():
+        account, number, began, ended = line.split()
+        runs[account].append((int(began), int(ended), int(number)))
+    for account, its in runs.items():
+        its.sort()
+        again = {number for number in range(count) if account == "south" and number % 3 == 0}
+        assert [number for _, _, number in its] == [
+            number for each in range(count) for number in [each] * (2 if each in again else 1)
+        ]
+        assert all(before[1] <= after[0] for before, after in pairwise(its)), its
+    assert runs.keys() == set(_ACCOUNTS)
     for worker in workers:
         worker.signal(signal.SIGTERM)
         assert worker.wait(60) == 0, worker.log[-4000:]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone, partition_key
+from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, first, insert, job_id, names_of
@@ -36,7 +37,7 @@ _PLACES: Final = """
 select name, place, job, token, fence, ttl, until, content_type, result from taskmq.claim
 where name = any($1::text[])"""
 _JOBS: Final = """
-select id, token, state, cancel_requested from taskmq.job where id = any($1::uuid[]) order by id for update"""
+select id, token, state, cancel_requested, queue from taskmq.job where id = any($1::uuid[]) order by id for update"""
 _HOLDERS: Final = f"""
 select id, token from taskmq.job where id = any($1::uuid[]) and state in ({_UNDER_WAY})"""
 _ENDS: Final = f"""
@@ -58,6 +59,20 @@ delete from taskmq.gated where id = any(array(
 returning queue, priority, tenant, due, id"""
 _READY: Final = """
 insert into taskmq.ready (queue, priority, tenant, due, id) @rows(int, smallint, int, bigint, uuid)"""
+
+_LINED_UP: Final = "select id, name from taskmq.claim_line where id = any($1::uuid[])"
+_QUEUE_UP: Final = "insert into taskmq.claim_line (name, id, queue) @rows(text, uuid, int)"
+_HEAD: Final = """
+select l.id, l.number from taskmq.claim_line l
+where l.name = $1 and exists (select 1 from taskmq.job j where j.id = l.id and j.queue = l.queue)
+order by l.number limit 1"""
+_LEAVE: Final = """
+delete from taskmq.claim_line where name = $1 and number < $2
+  and not exists (select 1 from taskmq.job j where j.id = claim_line.id)"""
+_OPEN_HEAD: Final = """
+delete from taskmq.gated where id = $1 and gate = $2 returning queue, priority, tenant, due, id"""
+_LEFT: Final = """
+delete from taskmq.claim_line where not exists (select 1 from taskmq.job j where j.id = claim_line.id)"""
 
 _HELD: Final = f"""exists (
   select 1 from taskmq.job j where j.id = c.job and j.token = c.token and j.state in ({_UNDER_WAY}))"""
@@ -115,6 +130,8 @@ def _take(partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[Ta
     taking = _Taking(places, held, (yield from _find_done(places, held, now)), now=now)
     rows = yield from ask(_JOBS, [JobId(job.id) for job in jobs])
     dispatched = {(job_id(row[0]), row[1]) for row in rows if row[2] == _DISPATCHED and row[3] is None}
+    if any(map(is_line_key, names)):
+        taking.heads = yield from _line_up(jobs, {job_id(row[0]): row[4] for row in rows})
     for job in jobs:
         if (job.id, job.token) in dispatched:
             taking.add(job)
@@ -132,6 +149,7 @@ class _Taking:
     Attributes:
         rows: places that got a new holder.
         fences, waiting, done: as in `TakenClaims`.
+        heads: the first job of each line.
     """
 
     def __init__(
@@ -146,6 +164,7 @@ class _Taking:
         self.fences: dict[str, int] = {}
         self.waiting: dict[str, str] = {}
         self.done: dict[str, WorkDone] = {}
+        self.heads: Mapping[str, str | None] = {}
         self._done = done
         self._now = now
         self._fences: dict[tuple[str, int], int] = {(each.name, each.place): each.fence for each in places}
@@ -162,7 +181,8 @@ class _Taking:
                 self.done[job.id] = done
                 return
             holders = self._holders[claim.name]
-            if dispatch not in holders.values() and len(holders) >= claim.places:
+            is_behind = self.heads.get(claim.name, job.id) != job.id
+            if is_behind or (dispatch not in holders.values() and len(holders) >= claim.places):
                 self.waiting[job.id] = claim.name
                 return
         self.fences[job.id] = max((self._hold(claim, dispatch) for claim in job.claims), default=0)
@@ -177,6 +197,33 @@ class _Taking:
             fence = self._fences[key] = max(self._now * 1000, self._fences.get(key, 0) + 1)
             self.rows.append((claim.name, index, JobId(dispatch[0]), dispatch[1], fence, claim.ttl))
         return 0 if claim.ttl is None else self._fences[claim.name, index]
+
+
+def _line_up(jobs: Sequence[DispatchedJob], queues: Mapping[str, int]) -> Steps[dict[str, str | None]]:
+    """Give jobs without a place in their line the last one; return the first job of each line.
+
+    Args:
+        queues: numbers of the live jobs' queues.
+    """
+    lines = {job.id: claim.name for job in jobs for claim in job.claims if is_line_key(claim.name)}
+    found = {(job_id(row[0]), row[1]) for row in (yield from ask(_LINED_UP, [JobId(job) for job in lines]))}
+    new = [
+        (name, JobId(job), queues[job]) for job, name in lines.items() if job in queues and (job, name) not in found
+    ]
+    yield from insert(_QUEUE_UP, new)
+    heads: dict[str, str | None] = {}
+    for name in sorted(set(lines.values())):
+        row = yield from first(_HEAD, name)
+        heads[name] = None if row is None else job_id(row[0])
+    return heads
+
+
+def _open_line(name: str) -> Steps[Sequence[Row]]:
+    """Take the first job of a line from behind its gate, if it is there, and forget the ended jobs before it."""
+    if (head := (yield from first(_HEAD, name))) is None:
+        return ()
+    yield from ask(_LEAVE, name, head[1])
+    return (yield from ask(_OPEN_HEAD, JobId(job_id(head[0])), name))
 
 
 def _find_held(places: Sequence[_Place]) -> Steps[set[tuple[str, int]]]:
@@ -217,9 +264,12 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     opened: list[Row] = []
     waiting: set[str] = set()
     for name, count in sorted(free.items()):
-        found = (yield from ask(_OPEN, name, min(count, _MOST))) if count > 0 else ()
+        is_line = is_line_key(name)
+        found: Sequence[Row] = ()
+        if count > 0:
+            found = yield from _open_line(name) if is_line else ask(_OPEN, name, min(count, _MOST))
         opened += found
-        if count <= 0 or len(found) >= count:
+        if is_line or count <= 0 or len(found) >= count:
             waiting.add(name)
     yield from insert(_READY, opened)
     queues = yield from names_of("queue", {row[0] for row in opened})
@@ -229,9 +279,10 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
 
 
 def forget_claims() -> Steps[None]:
-    """Delete free places, and keys whose result is forgotten."""
+    """Delete free places, keys whose result is forgotten, and places of ended jobs in lines."""
     now = yield from clock()
     yield from ask(_FORGET, (now - _UNUSED_MS) * 1000, now)
+    yield from ask(_LEFT)
 
 
 def keep_results(ms: int) -> Steps[None]:

@@ -10,6 +10,7 @@
     upstream_end   ends of upstream jobs that their dependents have yet to process
     unique_key     unique keys, and the job that owns each
     claim          places of concurrency limits and idempotency keys, and the dispatch that holds each
+    claim_line     one narrow row per live job with an order key: its place in the key's line
     rate           one row per rate limit and key: until when it is used up
     ready          one narrow row per queued job
     gated          one row per queued job that waits behind a gate; such a job has no row in `ready`
@@ -49,7 +50,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0106"
+HEAD: Final = "0107"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -60,6 +60,11 @@ delete from taskmq.job_key where ctid = any(array(
   select d.ctid from unnest($1::int[], $2::text[], $3::uuid[]) as i(tenant, key, id) cross join lateral
     (select ctid from taskmq.job_key where tenant = i.tenant and key = i.key and id = i.id for update) d))"""
 
+_QUEUE_UP: Final = """
+insert into taskmq.claim_line (name, id, queue)
+select name, id, queue from unnest($1::text[], $2::uuid[], $3::int[]) with ordinality as i(name, id, queue, number)
+order by number"""
+
 _Insert = Callable[[Connection, Sequence[NewJob], "Numbers"], Awaitable[list[Submitted]]]
 
 
@@ -84,7 +89,7 @@ async def submit(
     if connection is not None:
         return await work(connection)
     is_one_statement = not has_quota(quotas, jobs) and all(
-        job.unique is None and not _depends_on(job) for job in jobs
+        job.unique is None and job.line is None and not _depends_on(job) for job in jobs
     )
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
@@ -263,6 +268,15 @@ async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: 
 async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
     """Submit jobs whose unique keys, if any, are free."""
     new = await _insert(connection, jobs, numbers)
+    if any(job.line is not None for job in jobs):
+        lines = {job.id: (job.line, job.queue) for job in reversed(jobs) if job.id in new}
+        rows = [
+            (storable(line), job_id, numbers.queues[queue])
+            for job_id, (line, queue) in reversed(lines.items())
+            if line is not None
+        ]
+        if rows:
+            await connection.execute(_QUEUE_UP, *map(list, zip(*rows, strict=True)))
     answers: list[Submitted | None] = []
     for job in jobs:
         state = new.pop(job.id, None)

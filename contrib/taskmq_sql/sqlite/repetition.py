@@ -72,6 +72,7 @@ def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
     connection.execute(_ATTEMPT, (job_id,))
     connection.execute(_RESUME, (CODES[state], due, body, job_id))
     connection.execute("DELETE FROM job_history WHERE id = ?", (job_id,))
+    connection.execute("DELETE FROM claim_line WHERE id = ?", (job_id,))
     if state is JobState.QUEUED:
         connection.execute(_READY, (job_id,))
     reattached = _reattach(transaction, change, job_id, change.id)

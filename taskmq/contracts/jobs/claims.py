@@ -6,6 +6,9 @@
 
 A claim is held by a dispatch, which a job and its token identify. So whatever ends the dispatch (an end, a retry, an
 interruption, a cancel, an erasure) frees its claims in its own transaction, without a statement for them.
+
+A line is a claim that only the first of its live jobs gets. The submission gives a job its place, and the job keeps
+it until it ends. A job that is resumed, or moved to another queue, gets the last place.
 """
 
 from collections.abc import Mapping
@@ -19,7 +22,7 @@ class JobClaim(msgspec.Struct, frozen=True, omit_defaults=True):
     """A claim of one job, which follows from its task and the keys in its message.
 
     Attributes:
-        name: the key with its scope; the job waits behind the gate of this name.
+        name: the key with its scope; the job waits behind the gate of this name. `line_key` names a line.
         places: how many jobs may hold the claim at a time.
         ttl: of an idempotency key: ms for which a success answers later jobs; None for other claims.
     """

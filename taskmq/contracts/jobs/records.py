@@ -72,6 +72,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         expires: after this instant it does not start.
         held: whether it waits until it is released.
         unique: its uniqueness rule.
+        line: name of the line in which it gets a place, see `JobClaim`.
         body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be published.
         detail: with `depends_on` it first waits for those jobs of the same tenant.
     """
@@ -89,6 +90,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     detail: JobDetail | None = None
     unique: UniqueKey | None = None
+    line: str | None = None
 
 
 class DependencyRefusal(msgspec.Struct, frozen=True):

@@ -9,12 +9,13 @@ as for any other job. It turns a job back if sent jobs or another partition have
 Rates are counted in the store, after the dispatch and before the message is published. Without a state, nothing
 decides after that.
 In an app without a state, the store decides concurrency limits and idempotency keys (`claims`): a job takes its
-claims after its dispatch and before its message is published.
+claims after its dispatch and before its message is published. Stored jobs with order keys wait for their line in
+every app.
 Jobs are examined, with their bodies, in the queues of tasks with limits, and in another queue for a minute after the
 last limited job was seen there. The first limited job after that is not examined; its worker's guard decides.
 """
 
-from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims, answer_of
+from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims, answer_of, fence_of
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.gates.passage import GatePassage, start_of
@@ -26,5 +27,6 @@ __all__ = [
     "TaskClaims",
     "TaskDemands",
     "answer_of",
+    "fence_of",
     "start_of",
 ]

@@ -1,4 +1,4 @@
-"""Claims of one partition's jobs, in an app whose store decides them: one without a state.
+"""Claims of one partition's jobs that the store decides: without a state all, and with one the order of keys.
 
 dispatched -> add -> take_claims in the store -- held ----> published
                                               -- closed --> wait: it is behind a gate
@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import DispatchedJob, JobClaim, OpenedClaims, WorkDone
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, OpenedClaims, TakenClaims, WorkDone
 from taskmq.contracts.stores import PlaceDemand
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
-from taskmq.model.keys import once_key
+from taskmq.model.keys import is_line_key, line_key, once_key
 from taskmq.model.units import storable
 from taskmq.options.limits import Concurrency
 from taskmq.options.uniqueness import NO_IDEMPOTENCY
@@ -22,35 +22,54 @@ from taskmq.run.context import SCHEDULE_NAME
 from taskmq.scheduler.gates.demands import TaskDemands
 from taskmq.tasks.task import Task
 
-__all__ = ["ClaimWaits", "ClaimsOf", "TaskClaims", "answer_of"]
+__all__ = ["ClaimWaits", "ClaimsOf", "TaskClaims", "answer_of", "fence_of"]
 
 ClaimsOf = Callable[[DispatchedJob], tuple[JobClaim, ...]]
 """Returns the claims of a job."""
 
 _KEY: Final = b'"key":'
+_ORDER: Final = b'"order_key":'
 # The holder may have ended while the store moved the job behind the gate.
 _FIRST_CHECK: Final = 0.05
 _CHECK: Final = 1.0
 
 
 class TaskClaims:
-    """The claims of one app's jobs: the concurrency limits of their tasks, and their idempotency keys."""
+    """The claims of one app's jobs: the concurrency limits of their tasks, their idempotency keys, and their lines.
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]]) -> None:
+    Args:
+        has_state: whether the app's state decides all claims but the lines.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], *, has_state: bool = False) -> None:
         self._tasks = tasks
+        self._has_state = has_state
         self._demands = TaskDemands(tasks.values(), is_final=True, only=Concurrency)
 
     def of(self, job: DispatchedJob) -> tuple[JobClaim, ...]:
         """Return the claims of a job."""
+        # Few jobs have a key, and searching the bytes is cheap.
+        lines = self._lines_of(job) if _ORDER in job.body else ()
+        return lines if self._has_state else (*self._keys_and_places_of(job), *lines)
+
+    def _keys_and_places_of(self, job: DispatchedJob) -> tuple[JobClaim, ...]:
         demands = self._demands.of(job.task, job.body)
         if not demands and _KEY not in job.body:
             return ()
         places = [
             JobClaim(storable(demand.key), demand.places) for demand in demands if isinstance(demand, PlaceDemand)
         ]
-        # Few jobs have a key, and searching the bytes is cheap.
         key = self._key_of(job) if _KEY in job.body else None
         return tuple(places) if key is None else (key, *places)
+
+    def _lines_of(self, job: DispatchedJob) -> tuple[JobClaim, ...]:
+        try:
+            envelope = decode_envelope(job.body)
+        except MalformedMessage:
+            return ()
+        if envelope.order_key is None:
+            return ()
+        return (JobClaim(storable(line_key(job.queue, envelope.order_key, tenant=envelope.tenant))),)
 
     def _key_of(self, job: DispatchedJob) -> JobClaim | None:
         try:
@@ -79,14 +98,15 @@ def answer_of(job: DispatchedJob, done: WorkDone, *, proof: str = "") -> Report:
     )
 
 
+def fence_of(job: DispatchedJob, taken: TakenClaims) -> int | None:
+    """Return the fence of a job that holds its claims; None if its only claim is a line."""
+    return None if all(is_line_key(claim.name) for claim in job.claims) else taken.fences[job.id]
+
+
 class ClaimWaits:
-    """Claims of the jobs in flight, and claims that ready jobs wait for. Times are seconds.
+    """Claims of the jobs in flight, and claims that ready jobs wait for. Times are seconds."""
 
-    Args:
-        claims_of: None: the app has a state, whose guards decide.
-    """
-
-    def __init__(self, claims_of: ClaimsOf | None) -> None:
+    def __init__(self, claims_of: ClaimsOf) -> None:
         self._claims_of = claims_of
         self._flights: dict[str, tuple[JobClaim, ...]] = {}
         # Places of the claims.
@@ -96,8 +116,7 @@ class ClaimWaits:
 
     def add(self, jobs: Sequence[DispatchedJob]) -> None:
         """Record dispatched jobs, including those of an earlier holder of the partition."""
-        if self._claims_of is not None:
-            self._flights.update((job.id, claims) for job in jobs if (claims := self._claims_of(job)))
+        self._flights.update((job.id, claims) for job in jobs if (claims := self._claims_of(job)))
 
     def of(self, job_id: str) -> tuple[JobClaim, ...]:
         """Return the claims of a job in flight."""

@@ -87,9 +87,9 @@ class AppRules:
             self._tasks.by_name.values(), is_final=not self._has_state, only=None if self._has_state else RateLimit
         )
 
-    def claims(self) -> TaskClaims | None:
-        """Return the claims of the app's jobs; None if its state decides them."""
-        return None if self._has_state else TaskClaims(self._tasks.by_name)
+    def claims(self) -> TaskClaims:
+        """Return the claims of the app's jobs that the store decides."""
+        return TaskClaims(self._tasks.by_name, has_state=self._has_state)
 
 
 def _read_marked(body: bytes, mark: bytes) -> Envelope | None:

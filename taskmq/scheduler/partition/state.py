@@ -34,7 +34,7 @@ class PartitionState:
         ledger: jobs in flight, and batches.
         shares: order of turns.
         gates: limits of tasks.
-        claims: concurrency limits and idempotency keys that the store decides.
+        claims: concurrency limits, idempotency keys and lines that the store decides.
         placements: amounts of nodes that jobs in flight use.
         pauses: queues whose messages the broker refuses.
         short_tasks: tasks whose jobs may travel together.
@@ -53,8 +53,7 @@ class PartitionState:
         self.shares = Shares()
         self.shares.configure(rules.policies, {})
         self.gates = Gates(rules.demands(), dice=random.random)
-        claims = rules.claims()
-        self.claims = ClaimWaits(None if claims is None else claims.of)
+        self.claims = ClaimWaits(rules.claims().of)
         self.placements = Placements()
         self.pauses = RefusedQueues()
         self.short_tasks = ShortTasks()

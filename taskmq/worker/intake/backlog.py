@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.broker import Delivery
-from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, slow_lane
+from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, is_shard, slow_lane
 
 __all__ = ["WEIGHTS", "Backlog"]
 
@@ -83,7 +83,7 @@ class Backlog:
             for name, physical in _classes(queue):
                 self._class_of[physical] = name
                 self._lanes[physical] = deque()
-                if queue.ordered is not None:
+                if is_shard(physical):
                     self._is_out[physical] = False
                 elif queue.lanes is not None and name == "medium":
                     self._spread.add(physical)

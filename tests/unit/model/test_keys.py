@@ -16,6 +16,7 @@ _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
     ("found", "wanted"),
     [
         (keys.once_key("shop.pay", "order:17", tenant=None), "once:shop.pay:order:17"),
+        (keys.line_key("ledger", "acme", tenant=None), "line:ledger:acme"),
         (keys.unique_key("shop.pay", "7", tenant=None), "unique:shop.pay:7"),
         (keys.limit_key("api", None, tenant=None), "api"),
         (keys.limit_key("api", "7", tenant=None), "api:7"),
@@ -81,6 +82,13 @@ def test_an_overlong_key_is_stored_as_a_hash_after_its_tenant() -> None:
     assert [key[:-64] for key in found] == ["once:", "@a:once:", "@b:once:"]
     assert all(map(keys.is_once_key, found))
     assert not keys.is_once_key(keys.unique_key("once", "k", tenant="a"))
+
+
+def test_only_line_keys_are_line_keys() -> None:
+    assert keys.is_line_key(keys.line_key("q", "k", tenant=None))
+    assert keys.is_line_key(keys.line_key("q", "k", tenant="a:b"))
+    assert not keys.is_line_key(keys.once_key("line", "k", tenant="a"))
+    assert not keys.is_line_key(keys.places_key("line"))
 
 
 @pytest.mark.parametrize(

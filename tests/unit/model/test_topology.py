@@ -173,8 +173,8 @@ def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() 
 
 
 def test_an_ordered_queue_consists_of_its_shards() -> None:
-    assert WorkQueue("a", ordered=3).physical == ("a.s00", "a.s01", "a.s02")
-    assert len(set(WorkQueue("a", ordered=100).physical)) == 100
+    assert WorkQueue("a", ordered=3).physical == ("a.s00", "a.s01", "a.s02", "a.jobs")
+    assert len(set(WorkQueue("a", ordered=100).physical)) == 101
 
 
 def test_only_the_medium_class_of_a_queue_exists_from_the_start() -> None:
@@ -187,7 +187,7 @@ def test_only_the_medium_class_of_a_queue_exists_from_the_start() -> None:
 
 @given(_names)
 def test_only_shards_are_shards(name: str) -> None:
-    assert all(is_shard(physical) for physical in WorkQueue(name, ordered=100).physical)
+    assert all(is_shard(physical) for physical in WorkQueue(name, ordered=100).always)
     assert not any(is_shard(physical) for physical in (*WorkQueue(name).physical, dead_letter_queue(name)))
 
 

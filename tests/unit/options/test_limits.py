@@ -6,7 +6,7 @@ import pytest
 
 from taskmq import Concurrency, Context, InvalidArguments, InvalidOption, RateLimit, task
 from taskmq.contracts.stores import PlaceDemand, RateDemand
-from taskmq.model.keys import once_key
+from taskmq.model.keys import line_key, once_key
 from taskmq.options.limits import check_shared, why_limited
 
 
@@ -143,6 +143,10 @@ def test_a_job_that_waits_for_its_key_does_not_show_the_key() -> None:
     key = once_key("shop.pay", "order:17", tenant="acme")
 
     assert why_limited(key) == "another job with its idempotency key is under way"
+
+
+def test_a_job_behind_another_of_its_order_key_says_so() -> None:
+    assert why_limited(line_key("ledger", "acme", tenant="t")) == "an earlier job with its order key has not ended"
 
 
 @pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
-from taskmq import Concurrency, TaskMQ
-from taskmq.contracts.jobs import DispatchedJob, NewJob, partition_of
+from taskmq import Concurrency, TaskMQ, WorkQueue
+from taskmq.contracts.jobs import DispatchedJob, JobUpdate, NewJob, partition_of
 from taskmq.model.envelope import Envelope, encode_envelope, new_job_id
+from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
 from taskmq.scheduler.gates.claims import TaskClaims
 from taskmq.stored_jobs.explain import explain_job
@@ -163,6 +164,70 @@ async def test_a_cancelled_job_gets_no_claims_and_ends(stage: Stage, /) -> None:
 
     assert player.deliveries == []
     assert stage.job(job).state is JobState.CANCELLED
+
+
+def _define_line(app: TaskMQ) -> None:
+    app.task(name="post", queue="ledger", order_key="account", retry=None)(lambda account: None)
+
+
+@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+async def test_stored_jobs_of_a_key_run_in_order_while_schedulers_are_replaced(stage: Stage, /) -> None:
+    jobs = {key: await _post(stage, key, count=6) for key in ("north", "south")}
+    process = stage.start(has_state=False)
+    await stage.broker.declare([WorkQueue("ledger", ordered=2)])
+    player = await stage.player("ledger")
+    ran: list[str] = []
+
+    while stage.database.live:
+        await until(lambda: bool(player.deliveries) or not stage.database.live)
+        ids = _ids(player)
+        assert len({job for job in ids if job in jobs["north"]}) <= 1
+        assert len({job for job in ids if job in jobs["south"]}) <= 1
+        ran += ids
+        await player.finish("retry" if len(ran) % 3 == 1 else "succeeded", delay=2_000)
+        if len(ran) % 4 == 0:
+            await process.kill()
+            process = stage.start(has_state=bool(len(ran) % 8))
+
+    for its in jobs.values():
+        assert list(dict.fromkeys(job for job in ran if job in its)) == its
+
+
+@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+async def test_a_delayed_job_holds_up_its_key_until_it_is_cancelled(stage: Stage, /) -> None:
+    (first,) = await _post(stage, "north", due=stage.clock.now_ms() + 3_600_000)
+    second, third = await _post(stage, "north", count=2)
+    (other,) = await _post(stage, "south")
+    stage.start(has_state=False)
+    player = await stage.player("ledger")
+    await player.has(1)
+    await stage.pass_by(5)
+    assert _ids(player) == [other]
+
+    await stage.store.update(
+        JobUpdate(id=first, before=JobState.SCHEDULED, version=1, after=JobState.CANCELLED, kind="cancel")
+    )
+    await player.has(2)
+    await stage.pass_by(5)
+
+    assert _ids(player) == [other, second]
+    await player.finish()
+    await player.has(1)
+    assert _ids(player) == [third]
+    (invitation,) = [each.store for each in player.envelopes]
+    assert invitation is not None
+    assert invitation.fence is None
+
+
+async def _post(stage: Stage, key: str, *, count: int = 1, due: int = 0) -> list[str]:
+    jobs: list[NewJob] = []
+    for _ in range(count):
+        job_id = new_job_id(stage.clock.now_ms(), (1_000_000 - next(stage.numbers)).to_bytes(10, "big"))
+        call = Envelope(id=job_id, task="post", args=msgspec.Raw(msgspec.json.encode([key])), order_key=key)
+        line = line_key("ledger", key, tenant=None)
+        jobs.append(NewJob(id=job_id, task="post", queue="ledger", body=encode_envelope(call), due=due, line=line))
+    await stage.store.submit(jobs)
+    return [job.id for job in jobs]
 
 
 def test_the_claim_of_a_long_key_begins_with_its_tenant() -> None:

@@ -417,7 +417,8 @@ def test_an_endless_loop_of_jobs_fails_the_test_and_not_the_run(kind: str) -> No
             bench.drain()
 
 
-def test_an_ordered_queue_waits_for_the_retry_of_its_first_job() -> None:
+@pytest.mark.parametrize("is_stored", [False, True], ids=["sent", "stored"])
+def test_an_ordered_queue_waits_for_the_retry_of_its_first_job(is_stored: bool) -> None:
     app = TaskMQ("amqp://localhost:1/", queues=[WorkQueue("steps", ordered=2)])
     seen: list[str] = []
 
@@ -427,7 +428,7 @@ def test_an_ordered_queue_waits_for_the_retry_of_its_first_job() -> None:
         if number == 1 and context.attempt == 1:
             raise ValueError
 
-    with Harness(app, timeout="50s") as bench:
+    with Harness(app, timeout="50s", store=is_stored) as bench:
         for number in (1, 2, 3):
             step.send("ann", number)
         bench.drain()

@@ -57,6 +57,7 @@ u as (insert into taskmq.job ({JOB_COLUMNS}, has_dependents)
       from gone returning *),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
+l as (delete from taskmq.claim_line where id = $1),
 n as (delete from taskmq.job_body where id = $1 and $5::boolean and $7::bytea is null),
 b as (insert into taskmq.job_body (id, body) select id, $7::bytea from u where $7::bytea is not null
       on conflict (id) do update set body = excluded.body)

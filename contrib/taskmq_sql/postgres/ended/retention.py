@@ -41,7 +41,8 @@ def _forget_keys(rows: Sequence[Row]) -> Steps[None]:
 
 
 ENDED_JOBS: Final = EndedJobs(
-    ("job_body", "job_detail", "event", "attempt", "job_progress", "saved_value", "saved_run"), _forget_keys
+    ("job_body", "job_detail", "event", "attempt", "job_progress", "saved_value", "saved_run", "claim_line"),
+    _forget_keys,
 )
 """The tables with rows of ended jobs."""
 

@@ -303,6 +303,13 @@ CREATE TABLE claim (
 CREATE INDEX gated_gate ON gated (gate, priority DESC, due, id)
 """
 _RATES: Final = "CREATE TABLE rate (key TEXT PRIMARY KEY, used REAL NOT NULL) WITHOUT ROWID"
+_LINES: Final = """
+CREATE TABLE claim_line (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, id BLOB NOT NULL, queue INTEGER NOT NULL
+);
+CREATE INDEX claim_line_name ON claim_line (name, number);
+CREATE INDEX claim_line_id ON claim_line (id)
+"""
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
 
@@ -319,7 +326,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT, _RATES),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT, _RATES, _LINES),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

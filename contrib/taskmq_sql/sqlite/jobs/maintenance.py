@@ -40,7 +40,9 @@ def _forget_keys(rows: Sequence[Row]) -> Steps[None]:
         yield from ask("delete from taskmq.job_key where key = $1 and tenant = $2 and id = $3", key, tenant, job_id)
 
 
-ENDED_JOBS: Final = EndedJobs(("attempt", "event", "label", "job_progress", "saved_value", "saved_run"), _forget_keys)
+ENDED_JOBS: Final = EndedJobs(
+    ("attempt", "event", "label", "job_progress", "saved_value", "saved_run", "claim_line"), _forget_keys
+)
 """The tables with rows of ended jobs."""
 
 

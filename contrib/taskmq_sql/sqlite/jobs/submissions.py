@@ -75,6 +75,7 @@ class _Submission:
         self._timers: list[tuple[Any, ...]] = []
         self._new_keys: list[tuple[Any, ...]] = []
         self._labels: list[tuple[Any, ...]] = []
+        self._lines: list[tuple[Any, ...]] = []
 
     def run(self) -> list[Submitted]:
         self._look_up()
@@ -112,7 +113,8 @@ class _Submission:
         run_each(self._connection, "INSERT INTO timer (shard, due, id) VALUES @rows", self._timers)
         run_each(self._connection, "INSERT INTO job_key (key, tenant, id, fingerprint) VALUES @rows", self._new_keys)
         run_each(self._connection, "INSERT INTO label (name, value, id) VALUES @rows", self._labels)
-        for rows in (self._rows, self._ready, self._timers, self._new_keys, self._labels):
+        run_each(self._connection, "INSERT INTO claim_line (name, id, queue) VALUES @rows", self._lines)
+        for rows in (self._rows, self._ready, self._timers, self._new_keys, self._labels, self._lines):
             rows.clear()
 
     def _claim(self, job_id: bytes, job: NewJob, key: UniqueKey) -> Submitted | None:
@@ -205,6 +207,8 @@ class _Submission:
             self._ready.append((queue, job.priority, tenant, due, job_id))
         elif state is JobState.SCHEDULED:
             self._timers.append((shard_of(job_id), due, job_id))
+        if job.line is not None:
+            self._lines.append((storable(job.line), job_id, queue))
         if job.detail is not None:
             labels = {(storable(name), storable(value)) for name, value in job.detail.labels.items()}
             self._labels += [(name, value, job_id) for name, value in labels]

@@ -5,6 +5,7 @@ from taskmq.testing.job_store_suite.dispatch.claims import ClaimCases
 from taskmq.testing.job_store_suite.dispatch.dispatches import Dispatches
 from taskmq.testing.job_store_suite.dispatch.gates import GateCases
 from taskmq.testing.job_store_suite.dispatch.leases import PartitionLeases
+from taskmq.testing.job_store_suite.dispatch.order import OrderCases
 from taskmq.testing.job_store_suite.dispatch.pools import PoolCases
 from taskmq.testing.job_store_suite.dispatch.returns import Returns
 from taskmq.testing.job_store_suite.dispatch.starts import StartCases
@@ -15,6 +16,7 @@ __all__ = [
     "ClaimCases",
     "Dispatches",
     "GateCases",
+    "OrderCases",
     "PartitionLeases",
     "PoolCases",
     "Returns",

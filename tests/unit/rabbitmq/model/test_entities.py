@@ -77,7 +77,7 @@ def test_reports_and_dropped_invitations_are_kept_without_limit() -> None:
         (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels", "q.dlq"}),
         (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels", "q.dlq"}),
         (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.jobs", "q.parcels", "q.dlq"}),
-        (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.dlq"}),
+        (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.jobs", "q.dlq"}),
         (WorkQueue("q", lanes=2), {"q.lane00", "q.lane01", "q", "q.p.low"}, {"q.jobs", "q.parcels", "q.dlq"}),
         (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low", "q.jobs", "q.parcels"}),
         (
@@ -139,14 +139,17 @@ def test_a_quorum_queue_with_native_priorities_is_an_ordinary_queue() -> None:
 def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueKind) -> None:
     entities = work_queue(WorkQueue("orders", kind, ordered=2))
 
-    usual = queues(work_queue(WorkQueue("orders", kind)))["orders"]
+    plain = queues(work_queue(WorkQueue("orders", kind)))
+    stored, usual = plain["orders.jobs"], plain["orders"]
     assert queues(entities) == {
         "orders.dlq": DLQ_ARGUMENTS,
+        "orders.jobs": stored,
         "orders.s00": {**usual, "x-single-active-consumer": True},
         "orders.s01": {**usual, "x-single-active-consumer": True},
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
+        Binding("taskmq.jobs", "orders.jobs", "orders.jobs"),
         *(Binding("taskmq", name, name) for name in ("orders.s00", "orders.s01")),
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.s00", "orders.s01")),
     }

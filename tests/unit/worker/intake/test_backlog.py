@@ -346,7 +346,7 @@ def test_the_reserved_slot_changes_no_shares(weights: dict[PriorityClass, int], 
 
 _ORDERED = WorkQueue("o", ordered=3)
 _NATIVE = WorkQueue("n", "classic", priorities="native")
-_SHARD, _SECOND, _THIRD = _ORDERED.physical
+_SHARD, _SECOND, _THIRD = _ORDERED.always
 
 
 def test_a_queue_with_native_priorities_and_shards_are_of_the_medium_class() -> None:
@@ -413,11 +413,11 @@ class ShardMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.backlog = Backlog([_ORDERED, WorkQueue("a")])
-        self.model: dict[str, deque[Delivery]] = {name: deque() for name in (*_ORDERED.physical, "a")}
+        self.model: dict[str, deque[Delivery]] = {name: deque() for name in (*_ORDERED.always, "a")}
         self.out: dict[str, Delivery] = {}
         self.number = 0
 
-    @rule(queue=st.sampled_from([*_ORDERED.physical, "a"]))
+    @rule(queue=st.sampled_from([*_ORDERED.always, "a"]))
     def put(self, queue: str) -> None:
         self.number += 1
         delivery = _delivery(queue, self.number)
@@ -436,12 +436,12 @@ class ShardMachine(RuleBasedStateMachine):
         if delivery.queue != "a":
             self.out[delivery.queue] = delivery
 
-    @rule(queue=st.sampled_from(_ORDERED.physical))
+    @rule(queue=st.sampled_from(_ORDERED.always))
     def release(self, queue: str) -> None:
         self.backlog.release(queue, now=0)
         self.out.pop(queue, None)
 
-    @rule(queue=st.sampled_from(_ORDERED.physical))
+    @rule(queue=st.sampled_from(_ORDERED.always))
     def again(self, queue: str) -> None:
         if (delivery := self.out.pop(queue, None)) is not None:
             self.backlog.release(queue, now=0)

@@ -40,6 +40,7 @@ def test_a_small_difference_does_not_replace_the_consumer() -> None:
         (WorkQueue("a"), "a", 5),
         (WorkQueue("a"), "a.p.low", 5),
         (WorkQueue("a", ordered=2), "a.s01", 1),
+        (WorkQueue("a", ordered=2), "a.jobs", 5),
         (WorkQueue("a", lanes=2), "a.lane01", 3),
         (WorkQueue("a", lanes=2), "a.p.low", 5),
     ],
