@@ -17,6 +17,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "faults/test_recovery.py: queue_consumer.reconnect_backoff",
         "integration/test_flow_faults.py: taskmq.workflow.handle._LOOK_AGAIN",
         "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",
+        "integration/test_parcel_rollbacks.py: entities._PARCEL_TTL",
         "unit/client/test_large_arguments.py: loading._LATER",
         "unit/client/test_large_arguments.py: loading._PAUSES",
         "unit/operations/test_failures.py: taskmq.operations.history.failures._MOST",
