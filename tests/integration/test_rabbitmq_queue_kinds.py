@@ -277,7 +277,7 @@ class TestExistingQueues(RabbitMQCase):
 
         await broker.declare([work])
 
-        for name in work.physical:
+        for name in work.always:
             arguments = (await self.http("GET", f"queues/{{vhost}}/{name}"))["arguments"]
             assert (arguments["x-single-active-consumer"], arguments["x-delivery-limit"]) == (True, 7)
 

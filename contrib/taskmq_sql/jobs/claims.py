@@ -67,12 +67,15 @@ select l.id, l.number from taskmq.claim_line l
 where l.name = $1 and exists (select 1 from taskmq.job j where j.id = l.id and j.queue = l.queue)
 order by l.number limit 1"""
 _LEAVE: Final = """
-delete from taskmq.claim_line where name = $1 and number < $2
-  and not exists (select 1 from taskmq.job j where j.id = claim_line.id)"""
+delete from taskmq.claim_line where (name, number) in (
+  select l.name, l.number from taskmq.claim_line l where l.name = $1 and l.number < $2
+    and not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 _OPEN_HEAD: Final = """
 delete from taskmq.gated where id = $1 and gate = $2 returning queue, priority, tenant, due, id"""
 _LEFT: Final = """
-delete from taskmq.claim_line where not exists (select 1 from taskmq.job j where j.id = claim_line.id)"""
+delete from taskmq.claim_line where (name, number) in (
+  select l.name, l.number from taskmq.claim_line l
+  where not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 
 _HELD: Final = f"""exists (
   select 1 from taskmq.job j where j.id = c.job and j.token = c.token and j.state in ({_UNDER_WAY}))"""

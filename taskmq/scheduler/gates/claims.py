@@ -50,7 +50,8 @@ class TaskClaims:
         """Return the claims of a job."""
         # Few jobs have a key, and searching the bytes is cheap.
         lines = self._lines_of(job) if _ORDER in job.body else ()
-        return lines if self._has_state else (*self._keys_and_places_of(job), *lines)
+        # The line comes first: a job behind others in it could not use a place.
+        return lines if self._has_state else (*lines, *self._keys_and_places_of(job))
 
     def _keys_and_places_of(self, job: DispatchedJob) -> tuple[JobClaim, ...]:
         demands = self._demands.of(job.task, job.body)

@@ -125,6 +125,7 @@ class OrderCases(JobStoreCase):
         assert await _run(driver) == second.id
 
         await driver.expect_update(await driver.read(first), queue="elsewhere")
+        await driver.schedulers.open_claims({_LINE.name: 1})
 
         assert await _run(driver) == third.id
 

@@ -47,7 +47,7 @@ async def test_an_installation_without_workers_is_told_what_is_missing() -> None
         (
             WorkQueue("mail"),
             WorkQueue("mail", ordered=2),
-            ["mail.p.high", "mail", "mail.p.low", "mail.jobs", "mail.parcels"],
+            ["mail.p.high", "mail", "mail.p.low", "mail.parcels"],
         ),
     ],
 )
