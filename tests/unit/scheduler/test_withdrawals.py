@@ -21,6 +21,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
+from taskmq.scheduler.lost_jobs import LOST_AFTER
 from taskmq.scheduler.partitions import LEASE
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
@@ -300,6 +301,31 @@ async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease
     await player.finish()
     await stage.all_ended()
     assert {stage.job(each).token >> 32 for each in ids} == {1}
+
+
+@run_by(play)
+async def test_a_lost_job_stays_in_flight_if_its_withdrawal_was_fenced(stage: Stage, /) -> None:
+    store, fenced = stage.store, [Withdrawn(is_fenced=True)]
+    undispatch = store.dispatching.undispatch
+
+    async def fence_once(*args: Any, **options: Any) -> Withdrawn:
+        return fenced.pop() if fenced else await undispatch(*args, **options)
+
+    vars(store.dispatching)["undispatch"] = fence_once
+    process = await _start_scheduler(stage, store)
+    player = await stage.player_of_declared()
+    (job_id,) = await stage.submit(announced=True)
+    await player.has(1)
+    player.deliveries.pop().ack()
+
+    # The watch asks again at its next check.
+    await player.has(1, within=2 * LOST_AFTER)
+
+    assert not fenced
+    assert process.scheduler.status().lost == 1
+    assert stage.job(job_id).token >> 32 == 2
+    await player.finish()
+    await stage.all_ended()
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
