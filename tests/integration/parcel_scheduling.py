@@ -1,7 +1,7 @@
 """A scheduler on a database in memory and RabbitMQ that counts its parcels."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from taskmq import TaskMQ
@@ -32,7 +32,7 @@ class CountingSession(Session):
 
 
 @asynccontextmanager
-async def schedule_jobs(url: str, database: Database) -> AsyncIterator[tuple[TaskMQ, CountingSession]]:
+async def schedule_jobs(url: str, database: Database) -> AsyncGenerator[tuple[TaskMQ, CountingSession]]:
     """Run a scheduler of the task `work` in the queue `work`."""
     app = TaskMQ(url, name="shop")
     app.task(name="work", queue="work")(_work)

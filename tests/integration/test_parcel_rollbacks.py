@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -43,7 +43,7 @@ class _OldBroker(RabbitMQBroker):
 
 
 @asynccontextmanager
-async def _working(url: str, name: str, *, broker: type[RabbitMQBroker] = RabbitMQBroker) -> AsyncIterator[Worker]:
+async def _working(url: str, name: str, *, broker: type[RabbitMQBroker] = RabbitMQBroker) -> AsyncGenerator[Worker]:
     app = TaskMQ(url, name="shop")
     app.task(name="work", queue="work")(_work)
     session = Session(broker(parse_url(url), BrokerOptions(name=name)), None, send_timeout=10.0)
