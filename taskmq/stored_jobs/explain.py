@@ -16,7 +16,7 @@ from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import to_datetime
 from taskmq.options.limits import why_limited
 from taskmq.stored_jobs.new_jobs import name_of
-from taskmq.stored_jobs.queue_condition import examine_queue, find_pause
+from taskmq.stored_jobs.queue_condition import WaitReason, examine_queue, find_pause
 
 __all__ = ["Explanation", "explain_job"]
 
@@ -30,10 +30,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: state of the job.
         reasons: sentences, most important first; empty for a job that has ended.
+        items: the same reasons with their kinds and subjects.
     """
 
     state: JobState
     reasons: list[str]
+    items: list[WaitReason] = []
 
 
 async def explain_job(
@@ -50,18 +52,21 @@ async def explain_job(
         StoreUnavailable: the store could not be reached.
     """
     now = await store.now_ms()
-    reasons: list[str] = []
+    reasons: list[WaitReason] = []
     match record.state:
         case JobState.HELD:
-            reasons.append("it is held by an operator: release it")
+            reasons.append(WaitReason(kind="held", text="it is held by an operator: release it"))
             reasons += await _explain_upstream(store, record)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.WAITING:
-            reasons += await _explain_upstream(store, record) or ["it waits for other jobs"]
+            reasons += await _explain_upstream(store, record) or [
+                WaitReason(kind="dependency", text="it waits for other jobs")
+            ]
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.SCHEDULED | JobState.RETRYING:
             what = "its next attempt" if record.state is JobState.RETRYING else "its time"
-            reasons.append(f"it waits for {what}, {_format(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
+            text = f"it waits for {what}, {_format(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s"
+            reasons.append(WaitReason(kind="time", text=text))
             reasons += await _explain_interruption(store, record, reader)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
@@ -69,7 +74,8 @@ async def explain_job(
         case JobState.DISPATCHED:
             reasons += await _explain_dispatched(session, store, record, reader)
         case JobState.RUNNING:
-            reasons.append(f"it has been running on {record.worker or 'a worker'} since {_format(record.started)}")
+            text = f"it has been running on {record.worker or 'a worker'} since {_format(record.started)}"
+            reasons.append(WaitReason(kind="running", text=text, subject=record.worker or ""))
             reasons += await _explain_preemption(store, record, reader)
         case _:
             return Explanation(state=record.state, reasons=[])
@@ -78,19 +84,22 @@ async def explain_job(
         if await store.dispatching.leases.find(partition_key(partition)) is None:
             # For a ready job this is the most important reason.
             index = 0 if record.state is JobState.QUEUED else len(reasons)
-            reasons.insert(index, f"no scheduler holds its queue's partition ({partition}): start `taskmq scheduler`")
+            text = f"no scheduler holds its queue's partition ({partition}): start `taskmq scheduler`"
+            reasons.insert(index, WaitReason(kind="scheduler", text=text))
     if record.cancel_requested is not None:
-        reasons.append(f"its worker was asked to stop it: {record.cancel_requested}")
+        text = f"its worker was asked to stop it: {record.cancel_requested}"
+        reasons.append(WaitReason(kind="cancellation", text=text))
     if record.error is not None:
-        reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
-    return Explanation(state=record.state, reasons=reasons)
+        text = f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500]
+        reasons.append(WaitReason(kind="error", text=text))
+    return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons)
 
 
 async def _explain_ready(
     session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None
-) -> list[str]:
+) -> list[WaitReason]:
     """Explain why a ready job was not dispatched yet."""
-    unknown: list[str] = []
+    unknown: list[WaitReason] = []
     if _needs_node(record):
         # A placed job is run by the workers of its node, not of its queue.
         paused, unknown = await find_pause(session, record.queue, reader=reader)
@@ -99,7 +108,8 @@ async def _explain_ready(
         condition = await examine_queue(session, record.queue, reader=reader)
         reasons, unknown = condition.obstacles, condition.unknown
     turn = "its turn" if not reasons else "that and for its turn"
-    reasons.append(f"it has been ready since {_format(record.due)} and waits for {turn} in queue {record.queue!r}")
+    text = f"it has been ready since {_format(record.due)} and waits for {turn} in queue {record.queue!r}"
+    reasons.append(WaitReason(kind="turn", text=text, subject=record.queue))
     reasons += await _explain_interruption(store, record, reader)
     reasons += await _explain_limit(store, record)
     reasons += await _explain_quotas(store, record)
@@ -107,35 +117,41 @@ async def _explain_ready(
     return reasons + unknown
 
 
-async def _explain_dispatched(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+async def _explain_dispatched(
+    session: Session, store: JobStore, record: JobRecord, reader: str | None
+) -> list[WaitReason]:
     """Explain why no worker has the job's message yet, or how many workers may receive it."""
     placed = await store.nodes.find_placed([record.id])
     queue = node_queue(placed[0].node) if placed else record.queue
     condition = await examine_queue(session, queue, reader=reader)
     message = f"its message has been in {jobs_queue(queue)} since {_format(record.dispatched)}"
     if condition.obstacles:
-        return [*condition.obstacles, message, *condition.unknown]
+        return [*condition.obstacles, WaitReason(kind="message", text=message, subject=queue), *condition.unknown]
     workers = f"{condition.consumers} worker{' consumes' if condition.consumers == 1 else 's consume'}"
     # A tenant must not learn how many jobs others have in the queue.
     waiting = f", {condition.ready} messages wait" if condition.ready and reader is None else ""
     end = "it waits for a free slot, or has been running for less than a quarter of a second"
-    return [f"{message}: {workers} that queue{waiting}; {end}", *condition.unknown]
+    text = f"{message}: {workers} that queue{waiting}; {end}"
+    return [WaitReason(kind="message", text=text, subject=queue), *condition.unknown]
 
 
-async def _explain_interruption(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+async def _explain_interruption(store: JobStore, record: JobRecord, reader: str | None) -> list[WaitReason]:
     """Explain why its last run was stopped, if it was."""
     events = [event for event in await store.events(record.id) if event.kind in ("preempted", "interrupted")]
     if not events or events[-1].at < (record.dispatched or 0):
         return []
     last = events[-1]
     why = f"interrupted: {last.note}" if last.kind == "interrupted" else _known_reason(last, reader)
-    return [f"it was {why}, {_format(last.at)}: it continues in the same attempt when its turn comes"[:500]]
+    text = f"it was {why}, {_format(last.at)}: it continues in the same attempt when its turn comes"[:500]
+    return [WaitReason(kind="interruption", text=text)]
 
 
-async def _explain_preemption(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+async def _explain_preemption(store: JobStore, record: JobRecord, reader: str | None) -> list[WaitReason]:
     """Explain for which job it was asked to stop, if it was."""
     return [
-        f"it was asked to give way, {_format(event.at)}: {_known_reason(event, reader)}"
+        WaitReason(
+            kind="interruption", text=f"it was asked to give way, {_format(event.at)}: {_known_reason(event, reader)}"
+        )
         for event in await store.events(record.id)
         if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0)
     ][:1]
@@ -145,78 +161,85 @@ def _known_reason(event: HistoryEntry, reader: str | None) -> str:
     return event.note if reader is None else known_reason(event.note, reader)
 
 
-async def _explain_limit(store: JobStore, record: JobRecord) -> list[str]:
+async def _explain_limit(store: JobStore, record: JobRecord) -> list[WaitReason]:
     """Explain which exhausted limit of its task holds it back, if a scheduler has recorded one."""
     gate = await store.dispatching.gate_of(record.id)
-    return [why_limited(gate)] if gate else []
+    return [WaitReason(kind="limit", text=why_limited(gate))] if gate else []
 
 
 def _needs_node(record: JobRecord) -> bool:
     return record.detail is not None and record.detail.needs is not None
 
 
-async def _explain_placement(store: JobStore, record: JobRecord) -> list[str]:
+async def _explain_placement(store: JobStore, record: JobRecord) -> list[WaitReason]:
     """Explain why it is not placed on a node yet."""
     if record.detail is None or record.detail.needs is None:
         return []
     needs = record.detail.needs
-    reasons = [why_unplaced(needs, await store.nodes.nodes())[0]]
+    reasons = [WaitReason(kind="placement", text=why_unplaced(needs, await store.nodes.nodes())[0])]
     if needs.gang:
-        reasons.append(f"it starts together with the {needs.gang_size} jobs of gang {needs.gang!r}")
+        text = f"it starts together with the {needs.gang_size} jobs of gang {needs.gang!r}"
+        reasons.append(WaitReason(kind="placement", text=text))
     return reasons
 
 
-async def _explain_quotas(store: JobStore, record: JobRecord) -> list[str]:
+async def _explain_quotas(store: JobStore, record: JobRecord) -> list[WaitReason]:
     """Name the quotas that make jobs wait, with the next free instant of an exhausted rate."""
     owner = "" if record.detail is None else record.detail.owner
-    reasons: list[str] = []
+    reasons: list[WaitReason] = []
     for quota in (await store.quotas()).of(record.tenant, owner):
         if quota.running is not None:
-            reasons.append(f"quota {quota.name!r} allows {quota.running} jobs in flight at a time, over all queues")
+            text = f"quota {quota.name!r} allows {quota.running} jobs in flight at a time, over all queues"
+            reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
         if quota.rate is not None and quota.on_limit == "wait":
             used = (await store.quota_usage([run_name(quota.tenant, quota.user)])).values()
             until = max((each.used_until for each in used), default=0.0) - (quota.burst - 1) * 1000 / quota.rate
             when = f": the next one at {_format(round(until))}" if until > await store.now_ms() else ""
-            reasons.append(f"quota {quota.name!r} allows {quota.rate:g} jobs per second{when}")
+            text = f"quota {quota.name!r} allows {quota.rate:g} jobs per second{when}"
+            reasons.append(WaitReason(kind="quota", text=text, subject=quota.name))
     return reasons
 
 
-async def _explain_upstream(store: JobStore, record: JobRecord) -> list[str]:
+async def _explain_upstream(store: JobStore, record: JobRecord) -> list[WaitReason]:
     """Name the first unmet dependencies."""
     unmet = await store.unmet(record.id, limit=_MOST_NAMED + 1)
-    reasons: list[str] = []
+    reasons: list[WaitReason] = []
     for each in unmet[:_MOST_NAMED]:
         other = await store.get(each.id)
         if other is None:
-            reasons.append(f"it waits for job {each.id} to be {each.condition}, but that job is no longer kept")
+            text = f"it waits for job {each.id} to be {each.condition}, but that job is no longer kept"
         elif other.state.is_final:
-            reasons.append(f"it waits for a scheduler to notice that job {name_of(other)} is {other.state}")
+            text = f"it waits for a scheduler to notice that job {name_of(other)} is {other.state}"
         else:
             what = f"job {name_of(other)} of task {other.task}"
-            reasons.append(f"it waits for {what} to be {each.condition}: that job is {other.state}")
+            text = f"it waits for {what} to be {each.condition}: that job is {other.state}"
+        reasons.append(WaitReason(kind="dependency", text=text, subject=str(each.id)))
     if len(unmet) > _MOST_NAMED:
-        reasons.append(
-            f"and for more of the {len(record.detail.depends_on) if record.detail else 0} jobs it depends on"
-        )
+        text = f"and for more of the {len(record.detail.depends_on) if record.detail else 0} jobs it depends on"
+        reasons.append(WaitReason(kind="dependency", text=text))
     return reasons
 
 
-async def _explain_turn(store: JobStore, record: JobRecord, now: int) -> list[str]:
+async def _explain_turn(store: JobStore, record: JobRecord, now: int) -> list[WaitReason]:
     """Describe the other tenants in its queue, its pool's share, and the pool's jobs in flight."""
     sharing = await store.sharing()
     lanes = await store.dispatching.lanes(store.dispatching.partition_of(record.queue))
     tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
     policy = sharing.queues.get(record.queue)
-    reasons: list[str] = []
+    reasons: list[WaitReason] = []
     if (others := len(tenants) - 1) > 0:
-        reasons.append(f"{others} other {'tenant has' if others == 1 else 'tenants have'} jobs in that queue")
+        text = f"{others} other {'tenant has' if others == 1 else 'tenants have'} jobs in that queue"
+        reasons.append(WaitReason(kind="pool", text=text))
     if policy is not None and policy.policy in {"fair", "weighted"}:
         share = shares_of(tenants, sharing.pools, weighted=policy.policy == "weighted")[record.tenant]
-        reasons.append(f"its pool gets {share:.1%} of the queue while all of them have jobs ({policy.policy})")
+        text = f"its pool gets {share:.1%} of the queue while all of them have jobs ({policy.policy})"
+        reasons.append(WaitReason(kind="pool", text=text))
     return reasons + await _explain_caps(store, record, sharing.pools, now)
 
 
-async def _explain_caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPool], now: int) -> list[str]:
+async def _explain_caps(
+    store: JobStore, record: JobRecord, pools: Mapping[str, TenantPool], now: int
+) -> list[WaitReason]:
     """Compare what its pools have in flight with their caps."""
     needs = _SLOT if record.detail is None or record.detail.needs is None else record.detail.needs
     capped = [pool for pool in path_of(record.tenant, pools) if pool.max.keys() & needs.amounts.keys()]
@@ -229,7 +252,7 @@ async def _explain_caps(store: JobStore, record: JobRecord, pools: Mapping[str, 
         if each.queue == record.queue
     ]
     placed = {each.job: each.amounts for each in await store.nodes.find_placed([each.id for each in flights])}
-    reasons: list[str] = []
+    reasons: list[WaitReason] = []
     for pool in capped:
         used: Amounts = {}
         for each in flights:
@@ -240,7 +263,8 @@ async def _explain_caps(store: JobStore, record: JobRecord, pools: Mapping[str, 
             what = "jobs in flight" if name == SLOTS_ASKED else name
             is_full = have + needs.amounts[name] > most * (1 + 1e-9)
             effect = f"; this job needs {needs.amounts[name]:g} and waits until another one ends" if is_full else ""
-            reasons.append(f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{effect}")
+            text = f"pool {pool.name!r} has {have:g} of at most {most:g} {what} in that queue{effect}"
+            reasons.append(WaitReason(kind="cap" if is_full else "pool", text=text, subject=pool.name))
     return reasons
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,24 +12,58 @@ from taskmq.model.commands import QueuePause
 from taskmq.model.topology import jobs_queue, parcels_queue
 from taskmq.model.units import to_datetime
 
-__all__ = ["QueueCondition", "examine_queue", "find_pause"]
+__all__ = ["QueueCondition", "WaitReason", "examine_queue", "find_pause"]
 
 _TIMEOUT: Final = 2.0
 """Timeout for broker and state in seconds."""
+
+
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason why a job waits, or a fact about its wait.
+
+    Attributes:
+        kind: `held`, `dependency`, `time`, `paused`, `scheduler`, `broker`, `workers`, `placement`, `limit` and `cap`
+            (an exhausted pool) keep a job from its run; the others describe its wait.
+        subject: the job, queue, pool or quota concerned; "" if there is none.
+    """
+
+    kind: Literal[
+        "held",
+        "dependency",
+        "time",
+        "paused",
+        "scheduler",
+        "broker",
+        "workers",
+        "placement",
+        "limit",
+        "cap",
+        "quota",
+        "pool",
+        "turn",
+        "message",
+        "running",
+        "interruption",
+        "cancellation",
+        "error",
+        "unknown",
+    ]
+    text: str
+    subject: str = ""
 
 
 class QueueCondition(msgspec.Struct, frozen=True, kw_only=True):
     """Findings of broker and state about a queue.
 
     Attributes:
-        obstacles: sentences about what keeps workers from its jobs.
-        unknown: sentences about what could not be determined.
+        obstacles: what keeps workers from its jobs.
+        unknown: what could not be determined.
         ready: messages of stored jobs that wait in it; None if unknown.
         consumers: number of workers that consume it; None if unknown.
     """
 
-    obstacles: list[str]
-    unknown: list[str]
+    obstacles: list[WaitReason]
+    unknown: list[WaitReason]
     ready: int | None = None
     consumers: int | None = None
 
@@ -50,26 +84,34 @@ async def examine_queue(session: Session, queue: str, *, reader: str | None) -> 
             # Workers start to consume the others with the first stored jobs.
             parts = await broker.stats([queue, jobs_queue(queue), parcels_queue(queue)])
     except (BrokerUnavailable, TimeoutError):
-        obstacles.append(f"the broker{where} does not answer: no job reaches a worker until it is back")
+        text = f"the broker{where} does not answer: no job reaches a worker until it is back"
+        obstacles.append(WaitReason(kind="broker", text=text))
         return QueueCondition(obstacles=obstacles, unknown=unknown)
     consumers = max((part.consumers for part in parts), default=0)
     if not consumers and not obstacles:
-        obstacles.append(f"no worker consumes queue {queue!r}{where}: start one")
+        text = f"no worker consumes queue {queue!r}{where}: start one"
+        obstacles.append(WaitReason(kind="workers", text=text, subject=queue))
     ready = sum(part.ready for part in parts if part.queue != queue)
     return QueueCondition(obstacles=obstacles, unknown=unknown, ready=ready, consumers=consumers)
 
 
-async def find_pause(session: Session, queue: str, *, reader: str | None) -> tuple[list[str], list[str]]:
-    """Return a sentence about the queue's pause, and one if it could not be determined."""
+async def find_pause(
+    session: Session, queue: str, *, reader: str | None
+) -> tuple[list[WaitReason], list[WaitReason]]:
+    """Return the queue's pause, and whether it could not be determined."""
+    unknown = f"cannot tell whether queue {queue!r} is paused"
     if (store := session.pauses) is None:
-        return [], [f"cannot tell whether queue {queue!r} is paused: this process has no state and no store"]
+        text = f"{unknown}: this process has no state and no store"
+        return [], [WaitReason(kind="unknown", text=text, subject=queue)]
     try:
         async with asyncio.timeout(_TIMEOUT):
             pause = (await store.queue_pauses()).get(queue)
     except (StateUnavailable, StoreUnavailable, TimeoutError):
         kind = "store" if store is session.store else "state"
-        return [], [f"cannot tell whether queue {queue!r} is paused: the {kind} does not answer"]
-    return [] if pause is None else [_describe_pause(queue, pause, reader)], []
+        return [], [WaitReason(kind="unknown", text=f"{unknown}: the {kind} does not answer", subject=queue)]
+    if pause is None:
+        return [], []
+    return [WaitReason(kind="paused", text=_describe_pause(queue, pause, reader), subject=queue)], []
 
 
 def _describe_pause(queue: str, pause: QueuePause, reader: str | None) -> str:

@@ -62,9 +62,12 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
         answer(route, {"items": jobs, "next": None, "prev": None})
 
     eyes.page.route(re.compile(r"/api/v1/jobs\?"), answer_list)
-    eyes.page.route(
-        re.compile(r"/explain$"), lambda route: answer(route, {"state": "running", "reasons": ["it runs"]})
-    )
+    told = {
+        "state": "running",
+        "reasons": ["it runs"],
+        "items": [{"kind": "running", "text": "it runs", "subject": ""}],
+    }
+    eyes.page.route(re.compile(r"/explain$"), lambda route: answer(route, told))
     eyes.open("jobs")
 
     rows = eyes.page.locator("tr[data-row]")

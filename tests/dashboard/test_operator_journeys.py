@@ -119,7 +119,7 @@ def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, sit
     page = eyes.open(f"jobs/{made['id']}").page
 
     # The reason of the wait links to its source.
-    eyes.click("pool 'acme'")
+    eyes.click("Pool acme")
     row = page.locator("tr[aria-current]")
     expect(row).to_contain_text("25.0 %")
     expect(row.get_by_role("link")).to_have_text(["0", "1"])

@@ -153,7 +153,13 @@ JOBS: Final[Mapping[str, Example]] = {
     ),
     "explainJob": Example(
         parameters=_OF_JOB,
-        answers={200: {"state": "held", "reasons": ["it is held by an operator: release it"]}},
+        answers={
+            200: {
+                "state": "held",
+                "reasons": ["it is held by an operator: release it"],
+                "items": [{"kind": "held", "text": "it is held by an operator: release it", "subject": ""}],
+            }
+        },
     ),
     "putJob": Example(
         parameters=_OF_JOB,

@@ -537,10 +537,10 @@ def test_a_tenant_does_not_learn_for_which_other_one_its_run_was_preempted(site:
         portal.call(give_way, job)
         gone = read("acme-admin")
 
-    assert (asked.count("preempted by another pool"), gone.count("preempted by another pool")) == (3, 5)
+    assert (asked.count("preempted by another pool"), gone.count("preempted by another pool")) == (4, 6)
     assert 'other"' not in asked + gone
     assert "pool other" not in asked + gone
-    assert shown.count("preempted by pool other") == 3
+    assert shown.count("preempted by pool other") == 4
 
 
 def _succeed_with_large_value(site: Site, **damage: str) -> str:

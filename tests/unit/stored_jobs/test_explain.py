@@ -22,6 +22,7 @@ async def _submit_unconsumed(shop: Shop) -> Job[Any]:
 
 async def _explain(shop: Shop, job: Job[Any], *, tenant: str | None = None) -> list[str]:
     found: Explanation = await TenantJobs(shop.app, tenant, by="ann").explain(job.id)
+    assert [each.text for each in found.items] == found.reasons
     return found.reasons
 
 
@@ -45,6 +46,20 @@ async def test_a_paused_queue_is_the_first_reason_with_its_operator_and_note(sho
     shop.worker.look_at_pauses()
     assert await job.aresult(timeout=60) == 2
     assert shop.stage.clock.now_ms() >= since
+
+
+@run_by(in_shop)
+async def test_a_reason_has_a_kind_and_names_its_subject(shop: Shop, /) -> None:
+    held: Job[Any] = await shop.jobs.asubmit("double", 1, held=True)
+    waiting: Job[Any] = await shop.jobs.asubmit("double", 1, depends_on=[held])
+    await pause_queues(shop.app, ["work"])
+
+    items = [(await TenantJobs(shop.app, None, by="ann").explain(job.id)).items for job in (held, waiting)]
+
+    assert [[(each.kind, each.subject) for each in found] for found in items] == [
+        [("held", ""), ("paused", "work")],
+        [("dependency", held.id), ("paused", "work")],
+    ]
 
 
 @run_by(in_shop)

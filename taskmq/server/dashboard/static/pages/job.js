@@ -7,26 +7,10 @@ import { between, instant, pretty, span, waited } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
+import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
-
-const NAMED = /(queue|pool) '([^']+)'|\bnodes?\b|\bother tenants\b|^its pool\b/;
-
-/** A reason in which the first queue, pool or node is a link.
- * @param {{text: string}} props */
-function Reason({ text }) {
-  const found = NAMED.exec(text);
-  const [page, needs] = !found ? ["", ""] : found[1] === "queue" ? ["queues", "queues.read"] : found[0].startsWith("node") ? ["nodes", "nodes.read"] : ["pools", "pools.read"];
-  if (!found || !may(needs)) return text;
-  return html`${text.slice(0, found.index)}<a href=${to([page, found[2] ?? ""])}>${found[0]}</a>${text.slice(found.index + found[0].length)}`;
-}
-
-function Reasons({ id, runs }) {
-  const { data } = useData(`jobs/${part(id)}/explain`, { });
-  if (!data?.reasons.length) return null;
-  return html`<div class="reason"><strong>${runs ? "Running:" : "Waiting:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
-}
 
 /** Return what an attempt's run used, as far as it is known.
  * @param {any} attempt */
@@ -208,8 +192,17 @@ function Details({ job, reload, level, from }) {
   return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
     ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
-    ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
     <div class="two">
+      <div>
+        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
+          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+          ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
+        ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
+        ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
+        <${Section} title="Events"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => items.length
+          ? html`<${Table} label="Events" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
+          : html`<p class="dim">No events.</p>`}<//><//>
+      </div>
       <div>
         <${Section} title="Details"><${Facts} of=${[
           ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
@@ -224,11 +217,6 @@ function Details({ job, reload, level, from }) {
           ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ...ownOptions(job.options ?? {}), ["Id", job.id], ["Version", job.version],
         ]} /><//>
-        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
-          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
-          ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
-      </div>
-      <div>
         ${job.depends_on?.length > 0 && html`<${Section} title="Depends on"><${Table} label="Jobs it depends on" columns=${["Job", "Condition"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
         <${Section} title="Arguments">${job.payload === null && job.args === null ? html`<p class="dim">Large arguments, stored separately.</p>`
           : html`${Object.keys(job.payload ?? {}).length > 0 && html`<${Code} label="Keyword arguments" text=${pretty(job.payload)} />`}${(job.args ?? []).length > 0 && html`<${Code} label="Positional arguments" text=${pretty(job.args)} />`}
@@ -236,10 +224,6 @@ function Details({ job, reload, level, from }) {
         ${job.state === "succeeded" && html`<${Section} title="Result">${job.result_problem
           ? html`<p class="reason">The result is unavailable: ${job.result_problem.detail}</p>`
           : html`<${Code} label="Result" text=${pretty(job.result)} />`}<//>`}
-        ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
-        <${Section} title="History"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => items.length
-          ? html`<${Table} label="History" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
-          : html`<p class="dim">No events.</p>`}<//><//>
       </div>
     </div>`;
 }

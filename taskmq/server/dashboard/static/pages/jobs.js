@@ -6,6 +6,7 @@ import { useData } from "../lib/data.js";
 import { between, count, failure, span, waited } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
+import { blocking } from "../lib/reasons.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -59,8 +60,7 @@ function Why({ job, mark }) {
     const seen = new IntersectionObserver((changes) => {
       if (!changes.some((one) => one.isIntersecting)) return;
       seen.disconnect();
-      // Skip the generic reasons, which every waiting job has.
-      read(`jobs/${part(job.id)}/explain`).then(({ reasons }) => set(reasons.find((/** @type {string} */ one) => !/^it (is ready|waits for its)/.test(one)) ?? reasons[0] ?? ""), () => undefined);
+      read(`jobs/${part(job.id)}/explain`).then(({ items }) => set(blocking(items)?.text ?? ""), () => undefined);
     });
     if (at.current) seen.observe(at.current);
     return () => seen.disconnect();
