@@ -80,6 +80,10 @@ class JobService(Submitter, Protocol):
         """Return the last progress report of the job's task, if any."""
         ...
 
+    async def find_stored(self, job_id: str) -> tuple[JobState, JobProgress | None] | None:
+        """Return the state and the progress of a stored job; None if the store has no such job."""
+        ...
+
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
         """Return the state of a job, as far as it is known. See `Job.state`.
 

@@ -1,7 +1,8 @@
 """Live news about one job, for pages that show it.
 
 The end arrives through a subscription to the result. Progress and state are polled, because they change too often to
-be announced. A poll asks the state once, or twice before the task has reported any progress.
+be announced. A poll reads a stored job and its progress from the store. For a sent job it asks the state once, or
+twice before the task has reported any progress.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import msgspec
 
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
-from taskmq.errors import ResultExpired, StateUnavailable, TaskFailed
+from taskmq.errors import ResultExpired, StateUnavailable, StoreUnavailable, TaskFailed
 from taskmq.jobs.outcome import JobOutcome
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
@@ -73,8 +74,8 @@ async def watch(
             # There is no other news.
             await asyncio.wait((waits,))
         while not waits.done():
-            # Watching continues while the state does not answer; the wait for the end raises if it is unreachable.
-            with contextlib.suppress(StateUnavailable):
+            # Watching continues while no store answers; the wait for the end raises if it is unreachable.
+            with contextlib.suppress(StateUnavailable, StoreUnavailable):
                 now, latest = await _poll(jobs, job_id, was_sent=was_sent)
                 if now is not state and not now.is_final:
                     state = now
@@ -84,7 +85,7 @@ async def watch(
                     yield ProgressNews(latest)
             await asyncio.wait((waits,), timeout=every * random.uniform(*_SPREAD))
         outcome = waits.result()
-        with contextlib.suppress(StateUnavailable):
+        with contextlib.suppress(StateUnavailable, StoreUnavailable):
             last = await jobs.find_progress(job_id)
             if last is not None and (progress is None or last.done != progress.done or last.note != progress.note):
                 yield ProgressNews(last)
@@ -99,12 +100,14 @@ async def _has_ended(jobs: JobService, job_id: str, *, was_sent: bool) -> bool:
         return (await jobs.state_of(job_id, was_sent=was_sent)).is_final
     except ResultExpired:
         return True
-    except StateUnavailable:
+    except (StateUnavailable, StoreUnavailable):
         return False
 
 
 async def _poll(jobs: JobService, job_id: str, *, was_sent: bool) -> tuple[JobState, JobProgress | None]:
-    if (found := await jobs.find_progress(job_id)) is not None:
+    if (stored := await jobs.find_stored(job_id)) is not None:
+        return stored
+    if (found := await jobs.sent.find_progress(job_id)) is not None:
         return found.state, found
     if jobs.sent.sessions.delay == "state" and (waiting := await jobs.sent.find_waiting(job_id)) is not None:
         attempt = decode_envelope(waiting.body, waiting.content_type).attempt

@@ -226,10 +226,16 @@ class JobQueries:
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """Find the progress, see `JobService`; that of a stored job is in the store."""
-        if not self._store.has_store or (record := await self._store.find(job_id)) is None:
+        if (stored := await self.find_stored(job_id)) is None:
             return await self.sent.find_progress(job_id)
+        return stored[1]
+
+    async def find_stored(self, job_id: str) -> tuple[JobState, JobProgress | None] | None:
+        """See `JobService`."""
+        if not self._store.has_store or (record := await self._store.find(job_id)) is None:
+            return None
         found = (await self._sessions.store().journals.progress([record.id])).get(record.id)
-        return None if found is None else progress_of(found)
+        return record.state, None if found is None else progress_of(found)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
         if self._store.has_store:

@@ -60,6 +60,9 @@ class Records(SentJobs):
         self.waited.append(timeout)
         return self.records.get(job_id)
 
+    async def find_stored(self, job_id: str) -> None:
+        return None
+
     async def find_progress(self, job_id: str) -> JobProgress | None:
         return self.told.get(job_id)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import Context, Job, TaskMQ
+from taskmq import Context, EndNews, Job, ProgressNews, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
@@ -29,6 +29,28 @@ def test_a_submitted_job_runs_and_returns_its_result(has_state: bool) -> None:
         assert record.started is not None
 
     in_shop(test, has_state=has_state)
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_stored_job_is_watched_through_its_states(has_state: bool) -> None:
+    async def test(shop: Shop) -> None:
+        slow = await shop.jobs.asubmit("sleep", 20, delay="1m")
+        assert await _states_of(slow) == [JobState.SCHEDULED, JobState.RUNNING, JobState.SUCCEEDED]
+        broken = await shop.jobs.asubmit("fail", "no")
+        assert (await _states_of(broken))[-2:] == [JobState.RETRYING, JobState.FAILED]
+
+    in_shop(test, has_state=has_state)
+
+
+async def _states_of(job: Job[Any]) -> list[JobState | None]:
+    """Watch a job to its end; return its states, but those that pass in a moment."""
+    news = [one async for one in job.watch(every="1s")]
+    states = [
+        one.outcome.state if isinstance(one, EndNews) else one.state
+        for one in news
+        if not isinstance(one, ProgressNews)
+    ]
+    return [state for state in states if state not in (JobState.QUEUED, JobState.DISPATCHED)]
 
 
 @run_by(in_shop)
