@@ -4,9 +4,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from taskmq.options.task_options import CallOptions
 from tests.cli.kit import PATIENCE, SHOP, Here, Result, Started, bodies_in, declare, exists, names_in, run_process
 from tests.servers import eventually
 
@@ -65,6 +67,55 @@ def test_an_unknown_task_is_refused_unless_forced(shop: Path, taskmq: Here, monk
     assert "the app has no task 'shop.duoble': did you mean 'shop.double'? (--force" in refused.err
     assert names_in("images") == []
     assert len(names_in("default")) == 1
+
+
+# Each option of a call: as flags, with the field of the message that they set; or why it is left out.
+_OPTIONS: Final[dict[str, tuple[tuple[str, ...], dict[str, object]] | str]] = {
+    "queue": (("--queue", "images"), {}),
+    "priority": (("--priority", "5"), {"priority": 5}),
+    "tenant": (("--tenant", "acme"), {"tenant": "acme"}),
+    "idempotency_key": (("--key", "17"), {"key": "17"}),
+    "timeout": (("--run-timeout", "90s"), {"run": {"timeout": 90_000}}),
+    "max_attempts": (("--max-attempts", "3"), {"run": {"max_attempts": 3}}),
+    "retry": (
+        ("--retry", '{"backoff": "constant", "base": "10s"}'),
+        {"run": {"backoff": "constant", "base": 10_000}},
+    ),
+    "guarantee": (("--guarantee", "at_most_once"), {"run": {"once": True}}),
+    "delay": "see the test of the delay",
+    "order_key": "needs an ordered queue of the app",
+    "eta": "people at a terminal give --delay",
+    "expires": "for programs that send",
+    "job_id": "for programs that send",
+    "lane": "the command is that of the broker",
+    "meta": "for programs that send",
+    "headers": "for programs that send",
+}
+
+
+def test_every_option_of_a_call_is_a_flag_or_has_a_reason_not_to_be() -> None:
+    assert _OPTIONS.keys() == CallOptions.__annotations__.keys()
+
+
+@pytest.mark.parametrize("name", [name for name, one in _OPTIONS.items() if not isinstance(one, str)])
+def test_an_option_of_a_sent_job_is_in_its_message(taskmq: Here, name: str) -> None:
+    flags, fields = _OPTIONS[name]
+    declare("images")
+
+    _job_id_of(taskmq("-o", "json", "send", "t", "--queue", "images", *(() if name == "queue" else flags)))
+
+    (body,) = bodies_in("images")
+    assert {field: body[field] for field in fields} == fields
+
+
+def test_a_malformed_pace_of_retries_is_refused_before_anything_is_sent(taskmq: Here) -> None:
+    declare("images")
+
+    refused = taskmq("send", "t", "--queue", "images", "--retry", '{"backoff": "fast"}')
+
+    assert refused.code == 2
+    assert "'fast'" in refused.err
+    assert names_in("images") == []
 
 
 @pytest.mark.parametrize(("priority", "queue"), [("9", "images.p.high"), ("5", "images"), ("0", "images.p.low")])

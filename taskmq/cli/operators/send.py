@@ -7,11 +7,11 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_record
-from taskmq.cli.typed_values import json_value
+from taskmq.cli.typed_values import json_value, object_of
 from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import parse_duration
 from taskmq.operations.send import send_by_name
-from taskmq.options.task_options import CallOptions
+from taskmq.options.task_options import CallOptions, Guarantee
 
 __all__ = ["send"]
 
@@ -29,6 +29,12 @@ def send(
     order_key: str | None = None,
     key: str | None = None,
     tenant: str | None = None,
+    run_timeout: str | None = None,
+    max_attempts: int | None = None,
+    retry: Annotated[
+        str, Parameter(help='Pace of the retries as JSON: {"backoff": "constant", "base": "10s", "jitter": false}.')
+    ] = "{}",
+    guarantee: Guarantee | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,
     timeout: str | None = None,
     force: Annotated[bool, Parameter(negative="")] = False,
@@ -56,6 +62,12 @@ def send(
         Idempotency key: jobs with the same key take effect once.
     tenant
         The tenant that owns the job.
+    run_timeout
+        Maximum duration of a run; at most the task's.
+    max_attempts
+        Maximum of runs, including the first one.
+    guarantee
+        at_most_once: run the job once or never, without retries.
     wait
         Wait for the job to end and print its result. Exits with 7 if it did not succeed.
     timeout
@@ -75,6 +87,10 @@ def send(
         "order_key": order_key,
         "idempotency_key": key,
         "tenant": tenant,
+        "timeout": run_timeout,
+        "max_attempts": max_attempts,
+        "retry": object_of("--retry", retry) or None,
+        "guarantee": guarantee,
     }
     options = cast("CallOptions", {name: value for name, value in given.items() if value is not None})
     positional, named = json_value("--args", args, list), json_value("--kwargs", kwargs, dict)
