@@ -47,7 +47,7 @@ __all__ = ["HeldPartition"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_UNKNOWN_RUN: Final = "its scheduler died, so it is unknown whether it ran; ack='early' never runs a job twice"
+_UNKNOWN_RUN: Final = "its scheduler died, so it is unknown whether it ran, and it runs at most once"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0

@@ -268,7 +268,7 @@ class InFlightWatch:
         withdrawn = Withdrawn()
         flight = self._ledger.find(record.id, record.token)
         if self._state.rules.runs_once(record) if flight is None else flight.runs_once:
-            reason = "its worker died, so it is unknown whether it ran; ack='early' never runs a job twice"
+            reason = "its worker died, so it is unknown whether it ran, and it runs at most once"
             _log.error("job %s (task %s) failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING
             withdrawn = await dispatching.fail(partition, epoch, jobs, reason=reason, also_running=is_running)

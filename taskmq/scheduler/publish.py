@@ -70,7 +70,7 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 _NEVER: Final = (TooLarge, EncodeError)
-_UNKNOWN_RUN: Final = "its confirm was lost, so it is unknown whether it ran; ack='early' never runs a job twice"
+_UNKNOWN_RUN: Final = "its confirm was lost, so it is unknown whether it ran, and it runs at most once"
 # Their saved values are in memory together.
 _TOGETHER: Final = 20
 _PAUSE: Final = 0.2

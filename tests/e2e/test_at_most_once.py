@@ -29,6 +29,12 @@ def thread(name: str, way: str) -> None:
         die(way)
 
 @app.task
+async def marked(name: str, way: str) -> None:
+    note("started", name)
+    if way != "live":
+        die(way)
+
+@app.task
 async def last(name: str) -> None:
     note("ended", name)
 
@@ -74,6 +80,24 @@ def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(proj
     assert _count_left(project) == 0
 
 
+@pytest.mark.parametrize("project", [pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_job_with_a_guarantee_of_its_own_is_started_once_though_it_ends_its_worker(project: Project) -> None:
+    _define(project, "marked")
+    marked = project.app.tasks["jobs.marked"].options(guarantee="at_most_once")
+    for name, way in JOBS_IN_TURN:
+        marked.send(name, way)
+
+    run = project.start(concurrency=1, prefetch=4)
+
+    project.wait_for("started", "behind")
+    run.signal()
+    assert run.wait() == 0
+    assert [line[1] for line in project.ledger if line[0] == "started"] == [name for name, _ in JOBS_IN_TURN]
+    assert _count_left(project) == 0
+
+
 @_in_the_gate(("rabbitmq", "coroutine"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
@@ -105,7 +129,7 @@ def _define(project: Project, executor: str) -> None:
 
     async def takes_name(name: str, way: str) -> None: ...
 
-    project.app.task(name=f"jobs.{executor}", ack="early")(takes_name)
+    project.app.task(name=f"jobs.{executor}", ack="late" if executor == "marked" else "early")(takes_name)
 
     async def takes_only_name(name: str) -> None: ...
 

@@ -15,6 +15,7 @@ from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key, 
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
+from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import WorkerEvent, encode_batch, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
@@ -259,14 +260,21 @@ class Stage:
         self.tasks.append(asyncio.create_task(work()))
 
     async def submit(
-        self, count: int = 1, *, queue: str = "work", task: str = "t", announced: bool = False, **fields: Any
+        self,
+        count: int = 1,
+        *,
+        queue: str = "work",
+        task: str = "t",
+        announced: bool = False,
+        run: RunOptions | None = None,
+        **fields: Any,
     ) -> list[str]:
         """Submit jobs; return their ids."""
         jobs: list[NewJob] = []
         for _ in range(count):
             # In the order of their submission, also within a millisecond.
             job_id = new_job_id(self.clock.now_ms(), next(self.numbers).to_bytes(10, "big"))
-            body = encode_envelope(Envelope(id=job_id, task=task))
+            body = encode_envelope(Envelope(id=job_id, task=task, run=run))
             jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
         await self.store.submit(jobs)
         if announced:

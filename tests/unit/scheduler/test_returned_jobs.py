@@ -1,8 +1,14 @@
 """Invitations that workers got a second time: what the scheduler makes of them."""
 
+from functools import partial
+from typing import Any
+
+import pytest
+
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
@@ -255,10 +261,14 @@ async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stag
     await until(lambda: stage.batches() == 0)
 
 
-@run_by(play, _define)
-async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(stage: Stage, /) -> None:
+@pytest.mark.parametrize("fields", [{"task": "once"}, {"run": RunOptions(once=True)}], ids=["task", "job"])
+def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(fields: dict[str, Any]) -> None:
+    play(partial(_return_twice, fields=fields), _define)
+
+
+async def _return_twice(stage: Stage, *, fields: dict[str, Any]) -> None:
     stage.start()
-    job_id, player, _ = await _hand_out(stage, task="once")
+    job_id, player, _ = await _hand_out(stage, **fields)
     _beats(stage, "killed")
     await _return(player)
     again = await _next(player)

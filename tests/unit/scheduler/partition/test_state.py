@@ -2,11 +2,13 @@
 
 import hypothesis.strategies as st
 from hypothesis import given
+from msgspec.structs import replace
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Lane
 from taskmq.model.envelope import Envelope, encode_envelope
 from taskmq.model.jobs.quotas import HeldBack
+from taskmq.model.retry import RunOptions
 from taskmq.scheduler.partition import AppRules, PartitionState, Reservation
 
 _APP = TaskMQ("memory://", queues=[WorkQueue("placed", placed=True)])
@@ -31,8 +33,16 @@ def _state() -> PartitionState:
     return PartitionState(AppRules(_APP))
 
 
-def _job(number: int, token: int = 1, *, task: str = "report", queue: str = "work", node: str = "") -> DispatchedJob:
-    body = encode_envelope(Envelope(id=f"job-{number}", task=task))
+def _job(
+    number: int,
+    token: int = 1,
+    *,
+    task: str = "report",
+    queue: str = "work",
+    node: str = "",
+    run: RunOptions | None = None,
+) -> DispatchedJob:
+    body = encode_envelope(Envelope(id=f"job-{number}", task=task, run=run))
     return DispatchedJob(
         id=f"job-{number}",
         key=None,
@@ -166,6 +176,12 @@ def test_rules_tell_which_runs_are_preemptible_and_which_tasks_run_once() -> Non
     assert not rules.gives_way(_job(1, task=once.name))
     assert rules.runs_once(_job(1, task=once.name))
     assert not rules.runs_once(_job(1, task="unknown"))
+    mine = _job(1, task=gives_way.name, run=RunOptions(once=True))
+    assert rules.runs_once(mine)
+    assert rules.runs_once(_job(1, task="unknown", run=RunOptions(once=True)))
+    assert not rules.gives_way(mine)
+    assert not rules.runs_once(_job(1, task=gives_way.name, run=RunOptions(max_attempts=1)))
+    assert not rules.runs_once(replace(mine, body=b'{"once": unreadable'))
     assert not rules.is_placed("not a name\n")
 
 
