@@ -1,6 +1,5 @@
 """Invitations that workers got a second time: what the scheduler makes of them."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -263,24 +262,23 @@ async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stag
 
 @pytest.mark.parametrize("fields", [{"task": "once"}, {"run": RunOptions(once=True)}], ids=["task", "job"])
 def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(fields: dict[str, Any]) -> None:
-    play(partial(_return_twice, fields=fields), _define)
+    async def test(stage: Stage) -> None:
+        stage.start()
+        job_id, player, _ = await _hand_out(stage, **fields)
+        _beats(stage, "killed")
+        await _return(player)
+        again = await _next(player)
+        await player.report(again, "started", worker="killed")
 
+        await _return(player)
 
-async def _return_twice(stage: Stage, *, fields: dict[str, Any]) -> None:
-    stage.start()
-    job_id, player, _ = await _hand_out(stage, **fields)
-    _beats(stage, "killed")
-    await _return(player)
-    again = await _next(player)
-    await player.report(again, "started", worker="killed")
+        await stage.all_ended()
+        job = stage.job(job_id)
+        assert (job.state, player.deliveries) == (JobState.FAILED, [])
+        assert job.error is not None
+        assert "it is unknown whether it ran" in job.error.message
 
-    await _return(player)
-
-    await stage.all_ended()
-    job = stage.job(job_id)
-    assert (job.state, player.deliveries) == (JobState.FAILED, [])
-    assert job.error is not None
-    assert "it is unknown whether it ran" in job.error.message
+    play(test, _define)
 
 
 async def _ask_for_the_end(stage: Stage, job_id: str) -> None:
