@@ -1,9 +1,5 @@
 """Invitations that workers got a second time: what the scheduler makes of them."""
 
-from typing import Any
-
-import pytest
-
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.envelope import Envelope, Invitation
@@ -260,25 +256,40 @@ async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stag
     await until(lambda: stage.batches() == 0)
 
 
-@pytest.mark.parametrize("fields", [{"task": "once"}, {"run": RunOptions(once=True)}], ids=["task", "job"])
-def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(fields: dict[str, Any]) -> None:
-    async def test(stage: Stage) -> None:
-        stage.start()
-        job_id, player, _ = await _hand_out(stage, **fields)
-        _beats(stage, "killed")
-        await _return(player)
-        again = await _next(player)
-        await player.report(again, "started", worker="killed")
+@run_by(play, _define)
+async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(stage: Stage, /) -> None:
+    stage.start()
+    job_id, player, _ = await _hand_out(stage, task="once")
+    _beats(stage, "killed")
+    await _return(player)
+    again = await _next(player)
+    await player.report(again, "started", worker="killed")
 
-        await _return(player)
+    await _return(player)
 
-        await stage.all_ended()
-        job = stage.job(job_id)
-        assert (job.state, player.deliveries) == (JobState.FAILED, [])
-        assert job.error is not None
-        assert "it is unknown whether it ran" in job.error.message
+    await stage.all_ended()
+    job = stage.job(job_id)
+    assert (job.state, player.deliveries) == (JobState.FAILED, [])
+    assert job.error is not None
+    assert "it is unknown whether it ran" in job.error.message
 
-    play(test, _define)
+
+@run_by(play)
+async def test_a_job_with_a_guarantee_of_its_own_fails_if_its_message_comes_back_after_the_start(
+    stage: Stage, /
+) -> None:
+    stage.start()
+    job_id, player, envelope = await _hand_out(stage, run=RunOptions(once=True))
+    _beats(stage, "killed")
+    await player.report(envelope, "started", worker="killed")
+
+    await _return(player)
+
+    await stage.all_ended()
+    job = stage.job(job_id)
+    assert (job.state, player.deliveries) == (JobState.FAILED, [])
+    assert job.error is not None
+    assert "it runs at most once" in job.error.message
 
 
 async def _ask_for_the_end(stage: Stage, job_id: str) -> None:
