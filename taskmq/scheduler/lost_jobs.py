@@ -229,7 +229,7 @@ class InFlightWatch:
         if (heard := self._ledger.last_heard(record.id)) is not None:
             return asyncio.get_running_loop().time() - heard >= _ABSENT
         if record.state is JobState.RUNNING:
-            return self._workers.is_absent(record.worker, seconds=_ABSENT)
+            return self._workers.is_absent(record.worker, seconds=_ABSENT, since=record.started)
         if (record.id, record.token) in self._state.in_hand:
             return False
         return now - (record.dispatched or now) >= self._seconds * 1000

@@ -271,6 +271,24 @@ async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
 
 
 @run_by(play, _define)
+async def test_a_restarted_worker_of_the_same_name_does_not_have_the_jobs_of_the_killed(stage: Stage, /) -> None:
+    stage.start()
+    (job_id,) = await stage.submit(task="once")
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.report(player.envelopes[0], "started")
+    player.deliveries[0].ack()
+    await until(lambda: stage.job(job_id).state is JobState.RUNNING)
+    restarted = stage.clock.now_ms() + 1_000
+
+    for _ in range(20):
+        stage.worker_says("beat", started=restarted)
+        await stage.pass_by(7)
+
+    assert stage.job(job_id).state is JobState.FAILED
+
+
+@run_by(play, _define)
 async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit(task="once")

@@ -275,9 +275,7 @@ async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never
 
 
 @run_by(play)
-async def test_a_job_with_a_guarantee_of_its_own_fails_if_its_message_comes_back_after_the_start(
-    stage: Stage, /
-) -> None:
+async def test_a_begun_job_with_a_guarantee_of_its_own_fails_when_its_message_returns(stage: Stage, /) -> None:
     stage.start()
     job_id, player, envelope = await _hand_out(stage, run=RunOptions(once=True))
     _beats(stage, "killed")
