@@ -417,7 +417,7 @@ with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
          due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
          scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
-         attempt = j.attempt + (r.after = 4)::int,
+         attempt = j.attempt + (r.after = 4)::int, dispatched = case when r.after <> 4 then j.dispatched end,
          started = coalesce(r.began, j.started), first_started = coalesce(j.first_started, r.began, j.started),
          outages = case when r.after = 4 then null
                         when r.is_outage then coalesce(j.outages, 0) + 1 else j.outages end,

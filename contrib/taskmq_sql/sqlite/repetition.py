@@ -31,7 +31,7 @@ _RESUME: Final = f"""
         worker, error_type, error, traceback, scheduled, first_started, key, detail, body,
         has_dependents)
     SELECT id, ?1, version + 1, attempt + (dispatched IS NOT NULL), token, tenant, queue, task, priority,
-        coalesce(?2, due), dispatched, started, worker, iif(state = {CODES[JobState.FAILED]}, error_type, NULL),
+        coalesce(?2, due), NULL, started, worker, iif(state = {CODES[JobState.FAILED]}, error_type, NULL),
         iif(state = {CODES[JobState.FAILED]}, error, NULL), iif(state = {CODES[JobState.FAILED]}, traceback, NULL),
         iif(?2 IS NULL, scheduled, coalesce(scheduled, due)), first_started, key, detail, coalesce(?3, body),
         nullif(EXISTS (SELECT 1 FROM dependency WHERE upstream = ?4), 0)

@@ -470,7 +470,8 @@ class JobModel:
                 fields["error"] = reason_of(job.cancel_requested)
         elif after in _WAITS:
             fields |= {"due": self.now + report.delay, "scheduled": job.scheduled_for}
-            fields["attempt"] = job.attempt + (after is JobState.RETRYING)
+            if after is JobState.RETRYING:
+                fields |= {"attempt": job.attempt + 1, "dispatched": None}
         return fields
 
     def _end(self, report: Report) -> int:

@@ -100,6 +100,7 @@ def resume_job(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
         state=JobState.WAITING if waits else JobState.QUEUED,
         version=job.version + 1,
         attempt=job.attempt + (job.dispatched is not None),
+        dispatched=None,
         due=job.due if update.due is UNSET else update.due,
         scheduled=job.scheduled if update.due is UNSET else job.scheduled_for,
         expires=None,

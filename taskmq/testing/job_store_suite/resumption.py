@@ -148,6 +148,39 @@ class Resumptions(JobStoreCase):
         assert ids((await driver.dispatch(queue="second")).jobs) == [second.id]
 
     @case
+    async def test_a_run_counts_as_one_attempt_however_often_its_job_resumes(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatch_new(queue="second")
+        failed = await driver.expect_accepted(job, "failed", started=5_000, ran=70, error=error("no"))
+        kept: list[AttemptRecord] | None = None
+
+        for _ in range(3):
+            first = await driver.dispatch_new(queue="first")
+            live = await _resume(driver, failed, depends_on=(JobDependency(first.id),))
+            assert (live.state, live.attempt, live.dispatched) == (JobState.WAITING, 2, None)
+            attempts = await other.store.attempts(job.id)
+            assert attempts == (kept or attempts)
+            assert [one.attempt for one in attempts] == [1]
+            kept = attempts
+            await driver.expect_accepted(first, "failed", error=error("no"))
+            await driver.release()
+            failed = await driver.read(job)
+            assert (failed.state, failed.attempt) == (JobState.UPSTREAM_FAILED, 2)
+
+    @case
+    async def test_a_retry_that_never_ran_is_no_attempt_of_a_resumed_job(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatch_new()
+        waiting = await driver.expect_accepted(job, "retry", started=5_000, ran=70, delay=HOUR, error=error("no"))
+        cancelled = await driver.store.update(_update(waiting, kind="cancel", after=JobState.CANCELLED))
+        assert cancelled is not None
+
+        live = await _resume(driver, cancelled)
+
+        assert (waiting.dispatched, live.attempt) == (None, 2)
+        assert [one.attempt for one in await other.store.attempts(job.id)] == [1]
+
+    @case
     async def test_a_resumed_job_does_not_wait_for_succeeded_dependencies(self) -> None:
         driver = self.driver()
         first = await driver.make(JobState.SUCCEEDED)

@@ -38,6 +38,8 @@ _AGAIN: Final = _COLUMNS | {
     "due": "coalesce($4::bigint, due)",
     "scheduled": "case when $4::bigint is null then scheduled else coalesce(scheduled, due) end",
     "expires": "null",
+    # So that ending before its next dispatch does not count its last run twice.
+    "dispatched": "null",
     "version": "version + 1",
     "attempt": "attempt + (dispatched is not null)::int",
     "state": "$3::smallint",

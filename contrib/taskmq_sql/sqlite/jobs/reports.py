@@ -150,6 +150,7 @@ class _Reporting:
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1
+            job.dispatched = None
             job.outages = None
         if (interruption := interruption_of(report)) is not None:
             self._note(
