@@ -132,6 +132,7 @@ class JobQueries:
         tenant: str | None = None,
         level: str = "debug",
         text: str = "",
+        attempt: int | None = None,
         after: int | None = None,
         limit: int = 1_000,
     ) -> LogPage:
@@ -140,13 +141,14 @@ class JobQueries:
         Args:
             level: lowest level to return: debug, info, warning or error.
             text: only lines that contain this text.
+            attempt: only lines of this attempt, from 1.
             after: the `after` of the previous page. Pass that of an empty page to follow a running job.
 
         Raises:
             UnsupportedFeature: the store keeps no log lines.
         """
         record = await self.aget(job_id, tenant=tenant)
-        which = LogFilter(job=record.id, level=read_level(level), text=text)
+        which = LogFilter(job=record.id, level=read_level(level), text=text, attempt=attempt)
         return await history_of(self._sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
     logs = blocking(alogs)

@@ -418,7 +418,8 @@ def test_dev_runs_stored_jobs_and_has_a_dashboard_without_a_sign_in(
             return taskmq("job", "show", job, *place).data["state"]
 
         eventually(lambda: state() == "succeeded", "the end of the job", within=PATIENCE)
-        assert "hello" in taskmq("job", "logs", job, *place).out
+        assert "hello" in taskmq("job", "logs", job, "--attempt", "1", *place).out
+        assert "hello" not in taskmq("job", "logs", job, "--attempt", "2", *place).out
 
         dev.says("taskmq server")
         (address,) = re.findall(r"at (http://[0-9.:]+)/", dev.said)

@@ -131,6 +131,7 @@ _JOBS: list[tuple[str, ...]] = [
     ("job", "attempts", "jan"),
     ("job", "logs", "jan"),
     ("job", "logs", "jan", "--follow"),
+    ("job", "logs", "jan", "--attempt", "2"),
     ("job", "logs", "jan", "--level", "loud"),
     ("job", "logs", "none"),
     ("job", "clone", "jan", "--new-id", "copy", "--at", _LATER),

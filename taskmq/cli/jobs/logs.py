@@ -29,6 +29,7 @@ def logs(
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative="")] = False,
     level: str = "debug",
     text: str = "",
+    attempt: int | None = None,
     limit: int = 1_000,
 ) -> None:
     """Print the captured log lines of a job's runs, oldest first.
@@ -45,6 +46,8 @@ def logs(
         Minimum level: debug, info, warning, error.
     text
         Only lines that contain this text.
+    attempt
+        Only lines of this attempt, from 1.
     limit
         Maximum number of lines; not with --follow.
     """
@@ -56,7 +59,7 @@ def logs(
             # Read the state before the page, so that the last page includes everything logged before the end.
             is_over = not follow or (await api.jobs.get(job)).state.is_final
             size = MOST_PER_PAGE if follow else min(limit + 1 - len(found), MOST_PER_PAGE)
-            page = await api.logs.of_job(job, level=level, text=text, limit=size, cursor=cursor)
+            page = await api.logs.of_job(job, level=level, text=text, attempt=attempt, limit=size, cursor=cursor)
             cursor = page.next or cursor
             if follow:
                 for line in page.items:

@@ -67,6 +67,8 @@ def test_the_log_of_a_job_is_read_and_followed(site: Site) -> None:
     assert end.json()["next"] == rest.json()["next"]
     assert _messages(site("GET", f"/jobs/{job}/logs?level=error")) == ["it fails"]
     assert _messages(site("GET", f"/jobs/{job}/logs?text=FAILS")) == ["it fails"]
+    assert _messages(site("GET", f"/jobs/{job}/logs?text=FAILS&attempt=1")) == ["it fails"]
+    assert _messages(site("GET", f"/jobs/{job}/logs?attempt=2")) == []
     line = site("GET", f"/jobs/{job}/logs?level=error").json()["items"][0]
     assert (line["log_level"], line["log_message"], line["log_time"]) == ("ERROR", "it fails", line["at"])
 

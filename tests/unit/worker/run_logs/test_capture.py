@@ -254,6 +254,22 @@ def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> Non
     _play(tmp_path, test, capture_logs="error")
 
 
+def test_lines_of_every_attempt_are_found_by_its_number_even_after_a_resumption(tmp_path: Path) -> None:
+    async def test(app: TaskMQ) -> None:
+        (first, *_) = await _lines(app, "fail")
+        await app.jobs.aretry(first.job, mode="resume")
+        followed = [line.attempt async for line in app.jobs.follow_logs(first.job)]
+
+        assert followed == [1, 2, 3, 4]
+        assert [one.attempt for one in await app.jobs.aattempts(first.job)] == followed
+        for number in followed:
+            (line,) = (await app.jobs.alogs(first.job, attempt=number)).lines
+            assert (line.attempt, line.message.splitlines()[0]) == (number, f"attempt {number}")
+        assert (await app.jobs.alogs(first.job, attempt=5)).lines == []
+
+    _play(tmp_path, test, capture_logs="error")
+
+
 def test_the_lines_of_a_run_are_limited_and_the_rest_are_counted(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         lines = await _lines(app, "chatter", 12)
