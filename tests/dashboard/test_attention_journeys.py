@@ -72,6 +72,13 @@ def _answer_growing_queue(eyes: Eyes) -> None:
     eyes.page.route(re.compile(r"/api/v1/queues\?"), respond)
 
 
+def test_the_navigation_counts_running_jobs_failures_and_alerts(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        counts = eyes.open("queues").page.locator("nav .count")
+
+        expect(counts).to_have_text(["3", "3", "1"])
+
+
 def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("error")) as eyes:
         attention = eyes.open().page.locator(".attention")

@@ -9,7 +9,7 @@ import { groups, keyOf, openView, PAGES, tabsOf, viewOf } from "./lib/pages.js";
 import { Dialog, Failure, Notices, notify } from "./lib/parts.js";
 import { change, to, useRoute } from "./lib/route.js";
 import { signInCheck } from "./lib/start.js";
-import { useSummary } from "./lib/summary.js";
+import { badgeOf, useSummary } from "./lib/summary.js";
 import { saveSetting, readSetting, setTheme, startTheme, THEMES } from "./lib/theme.js";
 import { removeView, SaveView, useViews } from "./lib/views.js";
 
@@ -46,10 +46,13 @@ function LivePill() {
   return html`<span class=${`pill ${word === "live" ? "is-live" : ""}`} title=${title} role="status"><span aria-hidden="true">${mark}</span> <span class="word">${word}</span></span>`;
 }
 
+/** A count beside a page. The page itself and the overview tell it to screen readers. */
+const Badge = ({ of }) => of && html`<span class=${`count ${of.isBad ? "is-bad" : ""}`} aria-hidden="true">${of.text}</span>`;
+
 /** The pages in their groups. A page with tabs stays marked while one of its tabs is open. */
-function Navigation({ name }) {
+function Navigation({ name, summary }) {
   return html`<nav aria-label="Pages">${groups(may).map(([group, pages]) => {
-    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.title}</a></li>`)}</ul>`;
+    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.title}<${Badge} of=${badgeOf(summary, one.name)} /></a></li>`)}</ul>`;
     if (!pages.length) return null;
     return group ? html`<details key=${group} open><summary>${group}<${Icon} name="down" /></summary>${list}</details>` : list;
   })}</nav>`;
@@ -124,7 +127,7 @@ function Frame() {
     </header>
     ${server?.is_development && html`<aside class="banner" aria-label="Mode">Development server: no sign-in, only reachable from this machine.</aside>`}
     <div class="body">
-      <div id="nav" class=${`side ${menu ? "is-open" : ""}`}><${Navigation} name=${name} /><${Views} save=${() => save(true)} />
+      <div id="nav" class=${`side ${menu ? "is-open" : ""}`}><${Navigation} name=${name} summary=${summary} /><${Views} save=${() => save(true)} />
         <section class="foot" aria-label="Your account"><a class="who" href=${to("account")} title="Account">${caller?.user}</a>
           ${caller?.via === "session" && html`<button type="button" class="plain" onClick=${() => signOut().catch((error) => notify(error.message, true))}>Sign out</button>`}</section></div>
       <main id="main" tabIndex="-1"><${Page} name=${name} rest=${rest} query=${query} summary=${summary} /></main>

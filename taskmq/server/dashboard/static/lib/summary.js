@@ -2,6 +2,7 @@
 /** Counts and alerts that the navigation and the overview share. */
 import { may } from "./api.js";
 import { useData } from "./data.js";
+import { count } from "./format.js";
 import { useEffect } from "./html.js";
 
 const EVERY = 15_000;
@@ -33,6 +34,13 @@ export const countOf = ({ counts }, filter) => counts.data?.items.find((/** @typ
 /** Return the alerts that fire and are not silenced.
  * @param {Summary} summary @returns {any[]} */
 export const firing = ({ alerts }) => alerts.data?.items.filter((/** @type {any} */ one) => one.state === "firing" && !one.is_silenced) ?? [];
+
+/** Return the count that the navigation shows beside a page: running jobs, failures of 24 hours, firing alerts; null for none.
+ * @param {Summary} summary @param {string} page @returns {{text: string, isBad: boolean} | null} */
+export function badgeOf(summary, page) {
+  const found = page === "alerts" ? { count: firing(summary).length, is_exact: true } : page === "jobs" ? countOf(summary, RUNNING) : page === "failures" ? countOf(summary, FAILED_DAY) : undefined;
+  return found?.count ? { text: `${count(found.count)}${found.is_exact ? "" : "+"}`, isBad: page !== "jobs" } : null;
+}
 
 /** Load the counts of the overview, or only those of the navigation, and the firing alerts.
  * @param {boolean} isOverview @param {string} tenant @returns {Summary} */
