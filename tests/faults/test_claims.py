@@ -154,10 +154,11 @@ def test_stored_jobs_of_a_key_never_overlap_or_overtake_each_other(
         runs[account].append((int(began), int(ended), int(number)))
     for account, its in runs.items():
         its.sort()
-        again = {number for number in range(count) if account == "south" and number % 3 == 0}
-        assert [number for _, _, number in its] == [
-            number for each in range(count) for number in [each] * (2 if each in again else 1)
-        ]
+        # The next holder of a partition may publish a job again, which then runs once more.
+        numbers = [number for _, _, number in its]
+        assert list(dict.fromkeys(numbers)) == list(range(count))
+        again = [number for number in range(count) if account == "south" and number % 3 == 0]
+        assert all(numbers.count(number) > 1 for number in again)
         assert all(before[1] <= after[0] for before, after in pairwise(its)), its
     assert runs.keys() == set(_ACCOUNTS)
     for worker in workers:

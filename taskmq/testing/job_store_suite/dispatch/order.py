@@ -1,7 +1,7 @@
 """Tests of lines: the jobs of one order key take their claim in the order of their submission."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -73,7 +73,7 @@ class OrderCases(JobStoreCase):
     async def test_a_delayed_held_or_waiting_job_keeps_its_place_until_it_is_cancelled(self) -> None:
         driver = self.driver()
         upstream = await driver.submit(due=HOUR)
-        waits = ({"due": HOUR}, {"held": True}, {"detail": after(upstream)})
+        waits: Sequence[dict[str, Any]] = ({"due": HOUR}, {"held": True}, {"detail": after(upstream)})
         for fields in waits:
             (first,) = await _submit(driver, 1, **fields)
             (second,) = await _submit(driver, 1)
