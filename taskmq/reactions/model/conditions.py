@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.model.states import JobState
+from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.schedules.triggers import Trigger
 
@@ -40,14 +40,7 @@ __all__ = [
     "rule_of",
 ]
 
-_ENDS: Final = (
-    JobState.SUCCEEDED,
-    JobState.FAILED,
-    JobState.CANCELLED,
-    JobState.EXPIRED,
-    JobState.SKIPPED,
-    JobState.UPSTREAM_FAILED,
-)
+_ENDS: Final = tuple(state for state in JobState if state in TERMINAL)
 _TOPIC_BYTES: Final = 255
 _MOST_PREFETCH: Final = 65_535
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
