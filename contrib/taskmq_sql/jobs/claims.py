@@ -10,23 +10,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone, partition_key
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone
 from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
+from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
 from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, first, insert, job_id, names_of
 
 __all__ = ["SqlClaims", "forget_claims", "keep_results"]
 
-_DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 # Most jobs that one call opens behind one claim.
 _MOST: Final = 500
 _UNUSED_MS: Final = 3_600_000
 
-_LEASE: Final = """
-select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"""
 _LOCK: Final = """
 insert into taskmq.claim as c (name, place, fence) @rows(text, int, bigint)
 on conflict (name, place) do update set fence = c.fence"""
@@ -36,8 +34,6 @@ where c.name = any($1::text[]) and c.place = 0 and exists (select 1 from taskmq.
 _PLACES: Final = """
 select name, place, job, token, fence, ttl, until, content_type, result from taskmq.claim
 where name = any($1::text[])"""
-_JOBS: Final = """
-select id, token, state, cancel_requested, queue from taskmq.job where id = any($1::uuid[]) order by id for update"""
 _HOLDERS: Final = f"""
 select id, token from taskmq.job where id = any($1::uuid[]) and state in ({_UNDER_WAY})"""
 _ENDS: Final = f"""
@@ -47,12 +43,6 @@ _HOLD: Final = """
 insert into taskmq.claim (name, place, job, token, fence, ttl) @rows(text, int, uuid, bigint, bigint, bigint)
 on conflict (name, place) do update set job = excluded.job, token = excluded.token, fence = excluded.fence,
   ttl = excluded.ttl, until = null, content_type = null, result = null"""
-_RETURN: Final = """
-update taskmq.job set state = 1, version = version + 1 where id = any($1::uuid[])
-returning id, due, queue, tenant, priority"""
-_PUT: Final = """
-insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
-@rows(uuid, bigint, int, int, smallint, smallint, text)"""
 _OPEN: Final = """
 delete from taskmq.gated where id = any(array(
   select id from taskmq.gated where gate = $1 order by priority desc, due, id limit $2 for update skip locked))
@@ -123,7 +113,7 @@ class _Place(NamedTuple):
 
 
 def _take(partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[TakenClaims | None]:
-    if (yield from first(_LEASE, partition_key(partition), epoch)) is None:
+    if not (yield from holds_lease(partition, epoch)):
         return None
     now = yield from clock()
     names = sorted({claim.name for job in jobs for claim in job.claims})
@@ -131,18 +121,14 @@ def _take(partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> Steps[Ta
     places = [_place(row) for row in (yield from ask(_PLACES, names))]
     held = yield from _find_held(places)
     taking = _Taking(places, held, (yield from _find_done(places, held, now)), now=now)
-    rows = yield from ask(_JOBS, [JobId(job.id) for job in jobs])
-    dispatched = {(job_id(row[0]), row[1]) for row in rows if row[2] == _DISPATCHED and row[3] is None}
+    locked = yield from lock_jobs(job.id for job in jobs)
     if any(map(is_line_key, names)):
-        taking.heads = yield from _line_up(jobs, {job_id(row[0]): row[4] for row in rows})
+        taking.heads = yield from _line_up(jobs, {each: found.queue for each, found in locked.items()})
     for job in jobs:
-        if (job.id, job.token) in dispatched:
+        if (found := locked.get(job.id)) is not None and found.is_dispatched and found.token == job.token:
             taking.add(job)
     yield from insert(_HOLD, taking.rows)
-    if taking.waiting:
-        returned = yield from ask(_RETURN, [JobId(job) for job in taking.waiting])
-        behind = [(*row[:4], partition, row[4], taking.waiting[job_id(row[0])]) for row in returned]
-        yield from insert(_PUT, behind)
+    yield from return_behind(partition, taking.waiting)
     return TakenClaims(taking.fences, taking.waiting, taking.done)
 
 

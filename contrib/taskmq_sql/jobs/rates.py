@@ -4,31 +4,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from taskmq.contracts.jobs import RatedJob, TakenStarts, partition_key
+from taskmq.contracts.jobs import RatedJob, TakenStarts
 from taskmq.model.limits import RateBook, RateDemand
-from taskmq.model.states import JobState
-from taskmq_sql.jobs.codes import CODES
-from taskmq_sql.steps import JobId, Runner, Steps, ask, clock, first, insert, job_id
+from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
+from taskmq_sql.steps import Runner, Steps, ask, clock, insert
 
 __all__ = ["SqlRates"]
 
-_DISPATCHED: Final = CODES[JobState.DISPATCHED]
-
-_LEASE: Final = """
-select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"""
 _LOCK: Final = """
 insert into taskmq.rate as r (key, used) @rows(text, float8) on conflict (key) do update set used = r.used"""
 _USED: Final = "select key, used from taskmq.rate where key = any($1::text[])"
 _USE: Final = """
 insert into taskmq.rate (key, used) @rows(text, float8) on conflict (key) do update set used = excluded.used"""
-_JOBS: Final = """
-select id, token, state, cancel_requested from taskmq.job where id = any($1::uuid[]) order by id for update"""
-_RETURN: Final = """
-update taskmq.job set state = 1, version = version + 1 where id = any($1::uuid[])
-returning id, due, queue, tenant, priority"""
-_PUT: Final = """
-insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
-@rows(uuid, bigint, int, int, smallint, smallint, text)"""
 _UNUSED: Final = 0.0
 
 
@@ -48,19 +35,19 @@ class SqlRates:
 
 
 def _take(partition: int, epoch: int, jobs: Sequence[RatedJob], lead: float) -> Steps[TakenStarts | None]:
-    if (yield from first(_LEASE, partition_key(partition), epoch)) is None:
+    if not (yield from holds_lease(partition, epoch)):
         return None
     rates = {demand.key: demand for job in jobs for demand in job.rates}
     # In one order, so that two schedulers with several rates cannot deadlock.
     keys = sorted(rates)
     yield from insert(_LOCK, [(key, _UNUSED) for key in keys])
-    rows = yield from ask(_JOBS, [JobId(job.id) for job in jobs])
-    dispatched = {(job_id(row[0]), row[1]) for row in rows if row[2] == _DISPATCHED and row[3] is None}
+    locked = yield from lock_jobs(job.id for job in jobs)
     book = yield from _read_book(keys, lead)
     instants: dict[str, float | None] = {}
     waiting: dict[str, str] = {}
     for job in jobs:
-        if (job.id, job.token) not in dispatched:
+        found = locked.get(job.id)
+        if found is None or not found.is_dispatched or found.token != job.token:
             continue
         if not job.is_sure and (closed := book.find_closed(job.rates)):
             waiting[job.id] = closed
@@ -68,10 +55,7 @@ def _take(partition: int, epoch: int, jobs: Sequence[RatedJob], lead: float) -> 
             instant = book.take(job.rates)
             instants[job.id] = None if instant is None else instant * 1000
     yield from insert(_USE, [(key, book.used[key]) for key in keys])
-    if waiting:
-        returned = yield from ask(_RETURN, [JobId(job) for job in waiting])
-        behind = [(*row[:4], partition, row[4], waiting[job_id(row[0])]) for row in returned]
-        yield from insert(_PUT, behind)
+    yield from return_behind(partition, waiting)
     return TakenStarts(instants, waiting, {key: book.wait(rates[key]) for key in keys})
 
 

@@ -13,31 +13,21 @@ from taskmq.contracts.jobs import (
     JobRecord,
     Lane,
     LaneHead,
-    OpenedClaims,
     Pick,
-    QueueBacklog,
-    RatedJob,
     ReadyJob,
     Released,
     ReturnedJob,
-    TakenClaims,
-    TakenStarts,
     Withdrawn,
     partition_key,
 )
-from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
-from taskmq.model.limits import RateDemand
 from taskmq.model.states import UNDERWAY, JobState
-from taskmq_sql.jobs.backlogs import SqlBacklogs
-from taskmq_sql.jobs.claims import SqlClaims, keep_results
+from taskmq_sql.jobs.claims import keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.rates import SqlRates
+from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.jobs.values import is_job_id, reason
-from taskmq_sql.leases import SqlLeases
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
@@ -67,7 +57,6 @@ from taskmq_sql.postgres.statements import (
 )
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
-from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.retention import forget_old
 from taskmq_sql.schedules import SqlSchedules
 
@@ -83,30 +72,24 @@ _OVER: Final = "the job expired before it started"
 _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
 
 
-class PostgresDispatch:
+class PostgresDispatch(SharedDispatch):
     """A `DispatchStore` with dedicated connections."""
 
     def __init__(self, database: Database, schedules: SqlSchedules) -> None:
+        super().__init__(
+            database.runner(database.dispatches, database.dispatches),
+            database.runner(database.reads, database.accounts),
+            leases=database.runner(database.leases, database.leases),
+            partition_of=database.partition_of,
+        )
         self._database = database
         self._schedules = schedules
         self._names = database.names
-        self._leases = SqlLeases(database.runner(database.leases, database.leases))
         self._fires = _Fires(database)
-        self._claims = SqlClaims(database.runner(database.dispatches, database.dispatches))
-        self._keys = SqlReportKeys(database.runner(database.reads, database.accounts))
-        self._backlogs = SqlBacklogs(database.runner(database.reads, database.reads), database.partition_of)
-        self._rates = SqlRates(database.runner(database.dispatches, database.dispatches))
 
     @property
     def partitions(self) -> int:
         return self._database.partitions
-
-    @property
-    def leases(self) -> SqlLeases:
-        return self._leases
-
-    def partition_of(self, queue: str) -> int:
-        return self._database.partition_of(queue)
 
     async def lanes(self, partition: int) -> list[Lane]:
         rows = await self._database.dispatches.run("read", lambda connection: connection.fetch(LANES, partition))
@@ -125,9 +108,6 @@ class PostgresDispatch:
             Lane(names[queue], priority, tenants[tenant]): LaneHead(due, expires)
             for queue, priority, tenant, due, expires in rows
         }
-
-    async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
-        return await self._backlogs.read(queues, most)
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         known, lanes = await self._find_lanes(picks)
@@ -217,20 +197,6 @@ class PostgresDispatch:
         gate = await self._database.lookups.run("read", lambda connection: connection.fetchval(GATE_OF, job_id))
         return "" if gate is None else str(gate)
 
-    async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
-        return await self._claims.take(partition, epoch, jobs)
-
-    async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
-        return await self._claims.open(places)
-
-    async def take_starts(
-        self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
-    ) -> TakenStarts | None:
-        return await self._rates.take(partition, epoch, [job for job in jobs if is_job_id(job.id)], lead=lead)
-
-    async def rate_waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
-        return await self._rates.waits(rates, lead=lead)
-
     async def _find_lanes(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
         """Return the picks whose queue and tenant exist, and their lanes as numbers."""
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
@@ -309,12 +275,6 @@ class PostgresDispatch:
         for row, job in zip(rows, await dispatched_jobs(rows, self._database.dispatches, self._names), strict=True):
             batches.setdefault(row["batch"], (row["confirmed"], []))[1].append(job)
         return [DispatchBatch(number, *found) for number, found in sorted(batches.items())]
-
-    async def report_keys(self) -> list[ReportKey]:
-        return await self._keys.read()
-
-    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
-        return await self._keys.rotate(forgets=forgets, audit=audit)
 
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return await apply(self._database, reports, came_by)

@@ -23,37 +23,25 @@ from taskmq.contracts.jobs import (
     Lane,
     LaneHead,
     NewJob,
-    OpenedClaims,
     Pick,
-    QueueBacklog,
-    RatedJob,
     ReadyJob,
     Released,
     ReturnedJob,
     Submitted,
-    TakenClaims,
-    TakenStarts,
     Withdrawn,
     partition_of,
 )
 from taskmq.model.clock import Clock
-from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
-from taskmq.model.limits import RateDemand
 from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_embedded.work import Care
-from taskmq_sql.jobs.backlogs import SqlBacklogs
-from taskmq_sql.jobs.claims import SqlClaims, keep_results
-from taskmq_sql.jobs.rates import SqlRates
-from taskmq_sql.jobs.values import is_job_id
-from taskmq_sql.leases import SqlLeases
-from taskmq_sql.report_keys import SqlReportKeys
+from taskmq_sql.jobs.claims import keep_results
+from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.retention import forget_old
 from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.sqlite.file.diagnosis import diagnose
@@ -221,32 +209,21 @@ class SqliteJobStore(SqlJobStore):
         await self._reader.aclose()
 
 
-class SqliteDispatch:
+class SqliteDispatch(SharedDispatch):
     """The `DispatchStore` of a `SqliteJobStore`."""
 
     def __init__(self, writer: FileThread, reader: FileThread, schedules: SqlSchedules, *, keep_days: int) -> None:
+        self._runner = SqliteRunner(writer, reader)
+        # Leases go over the writing thread, because they must not wait for lists.
+        super().__init__(self._runner, self._runner, leases=SqliteRunner(writer, writer), partition_of=partition_of)
         self._writer = writer
         self._reader = reader
         self._schedules = schedules
         self._keep_days = keep_days
-        # Over the writing thread: leases must not wait for lists.
-        self._leases = SqlLeases(SqliteRunner(writer, writer))
-        self._runner = SqliteRunner(writer, reader)
-        self._keys = SqlReportKeys(self._runner)
-        self._claims = SqlClaims(self._runner)
-        self._backlogs = SqlBacklogs(self._runner, partition_of)
-        self._rates = SqlRates(self._runner)
 
     @property
     def partitions(self) -> int:
         return PARTITIONS
-
-    @property
-    def leases(self) -> SqlLeases:
-        return self._leases
-
-    def partition_of(self, queue: str) -> int:
-        return partition_of(queue)
 
     async def lanes(self, partition: int) -> list[Lane]:
         found = await self._reader.call(dispatches.lanes, care=Care.READ)
@@ -254,9 +231,6 @@ class SqliteDispatch:
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         return await self._reader.call(partial(dispatches.heads, queues=queues), care=Care.READ)
-
-    async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
-        return await self._backlogs.read(queues, most)
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not picks:
@@ -287,20 +261,6 @@ class SqliteDispatch:
     async def gate_of(self, job_id: str) -> str:
         return await self._reader.call(partial(gate_of, job_id=job_id), care=Care.READ)
 
-    async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
-        return await self._claims.take(partition, epoch, jobs)
-
-    async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
-        return await self._claims.open(places)
-
-    async def take_starts(
-        self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
-    ) -> TakenStarts | None:
-        return await self._rates.take(partition, epoch, [job for job in jobs if is_job_id(job.id)], lead=lead)
-
-    async def rate_waits(self, rates: Sequence[RateDemand], *, lead: float) -> dict[str, float]:
-        return await self._rates.waits(rates, lead=lead)
-
     async def confirm(self, batches: Sequence[int]) -> None:
         # If a power failure undoes it, the batch counts as unconfirmed and is published again.
         await self._writer.call(partial(dispatches.confirm, batches=batches), care=Care.LOOSE)
@@ -330,12 +290,6 @@ class SqliteDispatch:
         return await self._writer.call(
             partial(dispatches.take_over, partition=partition, epoch=epoch), care=Care.DURABLE
         )
-
-    async def report_keys(self) -> list[ReportKey]:
-        return await self._keys.read()
-
-    async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
-        return await self._keys.rotate(forgets=forgets, audit=audit)
 
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return await self._writer.add(apply_reports, [(report, came_by) for report in reports], care=Care.DURABLE)
