@@ -214,9 +214,8 @@ class InFlightWatch:
             # A job without a message is in no queue.
             if empty is None:
                 break
-            if self._ledger.last_heard(record.id) is None and not _has_no_holder(
-                record, empty.get(self._state.placements.queue_of(record))
-            ):
+            has_message = self._ledger.last_heard(record.id) is None and not self._was_acknowledged(record)
+            if has_message and not _has_no_holder(record, empty.get(self._state.placements.queue_of(record))):
                 continue
             seen[record.id] = record.token
             if self._suspects.get(record.id) == record.token:
@@ -224,6 +223,14 @@ class InFlightWatch:
         self._suspects = seen
         for record in lost:
             await self._give_up(record)
+
+    def _was_acknowledged(self, record: JobRecord) -> bool:
+        """Whether the run began after its message was acknowledged, because it never takes place twice."""
+        return record.state is JobState.RUNNING and self._runs_once(record)
+
+    def _runs_once(self, record: JobRecord) -> bool:
+        flight = self._ledger.find(record.id, record.token)
+        return self._state.rules.runs_once(record) if flight is None else flight.runs_once
 
     def _may_be_lost(self, record: JobRecord, now: int) -> bool:
         if (heard := self._ledger.last_heard(record.id)) is not None:
@@ -266,8 +273,7 @@ class InFlightWatch:
         dispatching, name = self._store.dispatching, public_name(record)
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
-        flight = self._ledger.find(record.id, record.token)
-        if self._state.rules.runs_once(record) if flight is None else flight.runs_once:
+        if self._runs_once(record):
             reason = "its worker died, so it is unknown whether it ran, and it runs at most once"
             _log.error("job %s (task %s) failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING

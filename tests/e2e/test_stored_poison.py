@@ -136,3 +136,30 @@ async def test_a_killed_worker_charges_the_job_that_it_had_started_once(amqp_url
     died = [event for event in database.events(job.id) if "died" in event.note]
     assert [event.kind for event in died] == ["interrupted"]
     assert [event for event in database.events(behind.id) if "died" in event.note] == []
+
+
+@pytest.mark.nightly(
+    "tests/unit/scheduler/test_in_flight.py::"
+    "test_a_job_that_must_not_run_twice_fails_although_the_broker_counts_nothing"
+)
+async def test_a_job_that_runs_at_most_once_fails_with_its_killed_worker(amqp_url: str, project: Project) -> None:
+    database = Database()
+    try:
+        async with _scheduling(amqp_url, database) as app:
+            run = await asyncio.to_thread(project.start, concurrency=1)
+            job = await app.jobs.asubmit("jobs.long", "once", guarantee="at_most_once")
+            behind = await app.jobs.asubmit("jobs.innocent", "behind")
+            await until(lambda: database.job(job.id).state is JobState.RUNNING)
+            (pid,) = run.children
+            os.kill(pid, signal.SIGKILL)
+
+            await until(lambda: database.live == 0, within=timedelta(seconds=150))
+    finally:
+        await asyncio.to_thread(project.close)
+
+    assert len(project.ledger_lines("started", "once")) == 1
+    failed = database.job(job.id)
+    assert (failed.state, failed.attempt, failed.token >> 32) == (JobState.FAILED, 1, 1)
+    assert failed.error is not None
+    assert "its worker died, so it is unknown whether it ran, and it runs at most once" in failed.error.message
+    assert database.job(behind.id).state is JobState.SUCCEEDED

@@ -1,6 +1,11 @@
 """Supervision of jobs in flight."""
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from taskmq import TaskMQ
+from taskmq.contracts.broker import QueueStats
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.durable.service import ServiceGroup
 from taskmq.model.commands import Command, decode_command
@@ -304,6 +309,28 @@ async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None
     assert job.error is not None
     assert "it is unknown whether it ran" in job.error.message
     assert job.token >> 32 == 1
+
+
+@run_by(play, _define)
+async def test_a_job_that_must_not_run_twice_fails_although_the_broker_counts_nothing(stage: Stage, /) -> None:
+    broker = stage.start().broker
+    count = broker.stats
+
+    async def stats(queues: Sequence[str]) -> list[QueueStats]:
+        return [replace(each, unsettled=None) for each in await count(queues)]
+
+    async def count_unsettled() -> None: ...
+
+    vars(broker).update(stats=stats, count_unsettled=count_unsettled)
+    (job_id,) = await stage.submit(task="once")
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.report(player.envelopes[0], "started")
+    player.deliveries[0].ack()
+
+    await stage.all_ended()
+
+    assert stage.job(job_id).state is JobState.FAILED
 
 
 @run_by(play)
