@@ -747,7 +747,7 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
 
     listed = run_process(empty, "-o", "json", "task", "list", env=variables)
 
-    assert [task["name"] for task in listed.data] == ["report", "tick", "train"]
+    assert [task["name"] for task in listed.data] == ["publish", "report", "tick", "train"]
     # Arguments override the environment.
     monkeypatch.setenv("TASKMQ_SERVER", "http://127.0.0.1:1")
     assert places.here("job", "list").code == 0

@@ -210,7 +210,7 @@ class Consuming(BrokerCase):
         broker, other = self.broker(), self.broker()
         work = self.new_queue(ordered=1)
         await broker.declare([work])
-        (shard,) = work.physical
+        (shard,) = work.always
         await self.send(broker, shard, "1", "2", "3")
         inbox, consumer = await self.consume(broker, shard, prefetch=1)
         (first,) = await inbox.take(1)

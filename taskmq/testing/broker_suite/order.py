@@ -18,11 +18,11 @@ class Ordering(BrokerCase):
         work = self.new_queue(ordered=3)
         await broker.declare([work])
 
-        await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
+        await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.always))
 
-        assert len(set(work.physical)) == 3
-        assert all(is_shard(queue) for queue in work.physical)
-        for queue in work.physical:
+        assert len(set(work.always)) == 3
+        assert all(is_shard(queue) for queue in work.always)
+        for queue in work.always:
             await self.expect_only(broker, queue, f"to {queue}")
 
     @case
@@ -208,5 +208,5 @@ class Ordering(BrokerCase):
         """Return the only shard of a new ordered queue."""
         work = self.new_queue(ordered=1)
         await broker.declare([work])
-        (shard,) = work.physical
+        (shard,) = work.always
         return shard

@@ -57,7 +57,7 @@ _IN_QUERY: Final = {
 }  # fmt: skip
 """Parameters of queries that name something."""
 # Tasks belong to the app, for all tenants. A stream does not end: `test_events` covers it.
-_NOT_CALLED: Final = {"getTask", "followEvents"}
+_NOT_CALLED: Final = {"getTask", "getReaction", "followEvents"}
 # They name objects of the caller from then on.
 _MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule")
 _LAST: Final = (*_MAKES, "eraseUser", "removeTenant")
