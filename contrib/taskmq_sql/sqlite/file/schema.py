@@ -310,6 +310,7 @@ CREATE TABLE claim_line (
 CREATE INDEX claim_line_name ON claim_line (name, number);
 CREATE INDEX claim_line_id ON claim_line (id)
 """
+_STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
 
@@ -326,7 +327,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _CLAIMS, _JOURNALS, _REATTACHMENT, _RATES, _LINES),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,
