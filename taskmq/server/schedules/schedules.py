@@ -1,4 +1,4 @@
-"""`/schedules` and `/reactions`: read, change, pause, run and backfill schedules; read reactions."""
+"""`/schedules`: read, change, pause, run and backfill schedules."""
 
 from typing import Annotated, Any, Final
 
@@ -13,8 +13,6 @@ from taskmq.api.schedules import (
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
-    ReactionList,
-    ReactionView,
     RuleExplanation,
     ScheduleExplanation,
     ScheduleList,
@@ -28,7 +26,7 @@ from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["SCHEDULE_HANDLERS"]
+__all__ = ["SCHEDULES"]
 
 
 @get(
@@ -221,36 +219,7 @@ async def backfill(api: ApiGiven, name: FromPath[str], data: JSONBody[BackfillBo
     return await api.schedules.backfill(name, data.start, data.end, dry_run=data.dry_run)
 
 
-@get(
-    f"{API}/reactions",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="listReactions",
-    summary="List reactions",
-    tags=["reactions"],
-)
-async def list_reactions(
-    api: ApiGiven,
-    prefix: Annotated[str, QueryParameter(max_length=255)] = "",
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> ReactionList:
-    """Return the app's reactions ordered by name; for a tenant, none."""
-    return await api.reactions.page(prefix, limit=limit, cursor=cursor)
-
-
-@get(
-    f"{API}/reactions/{{name:str}}",
-    permission=Permission.SCHEDULES_READ,
-    operation_id="getReaction",
-    summary="Get a reaction",
-    tags=["reactions"],
-)
-async def get_reaction(api: ApiGiven, name: FromPath[str]) -> ReactionView:
-    """Return a reaction, what it waits for, and its calls."""
-    return await api.reactions.get(name)
-
-
-SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
+SCHEDULES: Final[tuple[Any, ...]] = (
     list_schedules,
     get_schedule,
     put_schedule,
@@ -263,8 +232,6 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     resume_schedule,
     run_schedule,
     backfill,
-    list_reactions,
-    get_reaction,
 )
 
 
