@@ -212,20 +212,28 @@ class WorkQueue:
         """
         if priority is None and order_key is None and self.ordered is None:
             return self.name
-        if self.ordered is not None:
-            if order_key is None:
-                self._refuse("it is ordered, so each job needs an order_key")
+        self.check_order(order_key)
+        if self.ordered is not None and order_key is not None:
             if priority is not None:
                 self._refuse(f"it is ordered, so priority={priority!r} cannot be kept: leave priority out")
             return shard_queue(self.name, shard_of(order_key, self.ordered))
-        if order_key is not None:
-            self._refuse("order_key needs an ordered queue, and this one is not: WorkQueue(..., ordered=N)")
         if self.lanes is not None:
             self._refuse(f"it has lanes, so priority={priority!r} cannot be kept: leave priority out")
         if self.priorities == "native":
             class_of(priority)
             return self.name
         return class_queue(self.name, priority)
+
+    def check_order(self, order_key: str | None) -> None:
+        """Reject a job without a key in an ordered queue, and one with a key in another queue.
+
+        Raises:
+            InvalidOption: the queue is ordered but there is no key, or vice versa.
+        """
+        if self.ordered is not None and order_key is None:
+            self._refuse("it is ordered, so each job needs an order_key")
+        if self.ordered is None and order_key is not None:
+            self._refuse("order_key needs an ordered queue, and this one is not: WorkQueue(..., ordered=N)")
 
     def native_priority(self, priority: int | None) -> int | None:
         """Return the broker's priority for a numeric priority; None if the broker does not order the queue."""

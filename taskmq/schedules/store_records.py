@@ -67,10 +67,10 @@ class StoredRecords:
                 call.envelope = replace(call.envelope, args=args, kwargs=kwargs)
             finally:
                 current_context.reset(token)
-        if self._producer.queue(call.queue).ordered is not None:
-            raise InvalidOption(
-                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, but schedules cannot store ordered jobs"
-            )
+        try:
+            self._producer.queue(call.queue).check_order(call.envelope.order_key)
+        except InvalidOption as error:
+            raise InvalidOption(f"schedule {entry.name!r}: {error}") from error
         return write_stored(entry, call)
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:

@@ -51,9 +51,7 @@ def new_job(
             or the job needs a node but the queue's jobs are not placed.
     """
     envelope = sending.envelope
-    if queue.ordered is not None or envelope.order_key is not None:
-        # The store keeps the order of a key whatever the priorities.
-        queue.choose_physical(priority=None, order_key=envelope.order_key)
+    queue.check_order(envelope.order_key)
     submission = sending.submission or Submission()
     detail = _add_needs(submission.detail, queue, resources)
     key = None if submission.job_id is None else _check_key(submission.job_id)

@@ -3,13 +3,16 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from taskmq import Concurrency, TaskMQ, WorkQueue
+from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import DispatchedJob, JobUpdate, NewJob, partition_of
-from taskmq.model.envelope import Envelope, encode_envelope, new_job_id
+from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
+from taskmq.run.context import SCHEDULED_FOR
 from taskmq.scheduler.gates.claims import TaskClaims
+from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.explain import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
@@ -217,6 +220,44 @@ async def test_a_delayed_job_holds_up_its_key_until_it_is_cancelled(stage: Stage
     (invitation,) = [each.store for each in player.envelopes]
     assert invitation is not None
     assert invitation.fence is None
+
+
+@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2)])
+async def test_occurrences_and_submitted_jobs_of_a_key_share_its_line(stage: Stage, /) -> None:
+    (first,) = await _post(stage, "north")
+    process = stage.start(has_state=False)
+    await stage.broker.declare([WorkQueue("ledger", ordered=2)])
+    player = await stage.player("ledger")
+    await process.app.schedules.aadd("booking", process.app.tasks["post"], every("1s"), args=("north",))
+    await player.has(1)
+    await stage.pass_by(5)
+    await process.app.schedules.aremove("booking")
+    ran: list[str] = []
+
+    while stage.database.live:
+        await player.has(1)
+        (job,) = _ids(player)
+        ran.append(job)
+        await player.finish()
+        await until(lambda: bool(player.deliveries) or not stage.database.live)
+
+    assert ran[0] == first
+    assert len(ran) >= 5
+    instants = [int((decode_envelope(stage.job(job).body).meta or {})[SCHEDULED_FOR]) for job in ran[1:]]
+    assert instants == sorted(set(instants))
+
+
+@run_by(play, _define_line, queues=[WorkQueue("ledger", ordered=2), WorkQueue("work")])
+async def test_a_schedule_without_the_key_that_its_queue_needs_is_refused(stage: Stage, /) -> None:
+    process = stage.start(has_state=False)
+    post = process.app.tasks["post"]
+    keyless = process.app.task(name="keyless", queue="work")(lambda: None)
+    add = process.app.schedules.aadd
+
+    with pytest.raises(InvalidOption, match="schedule 'a': queue 'work': order_key needs an ordered queue"):
+        await add("a", post, every("1s"), args=("north",), job_options={"queue": "work"})
+    with pytest.raises(InvalidOption, match="schedule 'a': queue 'ledger': it is ordered, so each job needs"):
+        await add("a", keyless, every("1s"), job_options={"queue": "ledger"})
 
 
 async def _post(stage: Stage, key: str, *, count: int = 1, due: int = 0) -> list[str]:

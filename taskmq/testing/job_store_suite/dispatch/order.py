@@ -11,6 +11,7 @@ from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after, ids
+from taskmq.testing.job_store_suite.schedules.steps import create_schedule, fire, firing_of
 from taskmq.testing.runner import case
 
 __all__ = ["OrderCases"]
@@ -51,6 +52,18 @@ class OrderCases(JobStoreCase):
 
         for job in new[::-1]:
             assert await _run(driver) == job.id
+
+    @case
+    async def test_an_occurrence_joins_the_line_when_its_schedule_fires(self) -> None:
+        driver = self.driver()
+        row = await create_schedule(driver.store.schedules, "booking", next=5)
+        occurrence = await driver.new(line=_LINE.name)
+        (first,) = await _submit(driver, 1)
+        await fire(driver, [firing_of(row, occurrence)])
+        (last,) = await _submit(driver, 1)
+
+        for expected in (first.id, occurrence.id, last.id):
+            assert await _run(driver) == expected
 
     @case
     async def test_a_job_that_does_not_end_keeps_its_place(self) -> None:
