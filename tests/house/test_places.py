@@ -40,6 +40,7 @@ _STARTS_TASKS: set[str] = {
     "brokers/taskmq_local/database/maintenance.py",
     "brokers/taskmq_local/memory/broker.py",
     "brokers/taskmq_local/state/state.py",
+    "brokers/taskmq_rabbitmq/amqp/resolver.py",
     "brokers/taskmq_rabbitmq/broker.py",
     "brokers/taskmq_rabbitmq/consume/browse.py",
     "brokers/taskmq_rabbitmq/consume/consumer.py",

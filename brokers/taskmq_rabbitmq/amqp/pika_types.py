@@ -13,14 +13,13 @@ there is tested by `tests/unit/rabbitmq/amqp/test_pika_types.py`, on the newest 
   `_MAX_RECV_BYTES`. Noticed by `tests/unit/rabbitmq/amqp/test_direct_socket.py`; without them bytes go pika's way.
 - heartbeats: `_connection`, `_timeout`, `_send_interval`, `_send_timer`, `_start_send_timer`, `_start_check_timer`,
   and the connection's `_adapter_remove_timeout`. Noticed by `tests/integration/test_rabbitmq_held_up.py`.
-- names of hosts: `_schedule_and_wrap_in_io_ref`. Noticed by `tests/unit/rabbitmq/amqp/test_resolver.py`.
 """
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from taskmq.contracts.loggers import contain_below
 
@@ -174,18 +173,11 @@ if TYPE_CHECKING:
 
         properties: BasicProperties
 
-    class IOReference(Protocol):
-        """A pending request."""
-
-        def cancel(self) -> bool: ...
-
     class IOServices:
         """Requirements of pika on an asyncio loop."""
 
         def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-        def _schedule_and_wrap_in_io_ref(
-            self, coro: Coroutine[Any, Any, object], on_done: Callable[..., None]
-        ) -> IOReference: ...
+        def get_native_ioloop(self) -> asyncio.AbstractEventLoop: ...
 
     class PikaConnection:
         """pika's connection on asyncio."""

@@ -9,13 +9,10 @@ import contextlib
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from taskmq_rabbitmq.amqp.pika_types import IOServices
-
-if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp.pika_types import IOReference
 
 __all__ = ["Addresses", "ResolvingServices", "resolve"]
 
@@ -34,10 +31,38 @@ class ResolvingServices(IOServices):
         socktype: int = 0,
         proto: int = 0,
         flags: int = 0,
-    ) -> "IOReference":
-        """Call `on_done` with the addresses or the error."""
-        asked: Coroutine[Any, Any, Addresses] = resolve(host, port, family, socktype, proto, flags)
-        return self._schedule_and_wrap_in_io_ref(asked, on_done)
+    ) -> "_Lookup":
+        """Call `on_done` with the addresses or the error, unless the lookup is cancelled."""
+        answer = self.get_native_ioloop().create_task(resolve(host, port, family, socktype, proto, flags))
+        return _Lookup(answer, on_done)
+
+
+class _Lookup:
+    """A lookup that can be cancelled until its result is delivered.
+
+    pika's own reference cannot be cancelled in the turn of the loop between the answer and its delivery. An abandoned
+    connection would connect all the same, and fail or stay open at the broker.
+    """
+
+    def __init__(self, answer: "asyncio.Task[Addresses]", on_done: Callable[..., None]) -> None:
+        self._answer = answer
+        self._on_done: Callable[..., None] | None = on_done
+        answer.add_done_callback(self._deliver)
+
+    def cancel(self) -> bool:
+        """Drop the result; return whether it was still to be delivered."""
+        was_pending = self._on_done is not None
+        self._on_done = None
+        self._answer.cancel()
+        return was_pending
+
+    def _deliver(self, answer: "asyncio.Task[Addresses]") -> None:
+        on_done, self._on_done = self._on_done, None
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if on_done is not None:
+            on_done(answer.result() if error is None else error)
 
 
 async def resolve(host: str, port: int, *how: int) -> Addresses:

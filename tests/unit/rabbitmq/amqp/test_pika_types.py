@@ -10,7 +10,7 @@ import pytest
 
 from taskmq_rabbitmq.amqp import pika_types
 
-_CLASSES = ("PikaConnection", "PikaChannel", "PlainTransport", "HeartbeatChecker", "IOServices")
+_CLASSES = ("PikaConnection", "PikaChannel", "PlainTransport", "HeartbeatChecker")
 # The protocol of pika's sockets; the plain one fulfils it.
 _SAME = {"Transport": "PlainTransport"}
 
