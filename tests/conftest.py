@@ -16,13 +16,15 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests import parts, virtual_time
+from tests import ignored_signals, parts, virtual_time
 from tests.coroutines import run_in_real_time
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
+    is_worker = hasattr(config, "workerinput")
+    ignored_signals.hide_from_children(is_worker=is_worker)
+    if is_worker:
         # Coverage measures the test processes and not their children: it doubles the cost of a start.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
