@@ -55,6 +55,19 @@ from taskmq.contracts.jobs.records import (
     replacement,
 )
 from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
+from taskmq.contracts.jobs.runs import (
+    EVERY_RUN,
+    MOST_VALUE_BYTES,
+    Advanced,
+    MakeJob,
+    NewInboxRow,
+    NewRun,
+    RunFilter,
+    RunPage,
+    RunStore,
+    StartedRun,
+    StoredVersion,
+)
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
     DueSchedule,
@@ -72,9 +85,12 @@ from taskmq.contracts.jobs.store import JobStore, PauseStore, Upgradable
 from taskmq.model.keys import partition_key
 
 __all__ = [
+    "EVERY_RUN",
+    "MOST_VALUE_BYTES",
     "PARTITIONS",
     "READY_TOPIC",
     "SCHEDULE_SHARDS",
+    "Advanced",
     "AppliedReport",
     "AttemptRecord",
     "BulkStore",
@@ -101,7 +117,10 @@ __all__ = [
     "KeptJob",
     "Lane",
     "LaneHead",
+    "MakeJob",
+    "NewInboxRow",
     "NewJob",
+    "NewRun",
     "NodeStore",
     "OccurrenceJob",
     "OpenedClaims",
@@ -116,9 +135,14 @@ __all__ = [
     "Released",
     "Retaining",
     "ReturnedJob",
+    "RunFilter",
+    "RunPage",
+    "RunStore",
     "ScheduleChange",
     "ScheduleFiring",
+    "StartedRun",
     "StoredSchedule",
+    "StoredVersion",
     "Submitted",
     "TakenClaims",
     "TakenStarts",

@@ -1,0 +1,269 @@
+"""Workflows with their versions, and runs whose steps are jobs of the store.
+
+    start, send, the end of a step's job -> inbox of the run -> advance -> steps, values, jobs, timers, child runs
+    fire_timers                          -> inbox
+
+`taskmq.model.runs` decides what follows from each inbox row. Any scheduler may advance any run: the store locks a run
+while it advances, so a run has one writer at a time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from taskmq.contracts.jobs.records import NewJob
+from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord
+
+__all__ = [
+    "EVERY_RUN",
+    "MOST_VALUE_BYTES",
+    "Advanced",
+    "MakeJob",
+    "NewInboxRow",
+    "NewRun",
+    "RunFilter",
+    "RunPage",
+    "RunStore",
+    "StartedRun",
+    "StoredVersion",
+]
+
+MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
+"""Maximum size of the value of a step; a step with a larger one fails."""
+
+MakeJob = Callable[[RunRecord, StepJob], NewJob]
+"""Builds the job of a step, with the id that the step names. If it raises a `TaskMQError`, the step fails with it."""
+
+
+class StoredVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a workflow.
+
+    Attributes:
+        version: the hash of its content.
+        at: when it was first stored, ms since the epoch.
+        is_current: whether runs without a version get this one.
+        is_new: in the answer to `put_workflow`, whether the content was stored just now.
+    """
+
+    name: str
+    version: str
+    at: int
+    is_current: bool
+    is_new: bool = False
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run to start.
+
+    Attributes:
+        id: a UUID of version 7, so that runs sort by their start.
+        workflow: name of the workflow; of a run with its own content, a name for people.
+        content: text of `encode_workflow`; None: a stored version.
+        version: without content, the version to run; "": the current one.
+        params: JSON object; parameters that are missing get their defaults.
+        scheduled_for, parent, parent_step, depth: as in `RunRecord`.
+    """
+
+    id: str
+    tenant: str = ""
+    workflow: str = ""
+    content: bytes | None = None
+    version: str = ""
+    params: bytes = b"{}"
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    scheduled_for: str = ""
+    parent: str = ""
+    parent_step: str = ""
+    depth: int = 0
+
+
+class StartedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a start.
+
+    Attributes:
+        is_new: whether this call started it; False: the id exists, or it was refused.
+        version: the version that it runs.
+        refusal: why nothing was started; "": it was, now or before.
+    """
+
+    id: str
+    is_new: bool
+    version: str = ""
+    refusal: str = ""
+
+
+class NewInboxRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An event for a run; the store assigns its number. Attributes are those of `InboxRow`.
+
+    Attributes:
+        id: the sender's; "": none. A second row of the run with the same id is not stored.
+        step: of a redrive, the first step that runs again, "" for all without success; of an `add` or `close`, the
+            batch; of a signal, the only step that may consume it, "" for any.
+        error: of a cancel, the reason.
+    """
+
+    kind: Literal["signal", "cancel", "redrive", "add", "close"]
+    id: str = ""
+    step: str = ""
+    generation: int | None = None
+    name: str = ""
+    value: bytes = b"null"
+    error: str = ""
+    roles: tuple[str, ...] | None = None
+    calls: tuple[msgspec.Raw, ...] = ()
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """A selection of runs; unset fields select all.
+
+    Attributes:
+        tenant: None: all tenants.
+        workflow: name, in which `*` stands for any text.
+        since, until: bounds of the start, ms since the epoch; `until` is excluded.
+        labels: labels that a run must have.
+        parent: id of the run that started it.
+    """
+
+    tenant: str | None = None
+    workflow: str = ""
+    states: tuple[RunState, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    parent: str = ""
+
+
+EVERY_RUN: Final = RunFilter()
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """A page of runs, the newest first.
+
+    Attributes:
+        after: cursor of the next page; None on the last one.
+        is_bounded: whether the search stopped at its limit before the end; the next page continues there.
+    """
+
+    runs: list[RunRecord]
+    after: str | None
+    is_bounded: bool = False
+
+
+class Advanced(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of one transaction on a run.
+
+    Attributes:
+        queues: queues with new ready jobs.
+        has_more: whether the run has more to do immediately.
+        ended: the run, if it ended now.
+        asked: names of running jobs whose cancellation was requested, as their workers know them.
+        woken: ids of other runs with new inbox rows: its parent, and its child runs.
+    """
+
+    queues: frozenset[str] = frozenset()
+    has_more: bool = False
+    ended: RunRecord | None = None
+    asked: tuple[str, ...] = ()
+    woken: tuple[str, ...] = ()
+
+
+class RunStore(Protocol):
+    """Workflows and runs. Ids that are not UUIDs are unknown.
+
+    Every method raises `StoreUnavailable` if the store cannot be reached, and `StoreMismatch` if its tables are not
+    those of the adapter.
+    """
+
+    async def put_workflow(self, tenant: str, name: str, content: bytes) -> StoredVersion:
+        """Store a version of a workflow, a text of `encode_workflow`; return it.
+
+        Content that is known changes nothing. New content becomes the current version.
+        """
+        ...
+
+    async def activate(self, tenant: str, name: str, version: str) -> StoredVersion | None:
+        """Make a stored version the current one; return it, None if there is none."""
+        ...
+
+    async def workflow(self, tenant: str, name: str, version: str = "") -> tuple[StoredVersion, bytes] | None:
+        """Return a version and its text, by default the current one; None if there is none."""
+        ...
+
+    async def workflows(self, tenant: str | None, *, after: str = "", limit: int = 50) -> list[StoredVersion]:
+        """Return the current versions of workflows with names after `after`, in code point order.
+
+        Args:
+            tenant: None: all tenants.
+        """
+        ...
+
+    async def versions(self, tenant: str, name: str) -> list[StoredVersion]:
+        """Return all versions of a workflow, the last one first."""
+        ...
+
+    async def start(self, runs: Sequence[NewRun], *, connection: Any = None) -> list[StartedRun]:
+        """Start runs in one transaction; return the result of each, in order. A known id starts nothing.
+
+        Args:
+            connection: of the caller's own transaction, as `JobStore.submit` takes it.
+        """
+        ...
+
+    async def get(self, run_id: str) -> RunRecord | None:
+        """Return the run; None if there is none (any more)."""
+        ...
+
+    async def graph_text(self, version: str) -> bytes | None:
+        """Return the content of a version that a workflow or a run has; None if there is none (any more)."""
+        ...
+
+    async def list_runs(self, which: RunFilter = EVERY_RUN, *, after: str | None = None, limit: int = 50) -> RunPage:
+        """Return up to `limit` runs, the newest first, after the cursor `after`."""
+        ...
+
+    async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:
+        """Return up to `limit` steps with names after `after`, in code point order; a step without a record waits."""
+        ...
+
+    async def children(self, run_id: str, step: str, *, after: int = -1, limit: int = 500) -> list[StepRecord]:
+        """Return up to `limit` children of a step, in order, after the one with the number `after`."""
+        ...
+
+    async def values(self, run_id: str, keys: Sequence[StepKey]) -> dict[StepKey, bytes]:
+        """Return the values (JSON) of those of these steps and children that have succeeded.
+
+        The value of a step with children is the list of theirs.
+        """
+        ...
+
+    async def run_value(self, run_id: str) -> bytes | None:
+        """Return the value (JSON) of a run that succeeded; None for any other."""
+        ...
+
+    async def send(self, run_id: str, row: NewInboxRow) -> bool:
+        """Add a row to the run's inbox, unless it had one of the same sender's id; return whether the run exists."""
+        ...
+
+    async def answer(self, run_id: str, sender_id: str) -> str | None:
+        """Return the effect of the row with this sender's id; None if it is unknown or not applied yet."""
+        ...
+
+    async def pending(self, *, limit: int) -> list[str]:
+        """Return up to `limit` ids of runs with something to do, in order."""
+        ...
+
+    async def advance(self, run_id: str, make_job: MakeJob) -> Advanced | None:
+        """Apply rows of the run's inbox, or continue what earlier ones began, in one transaction.
+
+        It writes about 500 rows at most. Returns None, and changes nothing, if another scheduler advances the run, or
+        there is no such run.
+        """
+        ...
+
+    async def fire_timers(self, *, limit: int = 500) -> int | None:
+        """Move up to `limit` due timers into the inboxes of their runs.
+
+        Returns the instant of the next timer, ms since the epoch; None if there is none.
+        """
+        ...
