@@ -1,7 +1,7 @@
 // @ts-check
 /** Plots of job metrics over the selected period. */
 import { useData } from "./data.js";
-import { span } from "./format.js";
+import { count, span } from "./format.js";
 import { html } from "./html.js";
 import { Loading } from "./parts.js";
 import { Plot } from "./plot.js";
@@ -19,11 +19,16 @@ export function since(range) {
   return new Date((Math.floor(Date.now() / 60_000) - minutes) * 60_000).toISOString();
 }
 
-/** @type {Record<string, {title: string, unit: string, metrics: [string, string, string][], show?: (value: number) => string}>} */
+/** Label a duration on an axis, where all have the same unit.
+ * @param {number} seconds */
+const mark = (seconds) => (seconds < 1 ? `${count(Math.round(seconds * 1e6) / 1000)} ms` : `${count(seconds)} s`);
+const durations = { show: span, mark, isLog: true };
+
+/** @type {Record<string, {title: string, unit: string, metrics: [string, string, string][], show?: (value: number) => string, mark?: (value: number) => string, isLog?: boolean, isStacked?: boolean, least?: number}>} */
 const PLOTS = {
-  jobs: { title: "Jobs", unit: "per step", metrics: [["succeeded", "succeeded", "good"], ["failed", "failed", "bad"], ["retried", "retried", "warn"]] },
-  wait: { title: "Wait", unit: "from due time to start", metrics: [["wait_p50", "p50", "cool"], ["wait_p95", "p95", "odd"], ["wait_p99", "p99", "warn"]], show: span },
-  run: { title: "Run time", unit: "of finished runs", metrics: [["run_p50", "p50", "cool"], ["run_p95", "p95", "odd"], ["run_p99", "p99", "warn"]], show: span },
+  jobs: { title: "Jobs", unit: "per step", metrics: [["succeeded", "succeeded", "good"], ["failed", "failed", "bad"], ["retried", "retried", "warn"]], show: count, isStacked: true, least: 1 },
+  wait: { title: "Wait", unit: "from due time to start", metrics: [["wait_p50", "p50", "cool"], ["wait_p95", "p95", "odd"], ["wait_p99", "p99", "warn"]], ...durations },
+  run: { title: "Run time", unit: "of finished runs", metrics: [["run_p50", "p50", "cool"], ["run_p95", "p95", "odd"], ["run_p99", "p99", "warn"]], ...durations },
   rate: { title: "Failures", unit: "share of finished jobs", metrics: [["failure_rate", "failed", "bad"]], show: (value) => `${Math.round(value * 1000) / 10} %` },
 };
 
@@ -35,8 +40,8 @@ export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
   // Schedulers update metrics every few seconds, so all dashboards share a response.
   const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
   return html`<div class="two">${which.map((name) => html`<section class="card" key=${name}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
-    const { title, unit, metrics, show } = PLOTS[name];
+    const { metrics, ...plot } = PLOTS[name];
     const lines = metrics.map(([one, label, color]) => ({ label, color, points: items.find((/** @type {any} */ found) => found.metric === one)?.points ?? [] }));
-    return html`<${Plot} title=${title} unit=${unit} lines=${lines} show=${show} />`;
+    return html`<${Plot} ...${plot} lines=${lines} />`;
   }}<//></section>`)}</div>`;
 }

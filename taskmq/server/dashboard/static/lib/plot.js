@@ -1,80 +1,121 @@
 // @ts-check
-/** Draws time series as lines with distinct dashes, or as a table. */
+/** Draws time series as lines with distinct dashes, as stacked areas, or as a table. */
 import { instant } from "./format.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { Table } from "./parts.js";
+import { positionOf, timeMarks, valueMarks } from "./scale.js";
 
 /** @typedef {{label: string, color: string, points: {at: string, value: number | null}[]}} Line */
 
-const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+const DASHES = ["", "6 3", "2 3", "10 3 2 3"];
 const HEIGHT = 190;
+const EDGE = { left: 52, right: 12, top: 16, bottom: 20 };
+const TIME_SPACE = 80;
 
-/** Add the styles for plots, once. */
-function addStyles() {
-  if (document.querySelector("[data-plots]")) return;
-  const link = document.createElement("link");
-  link.rel = "stylesheet";
-  link.dataset.plots = "";
-  link.href = new URL("../vendor/uplot.css", import.meta.url).href;
-  document.head.append(link);
+/** Label a time on the axis: the day at midnight, otherwise the time of day.
+ * @param {number} time */
+function timeLabel(time) {
+  const text = instant(new Date(time).toISOString());
+  const clock = text.slice(-8, -3);
+  return clock === "00:00" ? text.slice(0, text.lastIndexOf(",") - 5) : clock;
 }
 
-/** Return a colour of the theme.
- * @param {string} name */
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-
-/** Label the marks of a time axis: the day at midnight, otherwise the time of day.
- * @param {unknown} _ @param {number[]} marks */
-const times = (_, marks) => marks.map((mark) => {
-  const text = instant(new Date(mark * 1000).toISOString());
-  const [day, time] = [text.slice(0, text.lastIndexOf(",")), text.slice(-8, -3)];
-  return time === "00:00" ? day.slice(0, -5) : time;
-});
-
-/** Build the rows of a plot: seconds since the epoch, then the values of each line; null is a gap.
+/** Build the rows of a plot: milliseconds since the epoch, then the values of each line; null is a gap.
  * @param {Line[]} lines @returns {(number | null)[][]} */
 export function rows(lines) {
-  const times = [...new Set(lines.flatMap((line) => line.points.map((point) => new Date(point.at).getTime() / 1000)))].sort((a, b) => a - b);
+  const times = [...new Set(lines.flatMap((line) => line.points.map((point) => new Date(point.at).getTime())))].sort((a, b) => a - b);
   const values = lines.map((line) => {
-    const known = new Map(line.points.map((point) => [new Date(point.at).getTime() / 1000, point.value]));
+    const known = new Map(line.points.map((point) => [new Date(point.at).getTime(), point.value]));
     return times.map((time) => known.get(time) ?? null);
   });
   return [times, ...values];
 }
 
-/** @param {{title: string, unit: string, lines: Line[], show?: (value: number) => string}} props */
-export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000) }) {
-  const at = useRef(/** @type {HTMLElement | null} */ (null));
+/** Return the path of a line; with `floor`, the outline of the area between both.
+ * @param {(number | null)[]} line heights @param {(at: number) => number} x @param {number[]} [floor] */
+function path(line, x, floor) {
+  let drawn = "";
+  for (let at = 0; at < line.length; at += 1) {
+    const from = at;
+    while (at < line.length && line[at] !== null) at += 1;
+    if (from === at) continue;
+    const part = Array.from({ length: at - from }, (_, step) => from + step);
+    const ways = floor ? [...part.map((one) => [x(one), line[one]]), ...part.reverse().map((one) => [x(one), floor[one]])] : part.map((one) => [x(one), line[one]]);
+    const points = ways.map(([left, top]) => `${Number(left).toFixed(1)} ${Number(top).toFixed(1)}`);
+    // A point between two gaps is a short dash.
+    drawn += `M${points.join("L")}${floor ? "Z" : points.length > 1 ? "" : "h2"}`;
+  }
+  return drawn;
+}
+
+/** @param {{title: string, lines: Line[], data: (number | null)[][], show: (value: number) => string, mark: (value: number) => string, isLog: boolean, isStacked: boolean, least: number, label: string}} props */
+function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, label }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const [width, measure] = useState(0);
+  const [over, point] = useState(-1);
+  useLayoutEffect(() => {
+    const sized = new ResizeObserver(([one]) => measure(Math.round(one.contentRect.width)));
+    const at = /** @type {HTMLElement} */ (place.current);
+    measure(at.clientWidth);
+    sized.observe(at);
+    return () => sized.disconnect();
+  }, []);
+  const times = /** @type {number[]} */ (data[0]);
+  const [first, last] = [times[0], Math.max(times[times.length - 1], times[0] + 1)];
+  const [inner, bottom] = [width - EDGE.left - EDGE.right, HEIGHT - EDGE.bottom];
+  const left = (/** @type {number} */ time) => EDGE.left + ((time - first) / (last - first)) * inner;
+  const chart = useMemo(() => {
+    /** @type {(number | null)[][]} */
+    const tops = [];
+    for (const values of data.slice(1)) {
+      const below = tops[tops.length - 1];
+      tops.push(isStacked && below ? values.map((one, at) => (one === null && below[at] === null ? null : (one ?? 0) + (below[at] ?? 0))) : values);
+    }
+    const marks = valueMarks(/** @type {number[]} */ (tops.flat().filter((one) => one !== null)), isLog, least);
+    const top = (/** @type {number} */ value) => bottom - positionOf(value, marks, isLog) * (bottom - EDGE.top);
+    const heights = tops.map((values) => values.map((one) => (one === null ? null : top(one))));
+    const x = (/** @type {number} */ at) => left(times[at]);
+    const drawn = heights.map((line, at) => ({
+      line: path(line, x),
+      area: isStacked ? path(line, x, times.map((_, time) => heights[at - 1]?.[time] ?? bottom)) : "",
+    }));
+    return { drawn, values: marks.map((one) => ({ at: top(one), text: mark(one) })) };
+  }, [data, width]);
+  const name = title.replace(/\W/g, "");
+  const onMove = (/** @type {PointerEvent} */ event) => {
+    const time = first + ((event.offsetX - EDGE.left) / inner) * (last - first);
+    point(times.reduce((best, one, at) => (Math.abs(one - time) < Math.abs(times[best] - time) ? at : best), 0));
+  };
+  return html`<div class="chart" ref=${place} role="img" aria-label=${label} data-points=${times.length}>${inner > 0 && html`
+    <svg width=${width} height=${HEIGHT} onPointerMove=${onMove} onPointerLeave=${() => point(-1)}>
+      ${isStacked && html`<defs>${lines.map((one, at) => html`<pattern key=${one.label} id=${`${name}${at}`} class=${`c-${one.color} fill-${one.color}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs>`}
+      ${chart.values.map((one) => html`<g key=${one.at}><path class="grid" d=${`M${EDGE.left} ${Math.round(one.at) + 0.5}H${width - EDGE.right}`} /><text x=${EDGE.left - 8} y=${one.at + 4} text-anchor="end">${one.text}</text></g>`)}
+      ${timeMarks(first, last, Math.max(1, inner / TIME_SPACE)).map((one) => html`<text key=${one} x=${left(one)} y=${HEIGHT - 4} text-anchor="middle">${timeLabel(one)}</text>`)}
+      ${chart.drawn.map((one, at) => html`<g key=${lines[at].label} class=${`c-${lines[at].color}`}>${one.area && html`<path d=${one.area} fill=${`url(#${name}${at})`} />`}${!(isStacked && at) && html`<path class="line" d=${one.line} stroke-dasharray=${DASHES[at % DASHES.length]} />`}</g>`)}
+      ${over >= 0 && html`<path class="cross" d=${`M${left(times[over])} ${EDGE.top}V${bottom}`} />`}
+    </svg>
+    ${over >= 0 && html`<div class="tip" style=${left(times[over]) > width / 2 ? { right: `${width - left(times[over]) + 8}px` } : { left: `${left(times[over]) + 8}px` }}><strong>${instant(new Date(times[over]).toISOString())}</strong>
+      ${lines.map((line, at) => { const value = data[at + 1][over]; return html`<span key=${line.label}><span>${line.label}</span><span>${value === null ? "–" : show(value)}</span></span>`; })}</div>`}`}</div>`;
+}
+
+/** The sign of a line in the legend. */
+const Sign = ({ line, number, isStacked }) => html`<svg class=${`c-${line.color}`} width=${isStacked ? 10 : 22} height="10" aria-hidden="true">${isStacked ? html`<rect class=${`fill-${line.color}`} width="10" height="10" rx="2" />` : html`<path class="line" d="M0 5h22" stroke-dasharray=${DASHES[number % DASHES.length]} />`}</svg>`;
+
+/**
+ * @param {{title: string, unit: string, lines: Line[], show?: (value: number) => string, mark?: (value: number) => string,
+ *   isLog?: boolean, isStacked?: boolean, least?: number}} props
+ *   mark: text of a mark on the axis; least: smallest distance between two marks.
+ */
+export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000), mark = show, isLog = false, isStacked = false, least = 0.001 }) {
   const [asTable, flip] = useState(false);
-  const data = rows(lines);
-  const key = JSON.stringify(data);
-  const theme = document.documentElement.dataset.theme;
-  useEffect(() => {
-    const place = at.current;
-    if (!place || asTable || !data[0].length) return undefined;
-    let isGone = false;
-    /** @type {{setSize: (size: {width: number, height: number}) => void, destroy: () => void} | null} */
-    let plot = null;
-    const axis = { stroke: color("dim"), font: `11px ${color("font")}`, grid: { stroke: color("line"), width: 1 }, ticks: { show: false } };
-    const sized = new ResizeObserver(() => plot?.setSize({ width: place.clientWidth, height: HEIGHT }));
-    addStyles();
-    import("../vendor/uplot.mjs").then(({ default: uPlot }) => {
-      if (isGone) return;
-      plot = new uPlot({
-        width: place.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { y: false },
-        axes: [{ ...axis, grid: { show: false }, space: 70, values: times }, { ...axis, size: 64, values: (/** @type {unknown} */ _, /** @type {number[]} */ found) => found.map(show) }],
-        scales: { y: { range: (/** @type {unknown} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most > 0 ? most * 1.08 : 1] } },
-        series: [{}, ...lines.map((line, number) => ({ label: line.label, stroke: color(line.color), fill: number === 0 && lines.length > 1 ? `${color(line.color)}1f` : undefined, width: 1.5, dash: DASHES[number % DASHES.length], points: { size: 4 } }))],
-      }, data, place);
-      sized.observe(place);
-    });
-    return () => { isGone = true; sized.disconnect(); plot?.destroy(); };
-  }, [key, asTable, theme]);
-  const last = lines.map((line) => { const value = line.points.filter((point) => point.value !== null).at(-1)?.value; return `${line.label} ${value === undefined || value === null ? "none" : show(value)}`; }).join(", ");
+  const key = JSON.stringify(lines);
+  const data = useMemo(() => rows(lines), [key]);
+  const last = lines.map((line) => line.points.filter((point) => point.value !== null).at(-1)?.value ?? null);
+  const words = lines.map((line, at) => `${line.label} ${last[at] === null ? "none" : show(Number(last[at]))}`).join(", ");
   return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="dim">${unit}</span>
-      <span class="legend">${lines.map((line, number) => html`<span key=${line.label} class=${`line-${number} c-${line.color}`}><svg width="26" height="8" aria-hidden="true"><line x1="0" y1="4" x2="26" y2="4" stroke="currentColor" stroke-width="2" stroke-dasharray=${DASHES[number % DASHES.length].join(" ")} /></svg> ${line.label}</span>`)}</span>
-      <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => flip(!asTable)}>Table<span class="sr"> of ${title}</span></button></figcaption>
-    ${asTable ? html`<${Table} label=${title} columns=${["When", ...lines.map((line) => [line.label, "number"])]}>${data[0].map((time, row) => html`<tr key=${time}><td>${instant(new Date(Number(time) * 1000).toISOString())}</td>${lines.map((line, number) => { const value = data[number + 1][row]; return html`<td key=${line.label} class="number">${value === null ? "–" : show(value)}</td>`; })}</tr>`)}<//>`
-      : data[0].length > 0 && html`<div ref=${at} role="img" aria-label=${`${title}, ${unit}. Last: ${last || "nothing"}`} data-points=${data[0].length}></div>`}
+      <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => flip(!asTable)}>Table<span class="sr"> of ${title}</span></button>
+      <span class="legend">${lines.map((line, number) => html`<span key=${line.label}><${Sign} line=${line} number=${number} isStacked=${isStacked} /> ${line.label} <strong>${last[number] === null ? "–" : show(Number(last[number]))}</strong></span>`)}</span></figcaption>
+    ${asTable ? html`<${Table} label=${title} columns=${["When", ...lines.map((line) => [line.label, "number"])]}>${data[0].map((time, row) => html`<tr key=${time}><td>${instant(new Date(Number(time)).toISOString())}</td>${lines.map((line, number) => { const value = data[number + 1][row]; return html`<td key=${line.label} class="number">${value === null ? "–" : show(value)}</td>`; })}</tr>`)}<//>`
+      : data[0].length > 0 && html`<${Drawing} title=${title} lines=${lines} data=${data} show=${show} mark=${mark} isLog=${isLog} isStacked=${isStacked} least=${least} label=${`${title}, ${unit}. Last: ${words || "nothing"}`} />`}
     ${!data[0].length && html`<p class="dim">No data in this period.</p>`}</figure>`;
 }
