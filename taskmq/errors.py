@@ -30,6 +30,7 @@ __all__ = [
     "InvalidFilter",
     "InvalidOption",
     "InvalidSetting",
+    "InvalidWorkflow",
     "JobCancelled",
     "JobConflict",
     "JobNotFound",
@@ -159,11 +160,8 @@ class QuotaExceeded(SendError):
         }[limit].format(s="" if most == 1 else "s")
         when = "when some of its jobs have started" if retry_after is None else f"in {max(retry_after, 1):,.0f} s"
         super().__init__(f"task {task}: {whose} has reached its quota of {most:g} {what}; try again {when}")
-        self.tenant = tenant
-        self.user = user
-        self.limit = limit
-        self.most = most
-        self.retry_after = retry_after
+        self.tenant, self.user = tenant, user
+        self.limit, self.most, self.retry_after = limit, most, retry_after
 
 
 class PartlySent(SendError):
@@ -244,9 +242,7 @@ class TaskFailed(TaskMQError):
     def __init__(self, job_id: str, *, type_name: str, message: str, traceback: str, attempts: int) -> None:
         super().__init__(f"job {job_id} failed after {attempts} attempt(s): {type_name}: {message}")
         self.job_id = job_id
-        self.type_name = type_name
-        self.message = message
-        self.traceback = traceback
+        self.type_name, self.message, self.traceback = type_name, message, traceback
         self.attempts = attempts
 
 
@@ -470,6 +466,10 @@ class InvalidFilter(InvalidOption):
     def __init__(self, message: str, *, column: int) -> None:
         super().__init__(f"column {column}: {message}")
         self.column = column
+
+
+class InvalidWorkflow(InvalidOption):
+    """Raised when a workflow has faults, which the message lists line by line; nothing was stored."""
 
 
 class ScheduleNotFound(InvalidOption):

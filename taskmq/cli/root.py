@@ -79,7 +79,10 @@ _COMMANDS = {
         "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
     "reaction": ("taskmq.cli.operators.reactions:app", "Show the app's reactions, and what they wait for."),
-    "workflow": ("taskmq.cli.operators.workflow:app", "Manage workflows: list, show, graph, close, cancel, redrive."),
+    "workflow": (
+        "taskmq.cli.operators.workflow:app",
+        "Manage workflows: list, show, graph, close, cancel, redrive, validate, schema.",
+    ),
     "dlq": (
         "taskmq.cli.operators.dlq:app",
         "Manage dead letters: list, groups, show, replay, purge, export, archive.",
@@ -129,6 +132,7 @@ LOCAL_ONLY: Final = frozenset(
     for name in (
         *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "send"),
         *("topology", "store", "job waiting", "job reschedule", "dlq export", "dlq archive"),
+        *("workflow validate", "workflow schema"),
         *("admin init", "admin restored", "admin role permissions"),
     )
 )

@@ -14,7 +14,7 @@ from taskmq.model.jobs.call_schemas import bind_arguments
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in_force
 from taskmq.model.values.wire_form import decode_value
 
-__all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of"]
+__all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of", "open_validator"]
 
 # Size and lifetime of the cache: submissions by name arrive by the thousand.
 _CACHE_SIZE: Final = 1_000
@@ -62,12 +62,16 @@ class RegisteredSignature:
             UnsupportedFeature: the schema validator is not installed.
         """
         schema: dict[str, Any] = {**msgspec.json.decode(self.registration.schema), "required": []}
-        self._raise_first(_validator(self.registration.task, schema), arguments)
+        self._raise_first(self._open(schema), arguments)
 
     def _check(self, arguments: dict[str, Any]) -> None:
         if self._validator is None:
-            self._validator = _validator(self.registration.task, msgspec.json.decode(self.registration.schema))
+            self._validator = self._open(msgspec.json.decode(self.registration.schema))
         self._raise_first(self._validator, arguments)
+
+    def _open(self, schema: dict[str, Any]) -> Any:
+        purpose = f"task {self.registration.task}: arguments that are checked without the task's code"
+        return open_validator(schema, purpose=purpose)
 
     def _raise_first(self, validator: Any, arguments: dict[str, Any]) -> None:
         # Only the first error, as the task's own code would raise it.
@@ -144,16 +148,25 @@ def catalogue_of(sessions: Sessions) -> Catalogued:
     return store
 
 
-def _validator(task: str, schema: dict[str, Any]) -> Any:
+def open_validator(schema: Mapping[str, Any], *, purpose: str) -> Any:
+    """Return a validator of a JSON Schema, which never reads other documents.
+
+    Its messages do not contain the values, which may be secret and large. Its patterns match in linear time.
+
+    Args:
+        purpose: what it is used for, for the error.
+
+    Raises:
+        ValueError: the schema is not one.
+        UnsupportedFeature: the schema validator is not installed.
+    """
     try:
-        from jsonschema_rs import Draft202012Validator
+        from jsonschema_rs import Draft202012Validator, RegexOptions
     except ImportError as error:
-        raise UnsupportedFeature(
-            f"task {task}: checking its arguments without its code needs the schema validator: "
-            "pip install 'taskmq[schemas]'"
-        ) from error
-    # Masked, because a value may be secret and large.
-    return Draft202012Validator(schema, mask="the value", validate_formats=True, offline=True)
+        raise UnsupportedFeature(f"{purpose} need the schema validator: run pip install 'taskmq[schemas]'") from error
+    return Draft202012Validator(
+        dict(schema), mask="the value", validate_formats=True, offline=True, pattern_options=RegexOptions()
+    )
 
 
 def _format_path(path: Sequence[str | int]) -> str:

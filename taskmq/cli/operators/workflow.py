@@ -11,6 +11,7 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_rows, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
+from taskmq.cli.workflows.files import print_schema, validate
 from taskmq.errors import RequestRefused
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 from taskmq.workflow.workflows import read_states
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = App(
-    name="workflow", help="Manage workflows: list, show, graph, close, cancel, redrive.", result_action="return_value"
+    name="workflow",
+    help="Manage workflows: list, show, graph, close, cancel, redrive, validate, schema.",
+    result_action="return_value",
 )
+app.command(validate)
+app.command(print_schema, name="schema")
 
 _COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
 _STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")

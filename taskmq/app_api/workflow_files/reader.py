@@ -1,0 +1,192 @@
+"""Workflows as files contain them: content, schedule, and faults with their lines."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.api.job_requests import JobTerms
+from taskmq.api.schedules import ScheduleFields, ScheduleRule
+from taskmq.app_api.jobs.orders import options_of
+from taskmq.app_api.workflow_files.documents import Document, DocumentError, FileFormat, read_document
+from taskmq.errors import InvalidOption, InvalidWorkflow
+from taskmq.model.envelope import check_task_name
+from taskmq.model.runs.graphs import StepContent, WorkflowContent
+from taskmq.model.runs.paths import paths_in
+from taskmq.model.runs.validation import WorkflowFault, validate_workflow
+from taskmq.operations.schedule_facts import build_trigger
+from taskmq.schedules import ScheduleOptions
+from taskmq.schedules.policy import read_policy
+from taskmq.stored_jobs.task_catalogue import open_validator
+from taskmq.tasks.job_options import JobPlan, plan_job
+
+__all__ = ["JOB_WORDS", "SCHEDULE", "WorkflowFile", "read_workflow"]
+
+SCHEDULE: Final = "schedule"
+"""Word of a file for the schedule that starts the workflow."""
+
+JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_in", "node_labels"} | {
+    "expires",
+    "retries",
+}
+"""Options of a step's jobs that may stand among its fields."""
+
+_RULE_FIELDS: Final = ScheduleRule.__struct_fields__
+_MOST_FAULTS: Final = 50
+_LONGEST_FAULT: Final = 500
+
+
+class WorkflowFile(NamedTuple):
+    """A workflow of a file without faults.
+
+    Attributes:
+        schedule: when it is started; None if the file does not say.
+        document: the file's values, for the lines of further faults.
+    """
+
+    content: WorkflowContent
+    schedule: ScheduleFields | None
+    document: Document
+
+    def refuse(self, faults: Iterable[WorkflowFault]) -> InvalidWorkflow:
+        """Build the error for faults that were found later."""
+        return _refuse(self.document, faults)
+
+
+def read_workflow(text: bytes, form: FileFormat, *, name: str = "") -> WorkflowFile:
+    """Return the workflow of a file.
+
+    Args:
+        name: name that the workflow must have; "": the file must name it.
+
+    Raises:
+        InvalidWorkflow: the file has faults.
+        UnsupportedFeature: a library for files of workflows is not installed.
+    """
+    try:
+        document = read_document(text, form)
+    except DocumentError as error:
+        raise InvalidWorkflow(f"line {error.line}: {error}") from None
+    fields = {word: value for word, value in document.value.items() if word != SCHEDULE}
+    fields.setdefault("workflow", name)
+    content, faults = validate_workflow(fields, options=JOB_WORDS)
+    faults += _check_name(fields["workflow"], name)
+    schedule, of_schedule = _read_schedule(document.value.get(SCHEDULE), has_one=SCHEDULE in document.value)
+    faults += of_schedule
+    if content is not None:
+        steps: dict[str, StepContent] = {}
+        for step_name, step in content.steps.items():
+            steps[step_name], of_options = _read_options(step_name, step)
+            faults += [*of_options, *_check_form(step_name, step)]
+        content = replace(content, steps=steps)
+        faults += _check_params(content.params)
+    if content is None or faults:
+        raise _refuse(document, faults)
+    return WorkflowFile(content, schedule, document)
+
+
+def _refuse(document: Document, faults: Iterable[WorkflowFault]) -> InvalidWorkflow:
+    found = sorted((document.line_of(_place_of(fault)), str(fault)) for fault in faults)
+    shown = (f"line {line}, {' '.join(text.split())[:_LONGEST_FAULT]}" for line, text in found[:_MOST_FAULTS])
+    return InvalidWorkflow("\n".join(shown))
+
+
+def _place_of(fault: WorkflowFault) -> tuple[str | int, ...]:
+    keys = [int(key) if key.isdigit() else key for key in re.findall(r"[^.\[\]]+", fault.field)]
+    return ("steps", fault.step, *keys) if fault.step else tuple(keys)
+
+
+def _check_name(found: Any, wanted: str) -> Iterator[WorkflowFault]:
+    if not isinstance(found, str):
+        return
+    if wanted and found != wanted:
+        yield WorkflowFault("", "workflow", f"the file names {found!r}, not {wanted!r}")
+        return
+    try:
+        check_task_name(found)
+    except InvalidOption:
+        yield WorkflowFault("", "workflow", "give a name of 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+
+
+def _read_options(name: str, step: StepContent) -> tuple[StepContent, list[WorkflowFault]]:
+    """Return a step whose options are those of `DefinitionOptions`, and the faults of its options."""
+    words = dict(step.options)
+    if "retries" in words:
+        retries = words.pop("retries")
+        if "max_attempts" in words:
+            return step, [WorkflowFault(name, "retries", "give either retries or max_attempts")]
+        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+            return step, [WorkflowFault(name, "retries", f"{retries!r} is not a number of retries")]
+        words["max_attempts"] = retries + 1
+    if "expires" in words:
+        words["expires_in"] = words.pop("expires")
+    if step.timeout is not None and step.kind != "wait" and not any(paths_in(step.timeout)):
+        words["timeout"] = step.timeout
+    try:
+        options = dict(options_of(msgspec.convert(words, JobTerms)))
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        return step, [WorkflowFault(name, where.strip("`").replace("expires_in", "expires") or "options", message)]
+    faults = list(_check_options(name, step.task, options))
+    options.pop("timeout", None)
+    return replace(step, options=msgspec.to_builtins(options)), faults
+
+
+def _check_options(name: str, task: str, options: Mapping[str, Any]) -> Iterator[WorkflowFault]:
+    """Yield the faults of options, one by one and then together."""
+    plan = JobPlan(queue="")
+    alone = [{option: value} for option, value in options.items()]
+    for given in [*alone, options]:
+        try:
+            plan_job(plan, given, task=task)
+        except InvalidOption as error:
+            word = next(iter(given)) if len(given) == 1 else "options"
+            yield WorkflowFault(name, word, str(error).removeprefix(f"task {task}: "))
+            return
+
+
+def _check_form(name: str, step: StepContent) -> Iterator[WorkflowFault]:
+    if step.form is not None and (flaw := _flaw_of_schema(step.form)):
+        yield WorkflowFault(name, "form", flaw)
+
+
+def _check_params(params: Mapping[str, Mapping[str, Any]]) -> Iterator[WorkflowFault]:
+    for name, schema in params.items():
+        if flaw := _flaw_of_schema(schema):
+            yield WorkflowFault("", f"params.{name}", flaw)
+        elif "default" in schema:
+            validator = open_validator(schema, purpose="parameters of workflows")
+            for error in validator.iter_errors(schema["default"]):
+                yield WorkflowFault("", f"params.{name}.default", error.message)
+                break
+
+
+def _flaw_of_schema(schema: Mapping[str, Any]) -> str:
+    """Return why a JSON Schema cannot be used; "" if it can."""
+    try:
+        open_validator(schema, purpose="parameters and forms of workflows")
+    except ValueError as error:
+        return f"not a JSON Schema: {str(error).partition(chr(10))[0]}"
+    return ""
+
+
+def _read_schedule(raw: Any, *, has_one: bool) -> tuple[ScheduleFields | None, list[WorkflowFault]]:
+    if not has_one:
+        return None, []
+    try:
+        fields = msgspec.convert(raw, ScheduleFields)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        return None, [WorkflowFault("", SCHEDULE + where.strip("`"), message)]
+    if fields.job is not None:
+        return None, [WorkflowFault("", f"{SCHEDULE}.job", "a step has the options of its jobs")]
+    given = {word: getattr(fields, word) for word in fields.__struct_fields__ if getattr(fields, word) is not None}
+    try:
+        build_trigger({word: value for word, value in given.items() if word in _RULE_FIELDS})
+        policy = {word: value for word, value in given.items() if word in ScheduleOptions.__annotations__}
+        read_policy(cast("Any", policy), schedule=SCHEDULE)
+    except InvalidOption as error:
+        return None, [WorkflowFault("", SCHEDULE, str(error).removeprefix(f"schedule {SCHEDULE!r}: "))]
+    return fields, []
