@@ -207,6 +207,8 @@ class RunModel:
                     step.state = StepState.FAILED
                     return
                 step.items = items
+            elif content.kind == "value":
+                step.state, step.value = _GOOD, resolve(content.value, self._look_up)
             elif content.task or content.workflow:
                 step.call = (resolve(content.args, self._look_up), resolve(content.arguments, self._look_up))
         except (ConditionError, PathError):

@@ -17,7 +17,7 @@ from taskmq.model.runs.rules import StepRule, parse_rule
 
 __all__ = ["MAX_WIDTH", "RunGraph", "StepContent", "StepKind", "WorkflowContent", "encode_workflow", "load_graph"]
 
-StepKind = Literal["task", "each", "batch", "wait", "sleep", "workflow"]
+StepKind = Literal["task", "each", "batch", "wait", "sleep", "workflow", "value"]
 
 MAX_WIDTH: Final = 100_000
 """Maximum of children of one step."""
@@ -46,6 +46,7 @@ class StepContent(
         on_timeout: end of a wait without a signal: `fail`, `skip`, or `{"value": ...}`.
         sleep: duration or instant until which it waits.
         workflow: name of the workflow that it runs.
+        value: template of the value of a step that runs nothing.
         args, arguments: templates of the arguments or parameters.
         needs: its upstream steps; None: those that it refers to.
         rule: when it starts; see `RuleName`.
@@ -67,6 +68,7 @@ class StepContent(
     on_timeout: Any = "fail"
     sleep: Any = None
     workflow: str = ""
+    value: Any = None
     args: tuple[Any, ...] = ()
     arguments: dict[str, Any] = {}
     needs: tuple[str, ...] | None = None
@@ -87,7 +89,9 @@ class StepContent(
             return "wait"
         if self.workflow:
             return "workflow"
-        return "batch" if self.batch else "sleep"
+        if self.batch:
+            return "batch"
+        return "value" if self.sleep is None else "sleep"
 
     @property
     def has_children(self) -> bool:
@@ -96,7 +100,7 @@ class StepContent(
 
     def paths(self) -> Iterator[Path]:
         """Yield the paths of its templates and of its condition; raises `ValueError` if one cannot be parsed."""
-        for template in (self.each, self.args, self.arguments, self.sleep, self.timeout):
+        for template in (self.each, self.args, self.arguments, self.sleep, self.timeout, self.value):
             yield from paths_in(template)
         if self.condition:
             yield from parse_condition(self.condition).paths

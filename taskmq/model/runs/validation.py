@@ -18,7 +18,7 @@ __all__ = ["MOST_STEPS", "WorkflowFault", "validate_workflow"]
 MOST_STEPS: Final = 10_000
 """Maximum of steps in one graph, without the children of steps."""
 
-_KINDS: Final = ("task", "wait", "sleep", "workflow", "batch")
+_KINDS: Final = ("task", "wait", "sleep", "workflow", "batch", "value")
 _COMMON: Final = frozenset({"needs", "rule", "if", "may_fail"})
 _CALL: Final = frozenset({"task", "with", "args", "options", "timeout"})
 _CHILDREN: Final = frozenset({"limit", "max_width"})
@@ -29,6 +29,7 @@ _ALLOWED: Final[dict[str, frozenset[str]]] = {
     "wait": _COMMON | {"wait", "form", "roles", "timeout", "on_timeout"},
     "sleep": _COMMON | {"sleep"},
     "workflow": _COMMON | {"workflow", "with"},
+    "value": _COMMON | {"value"},
 }
 _FIELDS: Final = frozenset[str]().union(*_ALLOWED.values())
 _RUN_FACTS: Final = ("id", "workflow", "tenant", "scheduled_for")
@@ -138,6 +139,7 @@ def _check_step(name: str, step: StepContent, kind: str) -> Iterator[WorkflowFau
         ("with", step.arguments),
         ("sleep", step.sleep),
         ("timeout", step.timeout),
+        ("value", step.value),
     ):
         try:
             list(paths_in(template))

@@ -51,6 +51,7 @@ def test_the_kinds_of_steps_follow_from_their_fields() -> None:
             "wait": {"wait": "approval"},
             "sleep": {"sleep": 0},
             "workflow": {"workflow": "w"},
+            "value": {"value": [1]},
         }
     )
 

@@ -141,7 +141,7 @@ def _random_graph(random: Random, size: int) -> RunGraph:
 
 def _random_step(random: Random, name: str, earlier: list[str]) -> dict[str, Any]:
     step: dict[str, Any] = {}
-    kind = random.choice(("task", "task", "task", "each", "wait", "sleep", "workflow", "batch"))
+    kind = random.choice(("task", "task", "task", "each", "wait", "sleep", "workflow", "batch", "value"))
     if kind == "batch":
         return {"batch": True, "limit": random.choice((0, 2)), "may_fail": random.random() < 0.5}
     near = earlier[-12:]
@@ -176,6 +176,8 @@ def _random_step(random: Random, name: str, earlier: list[str]) -> dict[str, Any
             step["roles"] = random.choice(([], ["finance"]))
         case "sleep":
             step["sleep"] = random.choice(("1h", 3, "2027-01-31T00:00:00Z"))
+        case "value":
+            step["value"] = value
         case _:
             step |= {"workflow": "w", "with": value}
     return step

@@ -99,6 +99,23 @@ def test_a_sleep_without_an_end_fails(sleep: str, error: str) -> None:
     assert error in run.step("a").error
 
 
+def test_a_value_step_ends_at_once_and_joins_the_values_before_it() -> None:
+    run = _run(
+        {
+            "a": {"task": "t"},
+            "b": {"task": "t"},
+            "both": {"value": ["${steps.a.result}", "${steps.b.result}", "${params.n}"]},
+            "c": {"task": "t", "args": ["${steps.both.result}"]},
+        },
+        {"n": 5},
+    )
+    run.end("a", value=1)
+    run.end("b", value=[2])
+
+    assert run.state("both") == "succeeded"
+    assert run.args("c") == [[1, [2], 5]]
+
+
 def test_a_child_run_ends_its_step_with_its_value() -> None:
     run = _run({"a": {"workflow": "w", "with": {"day": "${params.n}"}}}, {"n": 5})
     assert run.kwargs("a") == {"day": 5}
