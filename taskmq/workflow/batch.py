@@ -6,9 +6,8 @@ from typing import Any
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration
 from taskmq.workflow.handle import Flow
-from taskmq.workflow.model.calls import Graph, Source
-from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
-from taskmq.workflow.parts import OpenStep, Step, Workflow
+from taskmq.workflow.model.graph_builder import GraphBuilder
+from taskmq.workflow.parts import AnyBuilder, OpenStep, Step, Workflow
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import StepTask
 
@@ -45,19 +44,18 @@ class Batch(Workflow[list[Any]]):
         steps = (*self.jobs, self.on_success, self.on_end)
         return next((step.first_task() for step in steps if step is not None), None)
 
-    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
         raise InvalidOption(
             "a batch cannot be a part of another workflow; use its on_success= or on_end= for the next step"
         )
 
-    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
-        builder = GraphBuilder(content_type, tenant=tenant)
-        jobs = builder.batch(limit=self.limit)
+    def build(self, builder: AnyBuilder) -> Any:
+        jobs: Any = builder.batch(limit=self.limit)
         if self.on_success is not None:
             self.on_success.add_to(builder, [jobs.source])
         if self.on_end is not None:
             self.on_end.add_to(builder, [jobs.source], rule="always")
-        return builder.graph(jobs)
+        return builder.plan(jobs)
 
     async def _send(
         self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None

@@ -8,9 +8,7 @@ import msgspec
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.workflow.handle import GraphNode
-from taskmq.workflow.model.calls import Graph, Source
-from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
-from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow, check_part
+from taskmq.workflow.parts import AnyBuilder, Each, Group, OpenStep, Part, Step, Workflow, check_part
 from taskmq.workflow.step_call import StepTask
 
 __all__ = ["Dag", "DagEntry", "dag"]
@@ -46,12 +44,14 @@ class Dag(Workflow[dict[str, Any]]):
     def first_task(self) -> StepTask | None:
         return next((task for entry in self.entries if (task := entry.part.first_task()) is not None), None)
 
-    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
         raise InvalidOption("a dag cannot be a part of another workflow: add the other's steps to it")
 
-    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
-        builder = GraphBuilder(content_type, tenant=tenant)
-        placed: list[Placed] = []
+    def step_names(self) -> list[str]:
+        return [entry.name for entry in self.entries]
+
+    def build(self, builder: AnyBuilder) -> Any:
+        placed: list[Any] = []
         used: set[int] = set()
         may_fail: set[str] = set()
         for entry in self.entries:
@@ -63,14 +63,12 @@ class Dag(Workflow[dict[str, Any]]):
                 one = entry.part.add_to(builder, before, named=named, rule=entry.rule)
             else:
                 one = entry.part.add_to(builder, before)
-            placed.append(one)
-            builder.name(one, entry.name)
+            placed.append(builder.name(one, entry.name))
             if entry.may_fail:
-                may_fail.update(node.key for node in builder.nodes[first:])
-        by_name = {entry.name: one for entry, one in zip(self.entries, placed, strict=True)}
-        leaves = {entry.name: by_name[entry.name] for number, entry in enumerate(self.entries) if number not in used}
-        sources = {name: one.source for name, one in by_name.items()}
-        return builder.graph_of_leaves(leaves, may_fail=may_fail, names=sources)
+                may_fail.update(builder.keys_since(first))
+        parts = {entry.name: one for entry, one in zip(self.entries, placed, strict=True)}
+        leaves = [entry.name for number, entry in enumerate(self.entries) if number not in used]
+        return builder.plan_of_leaves(parts, leaves, may_fail=may_fail)
 
     def add(
         self,

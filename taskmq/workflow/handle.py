@@ -17,7 +17,6 @@ from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import (
     FlowHead,
     NodeCall,
-    Shape,
     Source,
     decode_call,
     decode_failure,
@@ -26,6 +25,7 @@ from taskmq.workflow.model.calls import (
 )
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.shapes import Shape
 from taskmq.workflow.step_call import CompleteStep
 from taskmq.workflow.values import decode_tree, load_trees
 

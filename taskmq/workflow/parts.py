@@ -13,8 +13,9 @@ from taskmq.model.units import Duration, parse_duration
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.task_options import CallOptions
 from taskmq.workflow.handle import Flow, check_flow_id
-from taskmq.workflow.model.calls import Graph, Source
-from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
+from taskmq.workflow.model.calls import Graph
+from taskmq.workflow.model.contents import ContentBuilder, RunPlan
+from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import CompleteStep, StepCall, StepTask
 
@@ -29,6 +30,10 @@ D = TypeVar("D")
 
 _WIDTH: Final = 10_000
 _LONGEST_NAME: Final = 128
+
+
+AnyBuilder = GraphBuilder | ContentBuilder
+"""Builder of a flow in the state, or of a run in the store; `add_to` passes its values through."""
 
 
 class Workflow(CeleryHints, ABC, Generic[R_co]):
@@ -77,7 +82,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         ...
 
     @abstractmethod
-    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
         """Add what it consists of to a graph, behind `before`, whose values it is given.
 
         Raises:
@@ -93,8 +98,21 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         Args:
             tenant: see `GraphBuilder`.
         """
-        builder = GraphBuilder(content_type, tenant=tenant)
-        return builder.graph(self.add_to(builder, []))
+        graph: Graph = self.build(GraphBuilder(content_type, tenant=tenant))
+        return graph
+
+    def plan(self) -> RunPlan:
+        """Compile the whole into the content of a run; raises like `add_to`."""
+        plan: RunPlan = self.build(ContentBuilder(self.step_names()))
+        return plan
+
+    def step_names(self) -> list[str]:
+        """Return the names that its steps have by its author's choice."""
+        return []
+
+    def build(self, builder: AnyBuilder) -> Any:
+        """Add the whole to a builder and return its plan; raises like `add_to`."""
+        return builder.plan(self.add_to(builder, []))
 
     async def _send(
         self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
@@ -140,12 +158,12 @@ class Step(CompleteStep, Workflow[R_co]):
 
     def add_to(
         self,
-        builder: GraphBuilder,
-        before: Sequence[Source],
+        builder: AnyBuilder,
+        before: Sequence[Any],
         *,
-        named: Mapping[str, Source] | None = None,
+        named: Mapping[str, Any] | None = None,
         rule: Rule = "all",
-    ) -> Placed:
+    ) -> Any:
         return builder.step(self.call, before, named=named, rule=rule)
 
     def options(self, **options: Unpack[CallOptions]) -> "Step[R_co]":
@@ -180,12 +198,12 @@ class OpenStep(Generic[A_contra, R_co]):
 
     def add_to(
         self,
-        builder: GraphBuilder,
-        before: Sequence[Source],
+        builder: AnyBuilder,
+        before: Sequence[Any],
         *,
-        named: Mapping[str, Source] | None = None,
+        named: Mapping[str, Any] | None = None,
         rule: Rule = "all",
-    ) -> Placed:
+    ) -> Any:
         return builder.step(self.call, before, named=named, rule=rule)
 
     def options(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
@@ -227,12 +245,12 @@ class Each(OpenStep[A_contra, R_co]):
 
     def add_to(
         self,
-        builder: GraphBuilder,
-        before: Sequence[Source],
+        builder: AnyBuilder,
+        before: Sequence[Any],
         *,
-        named: Mapping[str, Source] | None = None,  # noqa: ARG002 - `Dag.add` refuses it
+        named: Mapping[str, Any] | None = None,  # noqa: ARG002 - `Dag.add` refuses it
         rule: Rule = "all",
-    ) -> Placed:
+    ) -> Any:
         return builder.each(
             self.call, before, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread, rule=rule
         )
@@ -251,7 +269,7 @@ class Chain(Workflow[R_co]):
     def first_task(self) -> StepTask | None:
         return next((task for link in self.links if (task := link.first_task()) is not None), None)
 
-    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
         placed = self.links[0].add_to(builder, before)
         for link in self.links[1:]:
             placed = link.add_to(builder, [placed.source])
@@ -274,8 +292,10 @@ class Group(Workflow[list[A]]):
     def first_task(self) -> StepTask | None:
         return next((task for part in self.members if (task := part.first_task()) is not None), self._task)
 
-    def add_to(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
-        return builder.join([member.add_to(builder, before) for member in self.members], before)
+    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
+        narrowed: Sequence[Any] = builder.narrow(before, len(self.members))
+        placed: list[Any] = [member.add_to(builder, narrowed) for member in self.members]
+        return builder.join(placed, narrowed)
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

@@ -5,7 +5,8 @@ from typing import Any
 
 from taskmq.contracts.stores.flows import FlowStore, NodeState
 from taskmq.model.codec import ReturnType
-from taskmq.workflow.model.calls import ListOf, Shape, Source, decode_call, join_values
+from taskmq.workflow.model.calls import Source, decode_call, join_values
+from taskmq.workflow.shapes import ListOf, Shape
 
 __all__ = ["Tree", "decode_tree", "encode_tree", "load_trees"]
 

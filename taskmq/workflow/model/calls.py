@@ -8,18 +8,16 @@ import msgspec
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowNode
 from taskmq.errors import MalformedMessage
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, NO_KWARGS
 from taskmq.model.retry import RunOptions
+from taskmq.workflow.shapes import Shape
 
 __all__ = [
     "BATCH_NODE",
     "FlowHead",
     "Graph",
     "Input",
-    "ListOf",
     "NodeCall",
-    "Shape",
     "Source",
     "decode_call",
     "decode_failure",
@@ -107,16 +105,6 @@ class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaves: dict[str, Source] = {}
     names: dict[str, str] = {}
     may_fail: frozenset[str] = frozenset()
-
-
-class ListOf(msgspec.Struct, frozen=True):
-    """A list whose items are all of one type."""
-
-    each: ReturnType
-
-
-Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
-"""Type of a value: a single type, a list of one type, a list with one type for each item, or several by name."""
 
 
 class Graph(msgspec.Struct):

@@ -11,7 +11,8 @@ from taskmq.contracts.stores.flows import FlowNode, Rule
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.codec import ReturnType
 from taskmq.options.task_options import plan_call
-from taskmq.workflow.model.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
+from taskmq.workflow.model.calls import FlowHead, Graph, Input, NodeCall, Source, encode_call
+from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepCall
 
 __all__ = ["GraphBuilder", "Placed"]
@@ -43,29 +44,36 @@ class GraphBuilder:
         """Number of nodes in the graph."""
         return len(self.nodes)
 
-    def name(self, placed: Placed, name: str) -> None:
+    def keys_since(self, first: int) -> list[str]:
+        """Return the keys of the nodes from this number on."""
+        return [node.key for node in self.nodes[first:]]
+
+    def name(self, placed: Placed, name: str) -> Placed:
         """Show the step under another name."""
         self.names[placed.source.key] = name
+        return placed
 
-    def graph(self, placed: Placed) -> Graph:
+    def narrow(self, before: Sequence[Source], followers: int) -> Sequence[Source]:  # noqa: ARG002 - a join is narrow
+        """Return the nodes that many followers wait for."""
+        return before
+
+    def plan(self, placed: Placed) -> Graph:
         """Return the graph, whose value is that of `placed`."""
         head = FlowHead(content_type=self._content_type, output=placed.source, names=self.names)
         return Graph(head, self.nodes, placed.shape)
 
-    def graph_of_leaves(
-        self, leaves: Mapping[str, Placed], *, may_fail: Collection[str], names: dict[str, Source]
+    def plan_of_leaves(
+        self, parts: Mapping[str, Placed], leaves: Collection[str], *, may_fail: Collection[str]
     ) -> Graph:
         """Return the graph, whose value is that of each leaf by its name.
 
         Args:
             may_fail: keys of nodes whose failure is not the flow's.
-            names: node of each step's value.
         """
-        sources = {name: placed.source for name, placed in leaves.items()}
-        head = FlowHead(
-            content_type=self._content_type, leaves=sources, names=self.names, may_fail=frozenset(may_fail)
-        )
-        return Graph(head, self.nodes, {name: placed.shape for name, placed in leaves.items()}, names)
+        sources = {name: placed.source for name, placed in parts.items()}
+        ends = {name: sources[name] for name in leaves}
+        head = FlowHead(content_type=self._content_type, leaves=ends, names=self.names, may_fail=frozenset(may_fail))
+        return Graph(head, self.nodes, {name: parts[name].shape for name in leaves}, sources)
 
     def join(self, placed: Sequence[Placed], before: Sequence[Source]) -> Placed:
         """Add a node whose value is the list of theirs; an empty list is ready once all of `before` succeeded."""
