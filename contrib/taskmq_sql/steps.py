@@ -8,20 +8,26 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
+from taskmq.contracts.jobs import NewJob, Submitted
+
 __all__ = [
+    "CANCEL",
     "CLOCK",
     "LOCK",
     "NAMED",
     "NOW",
     "NUMBERED",
+    "SUBMIT",
     "JobId",
     "NameKind",
     "Query",
     "Row",
     "Runner",
+    "StepJobs",
     "Steps",
     "Work",
     "ask",
+    "cancel_jobs",
     "clock",
     "find_numbers",
     "first",
@@ -30,6 +36,7 @@ __all__ = [
     "make_number",
     "names_of",
     "placeholders",
+    "submit_steps",
 ]
 
 T = TypeVar("T")
@@ -58,10 +65,16 @@ LOCK: Final = Query("lock")
 """Wait for concurrent changes of accounts, and block them until the transaction ends; SQLite does not need it."""
 CLOCK: Final = Query("clock")
 """The store's time in ms, the same for the whole call."""
+SUBMIT: Final = "submit"
+CANCEL: Final = "cancel"
 NUMBERED: Final = "numbered"
 NAMED: Final = "named"
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The time (ms) within a statement. After waiting for a row, it is the later time. On SQLite it equals `CLOCK`."""
+
+
+StepJobs = Sequence[tuple[NewJob, str, int]]
+"""Jobs of a run, with step and child."""
 
 
 class JobId(str):
@@ -138,6 +151,18 @@ def names_of(kind: NameKind, numbers: Iterable[int | None]) -> Steps[dict[int | 
 def job_id(value: Any) -> str:
     """Return the job id from a row as text."""
     return str(UUID(bytes=value)) if isinstance(value, bytes) else str(value)
+
+
+def submit_steps(run: str, jobs: StepJobs) -> Steps[list[Submitted]]:
+    """Submit the jobs of a run's steps, whose ends will be rows of its inbox; return the results in order."""
+    rows = yield Query(SUBMIT, (run, *jobs))
+    return [row[0] for row in rows]
+
+
+def cancel_jobs(ids: Iterable[str], reason: str) -> Steps[list[str]]:
+    """Cancel jobs that have not ended; return the ids of those whose workers were asked to stop them."""
+    rows = yield Query(CANCEL, (reason, *sorted(ids)))
+    return [row[0] for row in rows]
 
 
 def placeholders(count: int, *, begin: int = 1) -> str:

@@ -13,6 +13,7 @@ from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.journals import SqlJournals
 from taskmq_sql.nodes import PlacementQueries, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
+from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.settings import SqlSettings
 from taskmq_sql.steps import Runner
@@ -31,6 +32,7 @@ class SqlJobStore:
         reports: writes what workers report.
         jobs: queries on the jobs of the same database.
         schedules: schedules of the same database.
+        runs: workflows and runs of the same database.
         ended_jobs: tables with ended jobs.
     """
 
@@ -44,6 +46,7 @@ class SqlJobStore:
         reports: Runner,
         jobs: PlacementQueries,
         schedules: SqlSchedules,
+        runs: SqlRuns,
         ended_jobs: EndedJobs,
     ) -> None:
         self._identity = SqlIdentities(accounts)
@@ -55,6 +58,7 @@ class SqlJobStore:
         self._settings = SqlSettings(lookups)
         self._journals = SqlJournals(reports, lookups)
         self._schedules = schedules
+        self._runs = runs
         self._accounts = accounts
         self._ended_jobs = ended_jobs
 
@@ -81,6 +85,10 @@ class SqlJobStore:
     @property
     def schedules(self) -> SqlSchedules:
         return self._schedules
+
+    @property
+    def runs(self) -> SqlRuns:
+        return self._runs
 
     @property
     def definitions(self) -> SqlDefinitions:
@@ -123,3 +131,4 @@ class SqlJobStore:
         while await self._accounts.write(partial(forget_some_of_tenant, tenant)):
             pass
         await self._accounts.write(partial(forget_tenant, tenant))
+        await self._runs.forget_tenant(tenant)

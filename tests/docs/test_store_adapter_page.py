@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from taskmq.contracts.jobs import DispatchStore, JobStore
+from taskmq.contracts.jobs import DispatchStore, JobStore, RunStore
 from tests.docs.blocks import ROOT, write_files
 from tests.docs.page_shell import PYTEST
 
@@ -15,7 +15,12 @@ _PAGE = ROOT / "docs" / "store-adapter.md"
 
 def test_every_method_of_the_contract_is_on_the_page() -> None:
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", _PAGE.read_text()))))
-    methods = {name for contract in (JobStore, DispatchStore) for name in vars(contract) if not name.startswith("_")}
+    methods = {
+        name
+        for contract in (JobStore, DispatchStore, RunStore)
+        for name in vars(contract)
+        if not name.startswith("_")
+    }
 
     assert methods - named <= {"address", "dispatching", "partitions"}
 

@@ -1,5 +1,6 @@
 """A database of jobs: connections by purpose, names, and the number of partitions."""
 
+from types import MappingProxyType
 from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -9,13 +10,14 @@ from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.postgres.transactions import PostgresRunner
+from taskmq_sql.postgres.transactions import Answers, PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
 
 __all__ = ["Database", "encoding_refusal", "revision_refusal"]
 
 _READERS: Final = 2
+_ADVANCERS: Final = 2
 # A plan over all days takes 15 KB per day at the server.
 _PLANS_OF_WALKS: Final = 32
 _SETTINGS: Final = f"""
@@ -38,6 +40,7 @@ class Database:
         lookups: single jobs, names, settings and the clock, which must not wait for lists.
         accounts: changes of accounts.
         histories: logs, metrics and alerts.
+        runs: transitions of runs.
         upkeep: slow work: creating partitions and deleting old rows.
         partitions: number of partitions set at creation; known after the first connection.
     """
@@ -59,6 +62,7 @@ class Database:
         self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
         self.histories = self._connections(1, LISTS)
+        self.runs = self._connections(_ADVANCERS, HOT)
         self.upkeep = self._connections(1, HOT)
         self.names = Names(self.lookups, self.partition_of)
 
@@ -66,9 +70,11 @@ class Database:
         """Return the partition of a queue."""
         return partition_of(queue, self.partitions)
 
-    def runner(self, reads: Connections, writes: Connections) -> PostgresRunner:
+    def runner(
+        self, reads: Connections, writes: Connections, answers: Answers = MappingProxyType({})
+    ) -> PostgresRunner:
         """Return a runner of `taskmq_sql.steps` calls over these connections."""
-        return PostgresRunner(reads, writes, self.names)
+        return PostgresRunner(reads, writes, self.names, answers)
 
     async def aclose(self) -> None:
         for each in (
@@ -84,6 +90,7 @@ class Database:
             self.accounts,
             self.histories,
             self.firings,
+            self.runs,
             self.upkeep,
         ):
             await each.aclose()

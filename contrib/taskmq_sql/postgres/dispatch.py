@@ -58,6 +58,7 @@ from taskmq_sql.postgres.statements import (
 from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 from taskmq_sql.retention import forget_old
+from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
 
 __all__ = ["PostgresDispatch"]
@@ -75,7 +76,7 @@ _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bi
 class PostgresDispatch(SharedDispatch):
     """A `DispatchStore` with dedicated connections."""
 
-    def __init__(self, database: Database, schedules: SqlSchedules) -> None:
+    def __init__(self, database: Database, schedules: SqlSchedules, runs: SqlRuns) -> None:
         super().__init__(
             database.runner(database.dispatches, database.dispatches),
             database.runner(database.reads, database.accounts),
@@ -84,6 +85,7 @@ class PostgresDispatch(SharedDispatch):
         )
         self._database = database
         self._schedules = schedules
+        self._runs = runs
         self._names = database.names
         self._fires = _Fires(database)
 
@@ -313,7 +315,7 @@ class PostgresDispatch(SharedDispatch):
             await self.drop_days(KEPT_DAYS)
 
     async def drop_days(self, keep: int) -> None:
-        """Drop the days older than `keep` days, and the schedules' occurrences of that time."""
+        """Drop the days older than `keep` days, and the schedules' occurrences and the runs of that time."""
 
         async def drop(connection: Connection) -> int:
             before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY
@@ -323,6 +325,7 @@ class PostgresDispatch(SharedDispatch):
 
         before = await self._database.upkeep.run("statement", drop)
         await self._schedules.drop_occurrences(before=before)
+        await self._runs.forget_ended(before=before)
 
     async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:
         if batches:

@@ -94,6 +94,7 @@ class _Step(msgspec.Struct, frozen=True, gc=False):
     is_forgotten: bool = False
     is_invented: bool = False
     has_dependents: bool = False
+    run: str = ""
 
 
 async def apply(database: Database, reports: Sequence[Report], came_by: str) -> list[AppliedReport]:
@@ -406,7 +407,7 @@ async def note(connection: Connection, found: Iterable[Note]) -> None:
 
 def _step_of(row: Row, state: JobState) -> _Step:
     """Return the outcome for a job that has ended."""
-    return _Step(state, row[1], row[2], row[4], row[5], has_dependents=bool(row[3]))
+    return _Step(state, row[1], row[2], row[4], row[5], has_dependents=bool(row[3]), run=str(row[6] or ""))
 
 
 def _is_outage(report: Report) -> bool:
@@ -451,7 +452,7 @@ def _to_applied_report(step: _Step | None, queues: dict[int | None, str]) -> App
     outcome: Literal["accepted", "superseded", "invented"] = "invented" if step.is_invented else "superseded"
     if step.is_accepted:
         outcome = "accepted"
-    return AppliedReport(outcome, step.state, queues[step.queue], step.has_dependents)
+    return AppliedReport(outcome, step.state, queues[step.queue], step.has_dependents, step.run)
 
 
 def _end_of(report: Report) -> int | None:

@@ -163,6 +163,10 @@ w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id fro
 _FINISH: Final = f"""
 gone as (delete from taskmq.job where {_TAKEN} returning *),
 d as (insert into taskmq.upstream_end (id, state) select id, $5::smallint from gone where has_dependents),
+i as (insert into taskmq.run_inbox (run, job, step, child, state, error)
+      select run, id, step, child, $5::smallint,
+             coalesce(nullif($15::text, '') || ': ', '') || coalesce($16::text, cancel_requested, '')
+      from gone where run is not null),
 l as (delete from taskmq.dependency where ctid = any(array(
    select d.ctid from gone cross join lateral (select ctid from taskmq.dependency where dependent = $1 for update) d
    where $3::smallint in (11, 12)))),
@@ -252,6 +256,8 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
              taskmq.now_ms()
       from x),
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
+i as (insert into taskmq.run_inbox (run, job, step, child, state, error)
+      select run, id, step, child, 8, {over} from x where run is not null),
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, 8, '', {over} from x),
 o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
@@ -387,6 +393,10 @@ with gone as (
   returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace, r.cpu,
             r.memory),
 e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
+i as (insert into taskmq.run_inbox (run, job, step, child, state, content_type, value, error)
+      select run, id, step, child, outcome, content_type, result,
+             coalesce(nullif(kind, '') || ': ', '') || coalesce(message, cancel_requested, '')
+      from gone where run is not null),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result, processor_ms,
                                       peak_memory)
       select id, due, scheduled, token, expires, dispatched, coalesce(began, started), tenant, queue, task,
@@ -397,7 +407,7 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_ty
              coalesce(first_started, began, started), body, now, coalesce(until, now), content_type, result, cpu,
              memory
       from gone, (select taskmq.now_ms() as now) n)
-select id, queue, version + 1 as version, has_dependents, started, worker from gone"""
+select id, queue, version + 1 as version, has_dependents, started, worker, run from gone"""
 """Ends jobs by (id, token). No fence: the token decides, whichever scheduler applies the report."""
 
 _BEFORE: Final = """b as materialized (
@@ -550,6 +560,8 @@ with gone as (
   delete from taskmq.job j using unnest($1::uuid[], $2::smallint[], $3::text[]) as r(id, outcome, why)
   where j.id = any($1::uuid[]) and j.id = r.id and j.state in (11, 12) returning j.*, r.outcome, r.why),
 e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
+i as (insert into taskmq.run_inbox (run, job, step, child, state, error)
+      select run, id, step, child, outcome, why from gone where run is not null),
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, outcome, '', why from gone)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)

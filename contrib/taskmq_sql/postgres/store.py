@@ -38,12 +38,15 @@ from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records
+from taskmq_sql.postgres.runs import ANSWERS
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
-from taskmq_sql.postgres.transactions import connection_of
+from taskmq_sql.postgres.transactions import connection_of, drive
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
+from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
+from taskmq_sql.steps import Work
 from taskmq_sql.store import SqlJobStore
 
 __all__ = ["PostgresJobStore"]
@@ -106,10 +109,16 @@ class PostgresJobStore(SqlJobStore):
                 upkeep=runner(self._database.upkeep),
                 firings=PostgresFirings(self._database),
             ),
+            runs=SqlRuns(
+                turns=self._database.runner(self._database.runs, self._database.runs, ANSWERS),
+                lists=runner(self._database.upkeep),
+                lookups=self._database.runner(self._database.lookups, self._database.submits),
+                join=self._join,
+            ),
             ended_jobs=retention.ENDED_JOBS,
         )
         self._known_quotas = KnownQuotas(self._settings)
-        self._dispatching = PostgresDispatch(self._database, self._schedules)
+        self._dispatching = PostgresDispatch(self._database, self._schedules, self._runs)
 
     @property
     def address(self) -> str:
@@ -144,6 +153,10 @@ class PostgresJobStore(SqlJobStore):
             return None
         found = await self._look_up(lambda own: own.fetchval(_FIND_KEY, numbers[tenant], key), connection)
         return None if found is None else str(found)
+
+    async def _join(self, connection: Any, work: Work[T]) -> T:
+        """Run a call in the caller's own transaction."""
+        return await drive(await connection_of(connection), work(), self._database.names)
 
     async def _look_up(self, read: Callable[[Connection], Awaitable[T]], connection: Any) -> T:
         """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""

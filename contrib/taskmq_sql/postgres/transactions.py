@@ -1,8 +1,9 @@
 """Transactions: of callers, which submissions join, and of `taskmq_sql.steps` calls."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -15,7 +16,7 @@ from taskmq_sql.postgres.connections import Connection, Connections, roll_back_w
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, Query, Row, Steps, Work
 
-__all__ = ["PostgresRunner", "connection_of", "drive"]
+__all__ = ["Answers", "PostgresRunner", "connection_of", "drive"]
 
 T = TypeVar("T")
 
@@ -57,18 +58,26 @@ def _kind(given: object) -> str:
     return kind.__qualname__ if library == "builtins" else f"{library}.{kind.__qualname__}"
 
 
+Answers = Mapping[str, Callable[[Connection, Names, Sequence[Any]], Awaitable[Sequence[Row]]]]
+"""Answers to queries that are no statements, by their text."""
+
+
 class PostgresRunner:
     """A `Runner` of calls in PostgreSQL.
 
     Args:
         reads, writes: connections; there is one for writes, so changes run one after the other.
         names: of the same database.
+        answers: to the queries about jobs in the calls that this runner writes.
     """
 
-    def __init__(self, reads: Connections, writes: Connections, names: Names) -> None:
+    def __init__(
+        self, reads: Connections, writes: Connections, names: Names, answers: Answers = MappingProxyType({})
+    ) -> None:
         self._reads = reads
         self._writes = writes
         self._names = names
+        self._answers = answers
 
     async def read(self, work: Work[T]) -> T:
         return await self._reads.run("read", lambda connection: drive(connection, work(), self._names))
@@ -78,7 +87,7 @@ class PostgresRunner:
             if not is_lasting:
                 await connection.execute(_UNSYNCED)
             try:
-                return await drive(connection, work(), self._names)
+                return await drive(connection, work(), self._names, self._answers)
             except TaskMQError as error:
                 # The connection stays usable; only the transaction rolls back.
                 raise roll_back_with(error) from error
@@ -94,11 +103,17 @@ class PostgresRunner:
         return await self._writes.run("statement", lambda connection: drive(connection, work(), self._names))
 
 
-async def drive(connection: Connection, steps: Steps[T], names: Names | None = None) -> T:
+async def drive(
+    connection: Connection,
+    steps: Steps[T],
+    names: Names | None = None,
+    answers: Answers = MappingProxyType({}),
+) -> T:
     """Run a call on a connection; return its result.
 
     Args:
         names: resolves names and numbers for calls that need them.
+        answers: to queries about jobs, for calls that have some.
     """
     now: Sequence[Row] = ()
     try:
@@ -109,6 +124,9 @@ async def drive(connection: Connection, steps: Steps[T], names: Names | None = N
             elif query.text in {NUMBERED, NAMED}:
                 assert names is not None
                 rows = await _look_up(names, query)
+            elif (answer := answers.get(query.text)) is not None:
+                assert names is not None
+                rows = await answer(connection, names, query.args)
             else:
                 rows = await _rows(connection, query)
             query = steps.send(rows)

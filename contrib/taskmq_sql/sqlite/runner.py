@@ -1,8 +1,9 @@
 """Runner of shared calls (`taskmq_sql.steps`) in transactions of sqlite3."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, JobId, Query, Row, Steps, Work
 
-__all__ = ["SqliteRunner", "drive"]
+__all__ = ["Answers", "SqliteRunner", "drive"]
 
 T = TypeVar("T")
 
@@ -21,16 +22,27 @@ _LISTED: Final = 512
 _TOGETHER: Final = 100
 _LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
 _ROWS: Final = re.compile(r"@rows\([^)]*\)")
-_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for (?:update|share)(?: skip locked)?| collate \"C\"")
+_CASTS_AND_LOCKS: Final = re.compile(
+    r"::\w+(?:\[\])?| for (?:no key update|key share|update|share)(?: skip locked)?| collate \"C\""
+)
 _ARRAY: Final = re.compile(r"= any\(array\((.*?)\)\)", re.DOTALL)
 
 
-class SqliteRunner:
-    """A `Runner` on the threads of a file: one writes at a time, so no locks are needed."""
+Answers = Mapping[str, Callable[[Transaction, Sequence[Any]], Sequence[Row]]]
+"""Answers to queries that are no statements, by their text."""
 
-    def __init__(self, writer: FileThread, reader: FileThread) -> None:
+
+class SqliteRunner:
+    """A `Runner` on the threads of a file: one writes at a time, so no locks are needed.
+
+    Args:
+        answers: to the queries about jobs in the calls that this runner runs.
+    """
+
+    def __init__(self, writer: FileThread, reader: FileThread, answers: Answers = MappingProxyType({})) -> None:
         self._writer = writer
         self._reader = reader
+        self._answers = answers
 
     async def read(self, work: Work[T]) -> T:
         return await self._reader.call(lambda transaction: drive(transaction, work()), care=Care.READ)
@@ -40,15 +52,20 @@ class SqliteRunner:
 
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
         care = Care.DURABLE if is_lasting else Care.LOOSE
-        return await self._writer.call(lambda transaction: drive(transaction, work()), care=care)
+        return await self._writer.call(lambda transaction: drive(transaction, work(), self._answers), care=care)
 
 
-def drive(transaction: Transaction, steps: Steps[T]) -> T:
-    """Run a call in a transaction; return its result."""
+def drive(transaction: Transaction, steps: Steps[T], answers: Answers = MappingProxyType({})) -> T:
+    """Run a call in a transaction; return its result.
+
+    Args:
+        answers: to queries about jobs, for calls that have some.
+    """
     try:
         query = next(steps)
         while True:
-            query = steps.send(_rows(transaction, query))
+            answer = answers.get(query.text)
+            query = steps.send(_rows(transaction, query) if answer is None else answer(transaction, query.args))
     except StopIteration as end:
         result: T = end.value
         return result

@@ -43,6 +43,7 @@ from taskmq_embedded.work import Care
 from taskmq_sql.jobs.claims import keep_results
 from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.retention import forget_old
+from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
@@ -53,12 +54,14 @@ from taskmq_sql.sqlite.firings import SqliteFirings
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
-from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in
+from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in, write_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
 from taskmq_sql.sqlite.repetition import resume, retry
-from taskmq_sql.sqlite.runner import SqliteRunner
+from taskmq_sql.sqlite.runner import SqliteRunner, drive
+from taskmq_sql.sqlite.step_jobs import ANSWERS
+from taskmq_sql.steps import Work
 from taskmq_sql.store import SqlJobStore
 
 __all__ = ["SqliteJobStore"]
@@ -111,9 +114,17 @@ class SqliteJobStore(SqlJobStore):
                 upkeep=runner,
                 firings=SqliteFirings(self._writer, self._reader),
             ),
+            runs=SqlRuns(
+                turns=SqliteRunner(self._writer, self._reader, ANSWERS),
+                lists=runner,
+                lookups=runner,
+                join=self._join,
+            ),
             ended_jobs=maintenance.ENDED_JOBS,
         )
-        self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
+        self._dispatching = SqliteDispatch(
+            self._writer, self._reader, self._schedules, self._runs, keep_days=keep_days
+        )
 
     @property
     def address(self) -> str:
@@ -135,6 +146,11 @@ class SqliteJobStore(SqlJobStore):
 
     async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
         return await self._look_up(partial(submissions.find_key, tenant=tenant, key=key), connection)
+
+    async def _join(self, connection: Any, work: Work[T]) -> T:
+        """Run a call in the caller's own transaction; begin one if none is open."""
+        now = self._clock.now_ms()
+        return write_in(connection, lambda transaction: drive(transaction, work()), path=self.path, now=now)
 
     async def _look_up(self, read: Callable[[Transaction], T], connection: Any) -> T:
         """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""
@@ -212,13 +228,16 @@ class SqliteJobStore(SqlJobStore):
 class SqliteDispatch(SharedDispatch):
     """The `DispatchStore` of a `SqliteJobStore`."""
 
-    def __init__(self, writer: FileThread, reader: FileThread, schedules: SqlSchedules, *, keep_days: int) -> None:
+    def __init__(
+        self, writer: FileThread, reader: FileThread, schedules: SqlSchedules, runs: SqlRuns, *, keep_days: int
+    ) -> None:
         self._runner = SqliteRunner(writer, reader)
         # Leases go over the writing thread, because they must not wait for lists.
         super().__init__(self._runner, self._runner, leases=SqliteRunner(writer, writer), partition_of=partition_of)
         self._writer = writer
         self._reader = reader
         self._schedules = schedules
+        self._runs = runs
         self._keep_days = keep_days
 
     @property
@@ -328,5 +347,6 @@ class SqliteDispatch(SharedDispatch):
             pass
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
+        await self._runs.forget_ended(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
             pass

@@ -185,12 +185,14 @@ class AppliedReport(msgspec.Struct, frozen=True, gc=False):
         state: the job's new state; None if it is unknown.
         queue: the job's queue.
         has_dependents: whether it ended and others wait, or waited, for it: `release_dependents` has work to do.
+        run: if it ended, the run that it is a step of, which has work to do; "" if there is none.
     """
 
     outcome: Literal["accepted", "superseded", "invented", "unknown"]
     state: JobState | None = None
     queue: str = ""
     has_dependents: bool = False
+    run: str = ""
 
 
 class Withdrawn(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.retry import RunOptions
-from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 
 __all__ = [
     "AttemptRecord",
@@ -28,6 +28,7 @@ __all__ = [
     "NewJob",
     "Submitted",
     "all_attempts",
+    "cancellation",
     "count_reattached",
     "counted_facts",
     "last_attempt",
@@ -358,17 +359,21 @@ def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:
     Args:
         by: the id of the other one.
     """
-    why = f"replaced by job {by}"
-    is_request = holder.state is JobState.DISPATCHED
+    return cancellation(holder.id, holder.state, holder.version, reason=f"replaced by job {by}")
+
+
+def cancellation(job_id: str, state: JobState, version: int, *, reason: str) -> JobUpdate:
+    """Return the change that cancels a live job: its end, or the request to its worker to stop it."""
+    is_request = state in UNDERWAY
     return JobUpdate(
-        id=holder.id,
-        before=holder.state,
-        version=holder.version,
-        after=holder.state if is_request else JobState.CANCELLED,
-        cancel_requested=why if is_request else msgspec.UNSET,
-        error=msgspec.UNSET if is_request else ErrorRecord(type_name="JobCancelled", message=why, traceback=""),
+        id=job_id,
+        before=state,
+        version=version,
+        after=state if is_request else JobState.CANCELLED,
+        cancel_requested=reason if is_request else msgspec.UNSET,
+        error=msgspec.UNSET if is_request else ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
         kind="cancel_requested" if is_request else "cancel",
-        note=why,
+        note=reason,
     )
 
 

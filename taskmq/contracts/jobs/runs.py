@@ -157,7 +157,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
         queues: queues with new ready jobs.
         has_more: whether the run has more to do immediately.
         ended: the run, if it ended now.
-        asked: names of running jobs whose cancellation was requested, as their workers know them.
+        asked: ids of jobs whose workers were asked to stop them.
         woken: ids of other runs with new inbox rows: its parent, and its child runs.
     """
 

@@ -23,6 +23,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
+from taskmq.contracts.jobs.runs import RunStore
 from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.commands import QueuePause
 from taskmq.model.jobs.dependencies import JobDependency
@@ -89,6 +90,11 @@ class JobStore(PauseStore, Protocol):
     @property
     def nodes(self) -> NodeStore:
         """The machines that jobs are placed on, and what is allocated of them."""
+        ...
+
+    @property
+    def runs(self) -> RunStore:
+        """Workflows, and runs whose steps are jobs."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

@@ -39,7 +39,7 @@ Transition = Generator[Need, None, T]
 
 
 class ErasedValue(Exception):
-    """Raised when a value that a step needs was erased."""
+    """Raised when a value that a step needs was erased, or is too large to be passed on."""
 
 
 class Workspace:
@@ -61,6 +61,7 @@ class Workspace:
         self.changes: RunChanges = RunChanges()
         self._steps: dict[StepKey, StepRecord] = {}
         self._values: dict[str, bytes | None] = {}
+        self._faults: dict[str, str] = {}
         self._signals: dict[str, list[InboxRow]] = {}
         self._loaded_signals: set[str] = set()
         self._reads = 0
@@ -75,6 +76,11 @@ class Workspace:
     def put_value(self, name: str, value: bytes | None) -> None:
         """Add the value of a step that has succeeded; None if it was erased."""
         self._values[name] = value
+
+    def put_fault(self, name: str, text: str) -> None:
+        """Record why the value of a step that has succeeded cannot be passed on."""
+        self._values[name] = None
+        self._faults[name] = text
 
     def put_child_values(self, name: str, found: Mapping[int, bytes]) -> None:
         """Add the values of the children of a step that has succeeded, by their indexes."""
@@ -213,7 +219,7 @@ class Workspace:
             return None
         value = self._values[path.step]
         if value is None:
-            raise ErasedValue(f"the value of step {path.step} was erased")
+            raise ErasedValue(self._faults.get(path.step, f"the value of step {path.step} was erased"))
         return find_value(msgspec.json.decode(value), path) if path.keys else msgspec.Raw(value)
 
     def _has_value(self, name: str) -> bool:

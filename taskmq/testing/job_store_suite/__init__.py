@@ -49,6 +49,7 @@ from taskmq.testing.job_store_suite.repetition import Repetitions
 from taskmq.testing.job_store_suite.reports import Interruptions, JournalCases, ReportProofs, Reports, RestoredStores
 from taskmq.testing.job_store_suite.resumption import Resumptions
 from taskmq.testing.job_store_suite.retention import Retention
+from taskmq.testing.job_store_suite.runs import RunCases
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -91,6 +92,7 @@ class JobStoreSuite(
     PlacementCases,
     QuotaCases,
     BulkCases,
+    RunCases,
     Races,
     UniqueRaces,
     DependencyRaces,

@@ -10,6 +10,7 @@ from taskmq.model.nodes import NodeTold
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
 __all__ = ["MovedClocks"]
@@ -33,6 +34,22 @@ class MovedClocks(JobStoreCase):
         assert [timer for timer in await driver.timers() if timer.due <= await driver.store.now_ms()] == []
         await self.advance(3_600)
         assert [timer.id for timer in await driver.timers() if timer.due <= await driver.store.now_ms()] == [job.id]
+
+    @case
+    async def test_a_step_that_waits_for_a_signal_ends_by_its_timeout(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"ok": {"wait": "go", "timeout": "1h", "on_timeout": {"value": 5}}})
+        await driver.settle()
+        following = await driver.runs.fire_timers()
+        await driver.settle()
+        assert await driver.states(run) == {"ok": "running"}
+
+        await self.advance(3_600)
+        assert following == await driver.store.now_ms()
+        assert await driver.runs.fire_timers() is None
+        await driver.settle()
+
+        assert await driver.value(run, "ok") == 5
 
     @case
     async def test_a_job_expires_while_it_waits(self) -> None:

@@ -240,7 +240,7 @@ class JobDriver:
         """Apply a report, expect that it counts, and return the job's new record."""
         applied = await self.report(job, kind, **fields)
         record = await self.read(job)
-        assert applied == AppliedReport("accepted", record.state, record.queue, applied.has_dependents)
+        assert applied == AppliedReport("accepted", record.state, record.queue, applied.has_dependents, applied.run)
         return record
 
     async def make(self, state: JobState, **fields: Any) -> JobRecord:
@@ -249,7 +249,7 @@ class JobDriver:
         return await _WAYS[state](self, fields)
 
 
-def report(job: DispatchedJob, kind: ReportKind, **fields: Any) -> Report:
+def report(job: JobRecord | DispatchedJob, kind: ReportKind, **fields: Any) -> Report:
     """Return a worker's report about the job, with its token unless another is given."""
     given: dict[str, Any] = {"id": job.id, "token": job.token, "attempt": job.attempt, "worker": "w1", **fields}
     return Report(kind=kind, **given)

@@ -6,7 +6,8 @@ of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. 
 each definition, `definition_version` all versions, and `task_registration` the forms that tasks have had.
 `dependency` has the pending dependencies of waiting jobs, `upstream_end` the ends that are yet to be processed for
 them, `failed_dependency` the dependencies of jobs that ended because of one of them. `setting` has operators' rules
-about policies, pools and quotas, `quota_usage` the recent usage of each quota.
+about policies, pools and quotas, `quota_usage` the recent usage of each quota. `taskmq_sql.jobs.tables` describes the
+tables of workflows and runs.
 
 The version is the file's `user_version`. Its `application_id` distinguishes job stores from other SQLite files.
 """
@@ -310,6 +311,49 @@ CREATE TABLE claim_line (
 CREATE INDEX claim_line_name ON claim_line (name, number);
 CREATE INDEX claim_line_id ON claim_line (id)
 """
+_RUNS: Final = """
+ALTER TABLE job ADD COLUMN run BLOB;
+ALTER TABLE job ADD COLUMN step TEXT;
+ALTER TABLE job ADD COLUMN child INTEGER;
+CREATE TABLE workflow (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE workflow_version (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name, version)
+) WITHOUT ROWID;
+CREATE INDEX workflow_version_version ON workflow_version (version);
+CREATE TABLE workflow_content (version TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE run (
+    id BLOB NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, workflow TEXT NOT NULL, version TEXT NOT NULL, parent BLOB,
+    state INTEGER NOT NULL, ended INTEGER, record BLOB NOT NULL, value BLOB
+);
+CREATE INDEX run_tenant ON run (tenant, id);
+CREATE INDEX run_workflow ON run (tenant, workflow, id);
+CREATE INDEX run_state ON run (state, id) WHERE state <> 2;
+CREATE INDEX run_parent ON run (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX run_version ON run (version);
+CREATE INDEX run_ended ON run (ended) WHERE ended IS NOT NULL;
+CREATE TABLE run_step (
+    run BLOB NOT NULL, name TEXT NOT NULL, child INTEGER NOT NULL, record BLOB NOT NULL, value BLOB,
+    PRIMARY KEY (run, name, child)
+);
+CREATE TABLE run_inbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, run BLOB NOT NULL, job BLOB, step TEXT, child INTEGER, state INTEGER,
+    content_type TEXT, value BLOB, error TEXT, record BLOB
+);
+CREATE INDEX run_inbox_run ON run_inbox (run, number);
+CREATE TABLE run_signal (
+    run BLOB NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
+    PRIMARY KEY (run, name, number)
+);
+CREATE TABLE run_answer (run BLOB NOT NULL, id TEXT NOT NULL, answer TEXT, PRIMARY KEY (run, id)) WITHOUT ROWID;
+CREATE TABLE run_timer (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, generation INTEGER NOT NULL, run BLOB NOT NULL,
+    step TEXT NOT NULL
+);
+CREATE INDEX run_timer_at ON run_timer (at, number)
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -327,7 +371,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

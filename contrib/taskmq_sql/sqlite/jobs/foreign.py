@@ -12,7 +12,7 @@ from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.submissions import submit
 
-__all__ = ["read_in", "submit_in"]
+__all__ = ["read_in", "submit_in", "write_in"]
 
 T = TypeVar("T")
 
@@ -27,11 +27,20 @@ def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) 
         UnsupportedFeature: the connection is of another kind, or to another file.
         StoreUnavailable: the file is locked, or writing it failed.
     """
+    return write_in(connection, lambda transaction: submit(transaction, jobs), path=path, now=now)
 
-    def work(transaction: Transaction) -> list[Submitted]:
+
+def write_in(connection: Any, write: Callable[[Transaction], T], *, path: Path, now: int) -> T:
+    """Write in the transaction of `connection`; begin one if none is open.
+
+    Raises:
+        UnsupportedFeature, StoreUnavailable: as in `submit_in`.
+    """
+
+    def work(transaction: Transaction) -> T:
         if not transaction.connection.in_transaction:
             transaction.connection.execute("BEGIN IMMEDIATE")
-        return submit(transaction, jobs)
+        return write(transaction)
 
     return read_in(connection, work, path=path, now=now)
 

@@ -21,7 +21,8 @@ _WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HE
 
 _LOAD: Final = """
     SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
-        cancel_requested, error_type, error, traceback, scheduled, first_started, outages, crashes, has_dependents
+        cancel_requested, error_type, error, traceback, scheduled, first_started, outages, crashes, has_dependents,
+        run
     FROM job WHERE id IN (@values)
 """
 _CHANGE: Final = """
@@ -39,6 +40,11 @@ _END: Final = """
     SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
     FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
 """
+_TELL: Final = """
+    INSERT INTO run_inbox (run, job, step, child, state, content_type, value, error)
+    SELECT j.run, j.id, j.step, j.child, v.column2, v.column3, v.column4, v.column5
+    FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
+"""
 _NOTE: Final = "INSERT INTO event (id, version, at, kind, state, by, note, started) VALUES @rows"
 
 
@@ -49,6 +55,7 @@ class LiveJob(msgspec.Struct):
         outages: number of outages that interrupted runs of the present attempt.
         crashes: number of workers that died while they had its dispatch; None: its message never came back.
         has_dependents: other jobs wait for its end, or did.
+        run: the run that it belongs to.
         finished, content_type, result, processor_ms, peak_memory: of the end, once it has ended.
     """
 
@@ -74,6 +81,7 @@ class LiveJob(msgspec.Struct):
     outages: int | None
     crashes: int | None
     has_dependents: int | None
+    run: bytes | None
     before: Sequence[Any] = ()
     finished: int | None = None
     content_type: str | None = None
@@ -127,6 +135,7 @@ def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
     ended = [job for job in changed if job.state in ENDED]
     if ended:
         run_each(transaction.connection, _END, [(*_values(job), job.first_started, *_end(job)) for job in ended])
+        _tell_runs(transaction, ended)
         in_each(transaction.connection, "DELETE FROM job WHERE id IN (@values)", [job.id for job in ended])
         _settle_dependencies(transaction, ended)
     if live:
@@ -141,6 +150,21 @@ def _settle_dependencies(transaction: Transaction, ended: Sequence[LiveJob]) -> 
     run_each(transaction.connection, "INSERT INTO upstream_end (id, state) VALUES @rows", marked)
     waited = [job.id for job in ended if job.before[1] in _WAITS_FOR_OTHERS]
     in_each(transaction.connection, "DELETE FROM dependency WHERE dependent IN (@values)", waited)
+
+
+def _tell_runs(transaction: Transaction, ended: Sequence[LiveJob]) -> None:
+    """Insert the ends of jobs into the inboxes of their runs."""
+    rows = [
+        (job.id, job.state, job.content_type, job.result, _describe_error(job))
+        for job in ended
+        if job.run is not None
+    ]
+    run_each(transaction.connection, _TELL, rows)
+
+
+def _describe_error(job: LiveJob) -> str:
+    reason = job.error or job.cancel_requested or ""
+    return f"{job.error_type}: {reason}" if job.error_type else reason
 
 
 def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:

@@ -25,7 +25,7 @@ from taskmq_sql.identity import note
 from taskmq_sql.report_keys import read_keys
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.runner import drive
 
@@ -94,8 +94,11 @@ class _Reporting:
             self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
             entry = forgotten_end(report, after, self._names.name(self._connection, job.tenant))
             drive(self._transaction, note([entry]))
-        has_dependents = job.state in ENDED and bool(job.has_dependents)
-        return AppliedReport("accepted", after, self._names.name(self._connection, job.queue), has_dependents)
+        queue = self._names.name(self._connection, job.queue)
+        if job.state not in ENDED:
+            return AppliedReport("accepted", after, queue)
+        run = "" if job.run is None else id_text(job.run)
+        return AppliedReport("accepted", after, queue, bool(job.has_dependents), run)
 
     def _supersede(
         self, job_id: bytes, report: Report, known: tuple[int, int, int, int], came_by: str

@@ -35,6 +35,7 @@ class MemoryRun:
         self.transactions = 0
         self.read: set[StepKey] = set()
         self.erased: set[StepKey] = set()
+        self.faults: dict[str, str] = {}
         self._run = msgspec.json.encode(run)
         self._steps: dict[StepKey, bytes] = {}
         self._values: dict[StepKey, bytes] = {}
@@ -163,7 +164,9 @@ class MemoryRun:
             self.value = None if changes.value is None else msgspec.json.decode(changes.value)
 
     def _put_value(self, here: Workspace, name: str) -> None:
-        if self.graph.step(name).has_children:
+        if name in self.faults:
+            here.put_fault(name, self.faults[name])
+        elif self.graph.step(name).has_children:
             found = {key.child: value for key, value in self._values.items() if key.name == name and key.is_child}
             here.put_child_values(
                 name, {index: value for index, value in found.items() if StepKey(name, index) not in self.erased}

@@ -60,6 +60,22 @@ def test_a_reference_that_leads_to_nothing_fails_the_step() -> None:
     assert run.state("b") == "failed"
 
 
+def test_a_value_that_is_too_large_ends_the_step_that_needs_it_with_the_reason() -> None:
+    run = _run(
+        {
+            "a": {"task": "t"},
+            "go": {"wait": "go"},
+            "b": {"task": "t", "needs": ["a", "go"], "args": ["${steps.a.result}"]},
+        }
+    )
+    run.end("a", value=1)
+    run.faults["a"] = "it is too large"
+
+    _signal(run)
+
+    assert (run.state("b"), run.step("b").error) == ("upstream_failed", "it is too large")
+
+
 def test_an_erased_value_ends_the_step_that_needs_it_as_upstream_failed() -> None:
     run = _run(
         {

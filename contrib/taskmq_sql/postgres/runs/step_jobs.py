@@ -1,0 +1,58 @@
+"""Submission and cancellation of jobs within the transaction of their run."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import cancellation
+from taskmq.model.states import UNDERWAY
+from taskmq_sql.jobs.codes import STATES
+from taskmq_sql.postgres.changes import change_in
+from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.submission import insert_jobs, numbers_of
+from taskmq_sql.postgres.transactions import Answers
+from taskmq_sql.steps import CANCEL, SUBMIT, Row
+
+__all__ = ["ANSWERS"]
+
+_BELONG: Final = """
+update taskmq.job j set run = $1, step = i.step, child = i.child
+from unnest($2::uuid[], $3::text[], $4::int[]) as i(id, step, child) where j.id = any($2::uuid[]) and j.id = i.id"""
+_LIVE: Final = """
+select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
+
+
+async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
+    run, *given = args
+    jobs = [job for job, _, _ in given]
+    answers = await insert_jobs(connection, jobs, await numbers_of(names, jobs))
+    if new := [each for each, answer in zip(given, answers, strict=True) if answer.is_new]:
+        await connection.execute(
+            _BELONG,
+            str(run),
+            [job.id for job, _, _ in new],
+            [step for _, step, _ in new],
+            [child for _, _, child in new],
+        )
+    return [(answer,) for answer in answers]
+
+
+async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
+    del names
+    reason, *left = args
+    asked: list[Row] = []
+    while left:
+        rows = await connection.fetch(_LIVE, left)
+        left = []
+        # In the order of their ids, and without locks before: each change locks the rows of its own job.
+        for row in rows:
+            job_id, state = str(row["id"]), STATES[row["state"]]
+            if await change_in(connection, cancellation(job_id, state, row["version"], reason=reason)) is None:
+                left.append(job_id)
+            elif state in UNDERWAY:
+                asked.append((job_id,))
+    return asked
+
+
+ANSWERS: Final[Answers] = {SUBMIT: _submit, CANCEL: _cancel}
+"""Answers to the queries of a run about its jobs."""

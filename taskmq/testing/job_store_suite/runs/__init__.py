@@ -1,0 +1,12 @@
+"""Tests of `RunStore`."""
+
+from taskmq.testing.job_store_suite.runs.ends import RunEnds
+from taskmq.testing.job_store_suite.runs.inbox import RunInboxes
+from taskmq.testing.job_store_suite.runs.lifecycle import RunLifecycles
+from taskmq.testing.job_store_suite.runs.versions import WorkflowVersions
+
+__all__ = ["RunCases"]
+
+
+class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions):
+    """Every guarantee of `RunStore`."""

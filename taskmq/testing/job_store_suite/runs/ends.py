@@ -1,0 +1,145 @@
+"""Tests of how the end of a job ends its step, whichever way the job ends."""
+
+import msgspec
+
+from taskmq.contracts.jobs import MOST_VALUE_BYTES
+from taskmq.model.envelope import MSGPACK
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import after, error, report
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.runner import case
+
+__all__ = ["RunEnds"]
+
+
+class RunEnds(JobStoreCase):
+    """Ends of jobs, and the values that they leave."""
+
+    @case
+    async def test_each_report_of_an_end_ends_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        expected = {"failed": "failed", "expired": "failed", "cancelled": "cancelled", "succeeded": "succeeded"}
+        for kind, state in expected.items():
+            run = await driver.start({"s": {"task": "t"}})
+            await driver.settle()
+            fields = {} if kind == "succeeded" else {"error": error("full", "OSError")}
+            await driver.finish(run, "s", kind, **fields)  # type: ignore[arg-type]
+
+            step = await driver.step(run, "s")
+            assert str(step.state) == state, kind
+            assert step.error == ("" if kind == "succeeded" else "OSError: full")
+
+    @case
+    async def test_an_operator_who_ends_a_waiting_job_ends_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        for state in (JobState.CANCELLED, JobState.EXPIRED):
+            run = await driver.start({"s": {"task": "t", "held": True}})
+            await driver.settle()
+            job = await driver.read((await driver.step(run, "s")).job)
+
+            await driver.expect_update(job, state, kind="cancel", error=error("why", ""))
+            await driver.settle()
+
+            step = await driver.step(run, "s")
+            assert (str(step.state), step.error) == (
+                "cancelled" if state is JobState.CANCELLED else "failed",
+                "why",
+            )
+
+    @case
+    async def test_a_job_that_is_given_up_ends_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+        (job,) = (await driver.dispatch()).jobs
+
+        await driver.fail(job, reason="no worker knows it")
+        await driver.settle()
+
+        step = await driver.step(run, "s")
+        assert (str(step.state), step.error) == ("failed", "no worker knows it")
+
+    @case
+    async def test_a_retry_does_not_end_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+        (job,) = (await driver.dispatch()).jobs
+        await driver.expect_accepted(job, "retry", error=error("again"))
+        assert await driver.runs.pending(limit=10) == []
+
+        await driver.expect_accepted(
+            await driver.again(job), "succeeded", result=b"1", content_type="application/json"
+        )
+        await driver.settle()
+
+        assert await driver.value(run, "s") == 1
+
+    @case
+    async def test_a_late_report_of_a_job_changes_nothing(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}, "t": {"task": "t"}})
+        await driver.settle()
+        await driver.finish(run, "s", value=1)
+        job = await driver.read((await driver.step(run, "s")).job)
+
+        (applied,) = await driver.schedulers.apply([report(job, "failed")])
+
+        assert applied.outcome == "superseded"
+        assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_other_jobs_may_depend_on_the_job_of_a_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+        job = await driver.read((await driver.step(run, "s")).job)
+        other = await driver.submit(queue="other", detail=after(job))
+
+        await driver.finish(run, "s")
+        await driver.release()
+
+        assert await driver.state(other) is JobState.QUEUED
+
+    @case
+    async def test_a_result_in_messagepack_becomes_json(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+
+        await driver.finish(run, "s", result=msgspec.msgpack.encode({"a": [1, None]}), content_type=MSGPACK)
+
+        assert await driver.value(run, "s") == {"a": [1, None]}
+
+    @case
+    async def test_a_task_without_a_result_has_null(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+
+        await driver.finish(run, "s", result=b"", content_type="")
+
+        assert await driver.value(run, "s") is None
+
+    @case
+    async def test_a_result_that_no_step_can_use_fails_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        results = {
+            "taskmq/reference": (b"{}", "the result is kept in results_at="),
+            MSGPACK: (
+                msgspec.msgpack.encode({1: {2: msgspec.msgpack.Ext(7, b"x")}}),
+                "the result has no form in JSON",
+            ),
+            "image/png": (b"x", "the result has the content type 'image/png'"),
+            "application/json": (b'"' + b"x" * MOST_VALUE_BYTES + b'"', "the result has 8,388,610 bytes"),
+        }
+        for content_type, (result, reason) in results.items():
+            run = await driver.start({"s": {"task": "t"}})
+            await driver.settle()
+
+            await driver.finish(run, "s", result=result, content_type=content_type)
+
+            step = await driver.step(run, "s")
+            assert str(step.state) == "failed", content_type
+            assert step.error.startswith(reason)

@@ -1,0 +1,144 @@
+"""Tests of signals, timers, batches and the answers to their senders."""
+
+import asyncio
+
+import msgspec
+
+from taskmq.contracts.jobs import NewInboxRow
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import new_id
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.runner import case
+
+__all__ = ["RunInboxes"]
+
+_WAIT = {"ok": {"wait": "approval", "roles": ["finance"]}, "after": {"task": "t", "args": ["${steps.ok.result}"]}}
+
+
+class RunInboxes(JobStoreCase):
+    """Rows that are sent to runs."""
+
+    @case
+    async def test_a_signal_ends_the_step_that_waits_for_it(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(_WAIT)
+        await driver.settle()
+
+        row = NewInboxRow(kind="signal", id="s", name="approval", value=b'{"by":"me"}', roles=("finance",))
+        assert await driver.send(run, row) == "consumed"
+
+        assert await driver.arguments(run, "after") == [[{"by": "me"}], {}]
+
+    @case
+    async def test_a_second_row_of_a_senders_id_gets_the_answer_of_the_first(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({**_WAIT, "again": {"wait": "approval", "needs": ["ok"]}})
+        await driver.settle()
+        row = NewInboxRow(kind="signal", id="s", name="approval", roles=("finance",))
+
+        assert await driver.runs.answer(run, "s") is None
+        assert [await driver.send(run, row), await driver.send(run, row)] == ["consumed"] * 2
+
+        assert (await driver.states(run))["again"] == "running"
+
+    @case
+    async def test_an_early_signal_waits_for_its_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"first": {"task": "t"}, "ok": {"wait": "go", "needs": ["first"]}})
+        await driver.settle()
+        row = NewInboxRow(kind="signal", id="early", name="go", value=b"1")
+        assert await driver.send(run, row) == "waiting"
+        assert await driver.send(run, NewInboxRow(kind="signal", id="late", name="go", value=b"2")) == "waiting"
+        assert await driver.runs.pending(limit=10) == []
+
+        await driver.finish(run, "first")
+
+        assert await driver.value(run, "ok") == 1
+        assert await driver.runs.answer(run, "early") == "consumed"
+        assert await driver.runs.answer(run, "late") == "waiting"
+
+    @case
+    async def test_a_signal_from_the_wrong_role_is_refused(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(_WAIT)
+        await driver.settle()
+
+        answers = [
+            await driver.send(run, NewInboxRow(kind="signal", id="a", name="approval", roles=("other",))),
+            await driver.send(run, NewInboxRow(kind="signal", id="b", name="approval")),
+            await driver.send(run, NewInboxRow(kind="signal", id="c", name="unknown")),
+        ]
+
+        assert answers == [
+            "refused: only finance may send it",
+            "refused: only an identified user may send it",
+            "refused: no step waits for a signal 'unknown'",
+        ]
+
+    @case
+    async def test_rows_for_an_unknown_run_are_not_stored(self) -> None:
+        driver = RunDriver(self.store())
+        row = NewInboxRow(kind="cancel", id="c")
+
+        assert not await driver.runs.send("mine", row)
+        assert not await driver.runs.send(new_id(0), row)
+        assert await driver.runs.answer("mine", "c") is None
+        assert await driver.runs.answer(new_id(0), "c") is None
+        assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_a_due_timer_ends_a_sleep(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"past": {"sleep": "2000-01-01T00:00:00Z"}, "future": {"sleep": "1h"}})
+        assert await driver.runs.fire_timers() is None
+        await driver.settle()
+
+        following = await driver.runs.fire_timers()
+        await driver.settle()
+
+        assert await driver.states(run) == {"past": "succeeded", "future": "running"}
+        assert following is not None
+        assert following > await driver.store.now_ms()
+        assert await driver.runs.fire_timers() == following
+        assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_many_due_timers_fire_in_portions(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({f"s{number}": {"sleep": "2000-01-01T00:00:00Z"} for number in range(5)})
+        await driver.settle()
+
+        while (following := await driver.runs.fire_timers(limit=2)) is not None:
+            assert following <= await driver.store.now_ms()
+        await driver.settle()
+
+        assert set((await driver.states(run)).values()) == {"succeeded"}
+
+    @case
+    async def test_a_batch_takes_calls_until_it_is_closed(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"b": {"batch": True}})
+        await driver.settle()
+        calls = tuple(msgspec.Raw(msgspec.json.encode({"task": "t", "args": [number]})) for number in range(3))
+
+        assert await driver.send(run, NewInboxRow(kind="add", id="1", step="b", calls=calls)) == "added"
+        assert await driver.arguments(run, "b", 2) == [[2], {}]
+        for child in range(3):
+            await driver.finish(run, "b", child=child, value=child)
+        assert (await driver.states(run))["b"] == "running"
+        assert await driver.send(run, NewInboxRow(kind="close", id="2", step="b")) == "closed"
+
+        assert await driver.value(run, "b") == [0, 1, 2]
+        assert await driver.send(run, NewInboxRow(kind="add", id="3", step="b", calls=calls)) == "closed"
+
+    @case
+    async def test_schedulers_that_advance_one_run_take_turns(self) -> None:
+        drivers = [RunDriver(self.store()) for _ in range(4)]
+        run = await drivers[0].start(
+            {"each": {"task": "t", "each": list(range(1_200))}, "after": {"task": "t", "needs": ["each"]}}
+        )
+
+        await asyncio.gather(*(driver.settle() for driver in drivers))
+
+        assert (await drivers[0].step(run, "each")).active == 1_200
+        assert len((await drivers[0].dispatch(queue="mail")).jobs) == 1_000

@@ -1,0 +1,210 @@
+"""Tests of runs from their start to their end."""
+
+from taskmq.contracts.jobs import NewInboxRow, StartedRun
+from taskmq.model.runs.records import RunState
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.runs.kit import REFUSED_TASK, RunDriver
+from taskmq.testing.runner import case
+
+__all__ = ["RunLifecycles"]
+
+_CHAIN = {
+    "first": {"task": "one", "args": ["${params.n}"]},
+    "second": {"task": "two", "args": ["${steps.first.result}"]},
+}
+
+
+class RunLifecycles(JobStoreCase):
+    """Starts, steps, values and ends."""
+
+    @case
+    async def test_a_chain_passes_its_values_on_and_has_the_last_one(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(_CHAIN, params=b'{"n":7}', schemas={"n": {}}, tenant="acme", labels={"team": "ops"})
+
+        await driver.settle()
+        job = await driver.read((await driver.step(run, "first")).job)
+        assert (job.task, job.tenant, job.state) == ("one", "acme", JobState.QUEUED)
+        assert await driver.arguments(run, "first") == [[7], {}]
+        assert await driver.states(run) == {"first": "running"}
+        await driver.finish(run, "first", value={"deep": [1, "ü"]})
+        assert await driver.arguments(run, "second") == [[{"deep": [1, "ü"]}], {}]
+        await driver.finish(run, "second", value="done")
+
+        record = await driver.run(run)
+        assert (record.state, record.tenant, record.labels) == (RunState.SUCCEEDED, "acme", {"team": "ops"})
+        assert record.ended is not None
+        assert record.ended >= record.created
+        assert await driver.run_value(run) == {"second": "done"}
+        assert await driver.value(run, "first") == {"deep": [1, "ü"]}
+        assert [each.id for each in driver.ended] == [run]
+        assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_a_second_start_of_an_id_changes_nothing(self) -> None:
+        driver = RunDriver(self.store())
+        new = await driver.new_run(_CHAIN, params=b'{"n":1}', schemas={"n": {}})
+        (first,) = await driver.runs.start([new])
+        await driver.settle()
+
+        (second,) = await driver.runs.start([new])
+
+        assert first.is_new
+        assert second == StartedRun(id=new.id, is_new=False, version=first.version)
+        await driver.settle()
+        assert len((await driver.dispatch()).jobs) == 1
+
+    @case
+    async def test_a_run_that_cannot_start_is_refused_with_the_reason(self) -> None:
+        driver = RunDriver(self.store())
+        new = [
+            await driver.new_run(workflow="nightly"),
+            await driver.new_run(workflow="nightly", version="0f"),
+            await driver.new_run({"s": {"task": "t"}}, id="mine"),
+        ]
+
+        started = await driver.runs.start(new)
+
+        assert [each.is_new for each in started] == [False] * 3
+        assert [each.refusal for each in started] == [
+            "there is no workflow 'nightly'",
+            "workflow 'nightly' has no version '0f'",
+            "'mine' is not a UUID, as ids of runs are",
+        ]
+        assert await driver.runs.pending(limit=10) == []
+        assert await driver.runs.get("mine") is None
+        assert await driver.runs.get(new[0].id) is None
+        assert await driver.runs.advance(new[0].id, lambda *_: NotImplemented) is None
+
+    @case
+    async def test_parameters_that_are_missing_get_their_defaults(self) -> None:
+        driver = RunDriver(self.store())
+        schemas = {"n": {"default": 5}, "m": {"default": 6}}
+        run = await driver.start(
+            {"s": {"task": "t", "args": ["${params.n}", "${params.m}"]}}, params=b'{"m":1}', schemas=schemas
+        )
+
+        await driver.settle()
+
+        assert await driver.arguments(run, "s") == [[5, 1], {}]
+
+    @case
+    async def test_a_step_whose_job_cannot_be_made_fails_with_the_reason(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(
+            {"bad": {"task": REFUSED_TASK}, "after": {"task": "t", "needs": ["bad"]}, "other": {"task": "t"}}
+        )
+
+        await driver.settle()
+
+        assert await driver.states(run) == {"bad": "failed", "after": "upstream_failed", "other": "running"}
+        assert (await driver.step(run, "bad")).error == "task 'refused' is unknown"
+        await driver.finish(run, "other")
+        record = await driver.run(run)
+        assert (record.state, record.error) == (RunState.FAILED, "step bad has failed")
+        assert await driver.run_value(run) is None
+
+    @case
+    async def test_a_cancelled_run_ends_once_its_running_jobs_have_ended(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(
+            {
+                "running": {"task": "t", "queue": "busy"},
+                "queued": {"task": "t", "queue": "idle"},
+                "after": {"task": "t", "needs": ["running"]},
+                "asleep": {"sleep": "1h"},
+            }
+        )
+        await driver.settle()
+        running, queued = (await driver.step(run, "running")).job, (await driver.step(run, "queued")).job
+        await driver.dispatch(queue="busy")
+
+        assert await driver.send(run, NewInboxRow(kind="cancel", id="c", error="not needed")) == "accepted"
+
+        assert await driver.states(run) == {
+            "running": "running",
+            "queued": "cancelled",
+            "after": "cancelled",
+            "asleep": "cancelled",
+        }
+        assert driver.asked == [running]
+        assert (await driver.read(running)).cancel_requested == "not needed"
+        assert (await driver.read(queued)).state is JobState.CANCELLED
+        assert (await driver.run(run)).state is RunState.RUNNING
+        await driver.finish(run, "running", "cancelled")
+        record = await driver.run(run)
+        assert (record.state, record.cancelled) == (RunState.CANCELLED, "not needed")
+
+    @case
+    async def test_the_children_of_a_step_run_and_their_values_are_its_list(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start(
+            {
+                "pages": {"task": "page", "each": [10, 20, 30], "limit": 2},
+                "merge": {"task": "merge", "args": ["${steps.pages.result}"]},
+            }
+        )
+        await driver.settle()
+        assert [step.key.child for step in await driver.runs.children(run, "pages")] == [0, 1]
+        assert await driver.arguments(run, "pages", 1) == [[20], {}]
+
+        await driver.finish(run, "pages", child=1, value="b")
+        await driver.finish(run, "pages", child=2, value="c")
+        await driver.finish(run, "pages", child=0, value="a")
+
+        assert await driver.value(run, "pages") == ["a", "b", "c"]
+        assert await driver.value(run, "pages", 2) == "c"
+        assert await driver.arguments(run, "merge") == [[["a", "b", "c"]], {}]
+        found = await driver.runs.children(run, "pages", after=0, limit=1)
+        assert [(step.key.child, str(step.state)) for step in found] == [(1, "succeeded")]
+
+    @case
+    async def test_a_child_run_passes_its_value_to_the_step_that_started_it(self) -> None:
+        driver = RunDriver(self.store())
+        inner = (await driver.new_run({"i": {"task": "t", "args": ["${params.n}"]}}, schemas={"n": {}})).content
+        assert inner is not None
+        await driver.runs.put_workflow("acme", "inner", inner)
+        run = await driver.start({"sub": {"workflow": "inner", "with": {"n": 3}}}, tenant="acme", labels={"a": "b"})
+        await driver.settle()
+        child = await driver.run((await driver.step(run, "sub")).job)
+        assert (child.parent, child.parent_step, child.depth, child.labels) == (run, "sub", 1, {"a": "b"})
+        assert await driver.arguments(child.id, "i") == [[3], {}]
+
+        await driver.finish(child.id, "i", value=9)
+
+        assert await driver.value(run, "sub") == {"i": 9}
+        assert [each.id for each in driver.ended] == [child.id, run]
+
+    @case
+    async def test_a_cancelled_run_cancels_its_child_runs(self) -> None:
+        driver = RunDriver(self.store())
+        inner = (await driver.new_run({"i": {"wait": "go"}})).content
+        assert inner is not None
+        await driver.runs.put_workflow("", "inner", inner)
+        run = await driver.start({"sub": {"workflow": "inner"}, "missing": {"workflow": "nothing", "may_fail": True}})
+        await driver.settle()
+        assert (await driver.step(run, "missing")).error == "there is no workflow 'nothing'"
+
+        assert await driver.send(run, NewInboxRow(kind="cancel", id="c", error="stop")) == "accepted"
+
+        child = (await driver.step(run, "sub")).job
+        assert (await driver.run(child)).cancelled == "stop"
+        assert (await driver.run(run)).state is RunState.CANCELLED
+
+    @case
+    async def test_a_redrive_runs_the_steps_that_failed(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"good": {"task": "t"}, "bad": {"task": "t", "args": ["${steps.good.result}"]}})
+        await driver.settle()
+        await driver.finish(run, "good", value=4)
+        await driver.finish(run, "bad", "failed")
+        assert (await driver.run(run)).state is RunState.FAILED
+
+        assert await driver.send(run, NewInboxRow(kind="redrive", id="r")) == "accepted"
+
+        assert await driver.states(run) == {"good": "succeeded", "bad": "running"}
+        assert await driver.arguments(run, "bad") == [[4], {}]
+        await driver.finish(run, "bad", value=5)
+        assert (await driver.run(run)).state is RunState.SUCCEEDED
+        assert await driver.run_value(run) == {"bad": 5}
