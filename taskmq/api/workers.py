@@ -1,4 +1,4 @@
-"""Workers, the installation's health, tasks and workflows."""
+"""Workers, tasks and workflows."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,8 +11,6 @@ __all__ = [
     "ControlBody",
     "ControlledWorker",
     "ControlledWorkers",
-    "HealthReport",
-    "PartView",
     "RunView",
     "StepView",
     "TaskList",
@@ -52,6 +50,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         unsettled: jobs that ran but keep their slots because their outcomes cannot be settled.
         loop_lag: the maximum delay of the event loop in the last ten seconds.
         node: the host node it works for.
+        clock_offset: seconds by which its host's clock is ahead of the reader's, to within half the time of its
+            answer; None if unknown.
     """
 
     name: str
@@ -75,34 +75,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     descriptors: int
     loop_lag: float
     node: str | None
-
-
-class PartView(msgspec.Struct, frozen=True, kw_only=True):
-    """The health of one part of the installation.
-
-    Attributes:
-        status: `works`; `partly`; `down`; `unknown` if it could not be checked; `absent` if the app has none.
-        since: when this server first saw the current status, uninterrupted.
-        finding: what was found, without names, addresses and numbers.
-        without: what does not work without this part.
-    """
-
-    part: Literal["store", "broker", "state", "schedulers", "workers"]
-    status: Literal["works", "partly", "down", "unknown", "absent"]
-    since: str | None
-    finding: str
-    without: str
-
-
-class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The health of the installation.
-
-    Attributes:
-        works: whether no part is down, fully or partly.
-    """
-
-    works: bool
-    parts: list[PartView]
+    clock_offset: float | None
 
 
 class WorkerList(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from taskmq.access import IdentityAdministration
+    from taskmq.api.health import SystemHealth
     from taskmq.app_api.accounts.audit import AppAudit
     from taskmq.app_api.accounts.tenants import AppTenants
     from taskmq.app_api.accounts.tokens import AppTokens
@@ -179,6 +180,13 @@ class AppApi:
         from taskmq.app_api.accounts.tenants import AppTenants
 
         return AppTenants(self._app, self._caller, self._administration)
+
+    async def system_health(self) -> "SystemHealth":
+        """Return the health of the parts, schedulers, partitions and clocks, and the findings of `taskmq doctor`."""
+        from taskmq.app_api.system import system_view
+        from taskmq.operations.diagnosis.system import examine_system, find_problems
+
+        return system_view(await examine_system(self._app), await find_problems(self._app))
 
     def tokens_of(self, user_id: str | None, user: str = "") -> "AppTokens":
         """Return the API tokens of a user named `user`; without an id, of all users."""

@@ -7,7 +7,6 @@ from taskmq.api.workers import ControlBody, ControlledWorker, ControlledWorkers,
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.model.commands import Command, CommandAnswer
-from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.workers import list_workers, send_command
 
 __all__ = ["AppWorkers", "worker_view"]
@@ -20,7 +19,7 @@ class AppWorkers(AppCalls):
 
     async def list(self, *, within: float = 1.0) -> Sequence[WorkerView]:
         """List the workers that answer within this many seconds. A worker with a blocked event loop does not."""
-        return render_all(lambda answer: worker_view(answer.status), await list_workers(self._app, within=within))
+        return render_all(worker_view, await list_workers(self._app, within=within))
 
     async def control(self, what: ControlBody, *, within: float = 1.0) -> ControlledWorkers:
         """Drain workers, change their concurrency, or return their stacks. Returns the answers that arrive in time.
@@ -48,12 +47,13 @@ def _answer(answer: CommandAnswer) -> ControlledWorker:
         verdict=answer.verdict,
         detail=answer.detail,
         text=answer.text,
-        status=worker_view(answer.status),
+        status=worker_view(answer),
     )
 
 
-def worker_view(status: WorkerStatus) -> WorkerView:
+def worker_view(answer: CommandAnswer) -> WorkerView:
     """Build the API's view of a worker."""
+    status = answer.status
     return WorkerView(
         name=status.name,
         host=status.host,
@@ -79,4 +79,5 @@ def worker_view(status: WorkerStatus) -> WorkerView:
         descriptors=status.descriptors,
         loop_lag=status.loop_lag,
         node=None if status.node is None else status.node.name,
+        clock_offset=answer.clock_offset,
     )

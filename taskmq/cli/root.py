@@ -115,6 +115,10 @@ _COMMANDS = {
         "taskmq.cli.administration.audit:app",
         "Read and verify the audit log of administrators and operators.",
     ),
+    "status": (
+        "taskmq.cli.processes.status:status",
+        "Show the health of servers, schedulers, partitions, workers and clocks.",
+    ),
     "doctor": (
         "taskmq.cli.operators.doctor:doctor",
         "Check the broker, state, job store and settings, and suggest fixes.",

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.broker import Broker
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import BrokerUnavailable, MalformedMessage
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import (
@@ -49,6 +50,8 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
     answers: dict[tuple[str, str, int], CommandAnswer] = {}
     expected = None if any(name.startswith((EVERY_WORKER, "@")) for name in command.to) else {*command.to}
     complete = asyncio.Event()
+    clock = SystemClock()
+    asked = clock.now_ms()
 
     def receive(_topic: str, body: bytes) -> None:
         try:
@@ -57,6 +60,9 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
             # Any client that may announce may have written it.
             return
         if answer.id == command_id:
+            sent = answer.status.at
+            offset = (sent - (asked + clock.now_ms()) / 2) / 1000 if sent else None
+            answer = msgspec.structs.replace(answer, clock_offset=offset)
             answers[answer.worker, answer.status.host, answer.status.pid] = answer
             if expected is not None and expected <= {name for name, _, _ in answers}:
                 complete.set()
@@ -65,6 +71,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
     try:
         # So that the whole time is for the workers.
         await broker.connect(timeout=_CONNECT_SECONDS)
+        asked = clock.now_ms()
         if not broadcasting.announce(command_topic(command.name), encode_command(command)):
             raise BrokerUnavailable(f"the broker {broker.address} cannot send commands at the moment")
         try:

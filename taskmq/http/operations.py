@@ -33,6 +33,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getLiveness": _get("/health/live"),
     "getReadiness": _get("/health/ready"),
     "getHealth": _get("/health"),
+    "getSystemHealth": _get("/health/system"),
     "getServer": _get("/server"),
     "getOpenApi": Operation("GET", "/api/openapi.json", repeats=True),
     "logIn": _post("/auth/login"),

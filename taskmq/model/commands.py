@@ -129,6 +129,8 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
         status: the worker's status after the command.
         detail: for people.
         text: `stacks`: all threads and coroutines.
+        clock_offset: seconds by which the worker's clock is ahead of the reader's, who measures it on receipt, to
+            within half the time of the answer; None: unknown.
     """
 
     v: int = VERSION
@@ -138,6 +140,7 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
     status: WorkerStatus
     detail: str = ""
     text: str = ""
+    clock_offset: float | None = None
 
 
 _encoder = msgspec.json.Encoder()

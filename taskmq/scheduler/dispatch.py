@@ -198,6 +198,7 @@ class JobDispatcher:
             state.add(batches, now=now)
             for batch in batches:
                 self._counts.dispatched += len(batch.jobs)
+                state.dispatched += len(batch.jobs)
                 self._publishing.start(self._publisher.publish(batch))
         if placed:
             self._update_placing(batches)

@@ -18,6 +18,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.model.telemetry.scheduler_report import SchedulerReport
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
@@ -32,7 +33,7 @@ from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
-from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
+from taskmq.scheduler.status import SchedulerCounts, SchedulerPresence, SchedulerStatus
 from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
@@ -173,6 +174,10 @@ class Scheduler:
                 if isinstance(store, Remembering):
                     for service, name in self._observers(store, store.history):
                         await group.start(service, name)
+                presence = SchedulerPresence(
+                    store.dispatching.leases, me=self._me, read=self._report, dispatched=self._count_dispatched
+                )
+                await group.start(presence, "reports this scheduler")
                 await group.start(pauses, "follows the paused queues")
                 await group.start(leases, "holds partitions")
                 try:
@@ -244,6 +249,20 @@ class Scheduler:
         return self._counts.snapshot(
             partitions=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
         )
+
+    async def _report(self) -> SchedulerReport:
+        await self._clock.measure()
+        return SchedulerReport(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=VERSION,
+            started=self._started,
+            clock_offset=self._app.sessions.clock.now_ms() / 1000 - self._clock.now(),
+            rates={},
+        )
+
+    def _count_dispatched(self) -> dict[int, int]:
+        return {partition: held.state.dispatched for partition, held in self._held.items()}
 
     def _in_flight(self) -> dict[str, int]:
         found: Counter[str] = Counter()

@@ -1,14 +1,30 @@
 """Metrics of a scheduler for monitoring, and its status for people."""
 
-from collections import Counter
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import msgspec
 
+from taskmq.contracts.stores import Coordinator, Lease, member_key
+from taskmq.durable.lease_terms import acquire_in_term
+from taskmq.durable.service import pause
+from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.model.telemetry.scheduler_report import SCHEDULERS, SchedulerReport, encode_report
 from taskmq.schedules.status import OccurrenceCounts
 from taskmq.version import VERSION
 
-__all__ = ["SchedulerCounts", "SchedulerStatus"]
+__all__ = ["SchedulerCounts", "SchedulerPresence", "SchedulerStatus"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_PERIOD: Final = 2.5
+_LEASE: Final = 15.0
+# Rates are averages over four periods.
+_SAMPLES: Final = 5
 
 
 class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,3 +110,70 @@ class SchedulerCounts:
             store_silence=store_silence,
             schedules=self.schedules.by_task(),
         )
+
+
+class SchedulerPresence:
+    """A service that keeps a report of this scheduler in the store, under a lease, for operators.
+
+    Args:
+        read: returns the report, without rates.
+        dispatched: returns the jobs dispatched so far, by partition held.
+    """
+
+    def __init__(
+        self,
+        leases: Coordinator,
+        *,
+        me: str,
+        read: Callable[[], Awaitable[SchedulerReport]],
+        dispatched: Callable[[], Mapping[int, int]],
+    ) -> None:
+        self._leases = leases
+        self._me = me
+        self._key = member_key(SCHEDULERS, me)
+        self._read = read
+        self._dispatched = dispatched
+        self._token: int | None = None
+        self._samples: deque[tuple[float, Mapping[int, int]]] = deque(maxlen=_SAMPLES)
+        self._is_stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Renew the report until `stop`, then delete it."""
+        self._samples.append((asyncio.get_running_loop().time(), {}))
+        while True:
+            try:
+                await self._report()
+            except (StateUnavailable, StoreUnavailable) as error:
+                _log.debug("report of this scheduler not written, will retry: %s", error)
+            if await pause(self._is_stopping, _PERIOD):
+                break
+        if self._token is not None:
+            try:
+                await self._leases.release(self._key, token=self._token)
+            except (StateUnavailable, StoreUnavailable) as error:
+                _log.debug("report of this scheduler not deleted, it expires by itself: %s", error)
+
+    async def _report(self) -> None:
+        note = encode_report(msgspec.structs.replace(await self._read(), rates=self._rates()))
+        if self._token is not None:
+            if await self._leases.renew(self._key, token=self._token, seconds=_LEASE, note=note):
+                return
+            self._token = None
+        found = await acquire_in_term(self._leases, self._key, owner=self._me, seconds=_LEASE, note=note)
+        # An existing lease was granted to this process by an answer that was lost.
+        self._token = found.token if isinstance(found, Lease) else found
+
+    def _rates(self) -> dict[int, float]:
+        """Return the jobs dispatched per second by partition, over the last samples."""
+        now, counts = asyncio.get_running_loop().time(), {**self._dispatched()}
+        self._samples.append((now, counts))
+        since, before = self._samples[0]
+        # A partition that was acquired anew counts from 0 again.
+        return {
+            partition: round(max(count - before.get(partition, 0), 0) / (now - since), 2) if now > since else 0.0
+            for partition, count in counts.items()
+        }

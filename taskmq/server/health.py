@@ -1,15 +1,21 @@
-"""Health checks without sign-in: of the server for load balancers, and of all parts for people."""
+"""Health checks: of the server for load balancers, of all parts for everyone, and in detail for operators."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
 
-from taskmq.api.workers import HealthReport, PartView
+from taskmq.api.health import HealthReport, PartView, SystemHealth
+from taskmq.app import TaskMQ
+from taskmq.app_api.system import system_view
 from taskmq.app_api.views import instant_text
 from taskmq.errors import TaskMQError
-from taskmq.operations.diagnosis.health import LOSSES, Part, PartStatus, examine_parts
+from taskmq.model.identity import Permission
+from taskmq.operations.diagnosis.health import LOSSES, Part, PartHealth, PartStatus, examine_parts
+from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.server.access import PUBLIC
 from taskmq.server.inputs import ServedApp
 from taskmq.server.live.samples import read_shared
@@ -18,6 +24,7 @@ from taskmq.server.settings import API
 __all__ = ["HEALTH_HANDLERS", "HealthView"]
 
 _SECONDS: Final = 1.0
+_FINDINGS_SECONDS: Final = 30.0
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,17 +86,14 @@ async def get_health(app: ServedApp, state: State) -> HealthReport:
     within a second share one result.
     """
     parts = await read_shared(state, "health", _SECONDS, lambda: examine_parts(app))
-    seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
-    for each in parts:
-        if each.part not in seen or seen[each.part][0] != each.status:
-            seen[each.part] = (each.status, app.sessions.clock.now_ms())
+    since = _follow(app, state, parts)
     return HealthReport(
         works=all(each.status not in {"down", "partly"} for each in parts),
         parts=[
             PartView(
                 part=each.part,
                 status=each.status,
-                since=instant_text(seen[each.part][1]),
+                since=instant_text(since[each.part]),
                 finding=each.finding,
                 without=LOSSES[each.part],
             )
@@ -98,4 +102,33 @@ async def get_health(app: ServedApp, state: State) -> HealthReport:
     )
 
 
-HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready, get_health)
+@get(
+    f"{API}/health/system",
+    permission=Permission.SYSTEM_READ,
+    operation_id="getSystemHealth",
+    summary="Get the health of the system",
+    tags=["health"],
+)
+async def get_system_health(app: ServedApp, state: State) -> SystemHealth:
+    """Return the parts with their addresses, the schedulers, the partitions, the clocks, and what `doctor` finds.
+
+    Returns within four seconds, whatever does not answer. All callers within a second share one result; findings are
+    up to half a minute old.
+    """
+    found, findings = await asyncio.gather(
+        read_shared(state, "system", _SECONDS, lambda: examine_system(app)),
+        read_shared(state, "findings", _FINDINGS_SECONDS, lambda: find_problems(app)),
+    )
+    return system_view(found, findings, _follow(app, state, found.parts))
+
+
+def _follow(app: TaskMQ, state: State, parts: Sequence[PartHealth]) -> dict[Part, int]:
+    """Return when this server first saw the parts in their present status, ms since the epoch."""
+    seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
+    for each in parts:
+        if each.part not in seen or seen[each.part][0] != each.status:
+            seen[each.part] = (each.status, app.sessions.clock.now_ms())
+    return {part: at for part, (_, at) in seen.items()}
+
+
+HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready, get_health, get_system_health)

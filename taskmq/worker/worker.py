@@ -152,6 +152,7 @@ class Worker:
             descriptors=open_descriptors(),
             loop_lag=self._loop_monitor.lag,
             started=self._started_at,
+            at=self._app.sessions.clock.now_ms(),
             node=self._node,
             parcels=isinstance(self._app.sessions.current().broker, Parcelling),
             jobs=[

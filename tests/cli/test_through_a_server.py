@@ -21,6 +21,7 @@ from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.accounts import AuditEntryView, TenantView, UserView
 from taskmq.api.dead_letters import LetterGroupView, LetterView
 from taskmq.api.definitions import DefinitionView
+from taskmq.api.health import SystemHealth
 from taskmq.api.history.alerts import SilenceView
 from taskmq.api.jobs import (
     BulkOperationView,
@@ -480,6 +481,22 @@ def test_the_health_of_each_component_is_shown_through_a_server_without_a_sign_i
     assert "--watch does not work through a server" in refused.err
 
 
+def test_the_status_of_the_system_is_shown_the_same_both_ways(places: Places) -> None:
+    here, there = places.here("status", "-o", "json"), places.run_there("status", "-o", "json")
+    table = places.run_there("status")
+
+    assert (here.code, there.code, table.code) == (1, 1, 1)
+    for shown in (here, there):
+        assert set(shown.data) == set(SystemHealth.__struct_fields__)
+        assert {row["part"]: row["status"] for row in shown.data["parts"]}["schedulers"] == "down"
+        assert {row["holder"] for row in shown.data["partitions"]} == {None}
+        assert shown.data["parts"][0]["size"] > 0
+        assert "start `taskmq scheduler`" in {row["remedy"] for row in shown.data["findings"]}
+    assert table.out.splitlines()[0].split()[:4] == ["part", "status", "since", "check"]
+    assert "no scheduler" in table.out
+    assert "findings:" in table.err
+
+
 def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
     refused = places.run_there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
 
@@ -657,7 +674,7 @@ def _worker(folder: Path) -> Started:
 
 def _words(text: str) -> str:
     """Remove the differences between processes from an output."""
-    return re.sub(r"[0-9.]+", "N", _steady(text))
+    return re.sub(r"-?[0-9.]+", "N", _steady(text))
 
 
 def _samples(said: str) -> list[dict[str, Any]]:

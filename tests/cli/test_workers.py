@@ -8,6 +8,7 @@ import pytest
 from taskmq.app_api.workers import worker_view
 from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import duration_text
+from taskmq.model.commands import CommandAnswer
 from taskmq.model.telemetry.worker_status import RunningJob
 from tests.cli.kit import Here, run_process
 from tests.unit.model.telemetry.test_events import STATUS
@@ -51,7 +52,9 @@ def test_times_and_durations_are_readable_in_tables_and_numbers_in_json() -> Non
     job = RunningJob(job_id="7", task="shop.double", queue="images", attempt=1, seconds=1.5517747529997905)
     status = msgspec.structs.replace(STATUS, started=1_795_422_683_915, jobs=[job], in_hand={"images": 3})
 
-    shown, data = describe(worker_view(status)), describe_in_full(worker_view(status))
+    answer = CommandAnswer(id="1", verdict="done", worker=status.name, status=status)
+
+    shown, data = describe(worker_view(answer)), describe_in_full(worker_view(answer))
 
     assert (shown["started"], shown["in_hand"]) == ("2026-11-23T08:31:23Z", "3 of images")
     assert shown["jobs"][0]["seconds"] == "1.6"

@@ -44,6 +44,7 @@ TREES: Final = {
     "logs": "logs",
     "alerts": "alerts",
     "audit": "audit",
+    "system": "system",
     "users": "users",
     "account": "account",
 }

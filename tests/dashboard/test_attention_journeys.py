@@ -38,6 +38,21 @@ def test_the_overview_opens_with_what_needs_attention(browser: Browser, tmp_path
         expect(eyes.page.locator("h1").first).to_have_text("billing")
 
 
+def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
+        attention = eyes.open().page.locator(".attention")
+        expect(attention.locator("li").first).to_contain_text("schedulers are down")
+        expect(attention).to_contain_text("workers are down")
+        assert violations(eyes.page) == []
+
+        eyes.click("schedulers are down")
+
+        expect(eyes.page.locator("h1").first).to_have_text("System")
+        eyes.see("No scheduler runs.")
+        eyes.see("start `taskmq scheduler`")
+        assert violations(eyes.page) == []
+
+
 def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         _answer_growing_queue(eyes)
@@ -83,5 +98,5 @@ def test_a_source_that_does_not_answer_is_named(browser: Browser, site: Served) 
     with show_examples(browser, site, Case("error")) as eyes:
         attention = eyes.open().page.locator(".attention")
 
-        expect(attention).to_contain_text("Not available: jobs, alerts, queues.")
+        expect(attention).to_contain_text("Not available: jobs, alerts, queues, health.")
         expect(attention).not_to_contain_text("Nothing needs attention.")

@@ -48,6 +48,7 @@ _VIEWS: Final = (
     "alerts",
     "audit",
     "audit?action=queue.",
+    "system",
     "users",
     "users/NAME",
     "account",

@@ -65,6 +65,7 @@ select {_COLUMNS}, finished, content_type, result, retried_as, processor_ms, pea
 from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1)
 limit 1"""
 _NOW: Final = "select taskmq.now_ms()"
+_SIZE: Final = "select pg_database_size(current_database())"
 _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
 _EVENTS: Final = """
@@ -247,6 +248,9 @@ class PostgresJobStore(SqlJobStore):
 
     async def check(self) -> None:
         await self._rows("select 1")
+
+    async def size(self) -> int:
+        return int(await self._database.reads.run("read", lambda connection: connection.fetchval(_SIZE)))
 
     async def diagnose(self) -> list[Finding]:
         # Checked first: behind such a pooler no other query is reliable.

@@ -45,7 +45,7 @@ from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.retention import forget_old
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
-from taskmq_sql.sqlite.file.diagnosis import diagnose
+from taskmq_sql.sqlite.file.diagnosis import diagnose, size_of_pages
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.thread import FileThread, open_threads
 from taskmq_sql.sqlite.file.transaction import Transaction
@@ -216,6 +216,9 @@ class SqliteJobStore(SqlJobStore):
         """Implement `taskmq.contracts.jobs.Upgradable`."""
         if not self._is_in_memory:
             await asyncio.to_thread(upgrade_file, self.path)
+
+    async def size(self) -> int:
+        return await self._reader.call(size_of_pages, care=Care.READ)
 
     async def diagnose(self) -> list[Finding]:
         return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)

@@ -13,7 +13,7 @@ from taskmq.model.units import parse_duration
 from taskmq.operations.diagnosis.doctor import examine
 
 if TYPE_CHECKING:
-    from taskmq.api.workers import PartView
+    from taskmq.api.health import PartView
     from taskmq.http import AsyncClient
 
 __all__ = ["doctor"]

@@ -65,6 +65,7 @@ def describe(worker: "WorkerView") -> Mapping[str, Any]:
         "jobs": [{**job, "seconds": f"{job['seconds']:.1f}"} for job in facts["jobs"]],
         "memory": f"{worker.memory / _MEGABYTE:.0f} MB",
         "loop_lag": f"{1000 * worker.loop_lag:.0f} ms",
+        "clock_offset": None if worker.clock_offset is None else f"{1000 * worker.clock_offset:.0f} ms",
         "uptime": duration_text(facts["uptime"]),
     }
 

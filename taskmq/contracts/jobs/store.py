@@ -232,6 +232,10 @@ class JobStore(PauseStore, Protocol):
         """
         ...
 
+    async def size(self) -> int:
+        """Return the bytes of the whole database."""
+        ...
+
     async def diagnose(self) -> list[Finding]:
         """Return present or imminent problems of the database."""
         ...

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import httpx
 
+from taskmq.api.health import HealthReport, SystemHealth
 from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
-from taskmq.api.workers import HealthReport
 from taskmq.errors import ServerUnavailable
 from taskmq.http._generated.accounts import (
     AccountCalls,
@@ -232,6 +232,10 @@ class Client:
     def health(self) -> HealthReport:
         """Return the health of the installation's parts."""
         return self._connection.ask("getHealth", HealthReport)
+
+    def system_health(self) -> SystemHealth:
+        """Return the health of the parts, schedulers, partitions and clocks, and the findings of `taskmq doctor`."""
+        return self._connection.ask("getSystemHealth", SystemHealth)
 
     def server(self) -> ServerView:
         """Return the server's app, version and environment."""

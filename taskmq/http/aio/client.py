@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import httpx
 
+from taskmq.api.health import HealthReport, SystemHealth
 from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
-from taskmq.api.workers import HealthReport
 from taskmq.errors import ServerUnavailable
 from taskmq.http.aio.accounts import (
     AsyncAccountCalls,
@@ -231,6 +231,10 @@ class AsyncClient:
     async def health(self) -> HealthReport:
         """Return the health of the installation's parts."""
         return await self._connection.ask("getHealth", HealthReport)
+
+    async def system_health(self) -> SystemHealth:
+        """Return the health of the parts, schedulers, partitions and clocks, and the findings of `taskmq doctor`."""
+        return await self._connection.ask("getSystemHealth", SystemHealth)
 
     async def server(self) -> ServerView:
         """Return the server's app, version and environment."""

@@ -87,6 +87,7 @@ class Permission(StrEnum):
     NODES_OPERATE = "nodes.operate"
     WORKERS_READ = "workers.read"
     WORKERS_CONTROL = "workers.control"
+    SYSTEM_READ = "system.read"
     POOLS_READ = "pools.read"
     POOLS_CHANGE = "pools.change"
     RESOURCES_ALLOCATE = "resources.allocate"
@@ -149,6 +150,9 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.WORKERS_READ: Rule(_INSTANCE, _VIEWER, "list workers"),
     Permission.WORKERS_CONTROL: Rule(
         _INSTANCE, _OPERATOR, "drain workers, change their concurrency, read their stacks"
+    ),
+    Permission.SYSTEM_READ: Rule(
+        _INSTANCE, _VIEWER, "read the health of schedulers, servers and clocks, with their addresses"
     ),
     Permission.POOLS_READ: Rule(_INSTANCE, _VIEWER, "list pools, allocations and their use"),
     Permission.POOLS_CHANGE: Rule(_INSTANCE, _ADMIN, "change pools, shares and quotas"),

@@ -47,6 +47,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         started: its start, in ms since the epoch.
         node: its host node; empty if it runs no jobs that the scheduler places.
         parcels: whether it accepts several stored jobs in one message.
+        at: the moment by its host's clock, in ms since the epoch; 0: not reported by its version.
     """
 
     name: str
@@ -71,3 +72,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_hand: dict[str, int] = {}
     node: NodeTold | None = None
     parcels: bool = False
+    at: int = 0

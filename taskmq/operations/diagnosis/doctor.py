@@ -17,11 +17,12 @@ from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_qu
 from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.diagnosis.health import find_schedulers
 
-__all__ = ["Examination", "examine"]
+__all__ = ["CLOCK_LIMIT", "Examination", "examine", "examine_servers"]
 
 _TIMEOUT: Final = 10.0
-_CLOCK_SECONDS: Final = 2.0
-_CLOCK_LIMIT: Final = 30.0
+CLOCK_LIMIT: Final = 2.0
+"""Seconds by which clocks may differ."""
+_CLOCK_PROBLEM: Final = 30.0
 _MANY: Final = 1_000
 _MOST_PARTS: Final = 100
 _URL_KEYS: Final = ("url", "state", "store")
@@ -50,23 +51,45 @@ async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
     Args:
         watch: time after which to examine the broker again, to find messages that are stuck in a queue.
     """
-    findings = [Finding("ok", "python", platform.python_version()), *_list_settings(app)]
-    is_complete = True
-    parts = (
-        ("broker", _examine_broker(app, parse_seconds(watch, what="watch")), "--url"),
-        ("state", _examine_state(app), "--state"),
-        ("store", _examine_store(app), "--store"),
-    )
     async with app:
-        for part, looks, option in parts:
-            try:
-                async for finding in looks:
-                    findings.append(finding)  # noqa: PERF401 - keep the findings from before an error
-            except (BrokerUnavailable, StateUnavailable, StoreUnavailable) as error:
-                is_complete = False
-                remedy = f"is it running, and is the URL right? {option}"
-                findings.append(Finding("problem", part, str(error), remedy))
-    return Examination(findings, is_complete=is_complete)
+        found = await examine_servers(app, watch=watch)
+    general = [Finding("ok", "python", platform.python_version()), *_list_settings(app)]
+    return Examination([*general, *found.findings], is_complete=found.is_complete)
+
+
+async def examine_servers(app: TaskMQ, *, watch: Duration = 0, within: Duration | None = None) -> Examination:
+    """Examine broker, state and store of a connected app concurrently, as `examine` does.
+
+    Args:
+        watch: see `examine`.
+        within: the time limit for each of them; its findings up to then are kept.
+    """
+    limit = None if within is None else parse_seconds(within, what="within")
+    parts = await asyncio.gather(
+        _collect("broker", _examine_broker(app, parse_seconds(watch, what="watch")), limit, "--url"),
+        _collect("state", _examine_state(app), limit, "--state"),
+        _collect("store", _examine_store(app), limit, "--store"),
+    )
+    return Examination(
+        [finding for part in parts for finding in part.findings],
+        is_complete=all(part.is_complete for part in parts),
+    )
+
+
+async def _collect(part: str, looks: AsyncIterator[Finding], limit: float | None, option: str) -> Examination:
+    findings: list[Finding] = []
+    remedy = f"is it running, and is the URL right? {option}"
+    try:
+        async with asyncio.timeout(limit):
+            async for finding in looks:
+                findings.append(finding)  # noqa: PERF401 - keep the findings from before an error
+    except TimeoutError:
+        findings.append(Finding("problem", part, f"not examined within {limit:g} s", remedy))
+    except (BrokerUnavailable, StateUnavailable, StoreUnavailable) as error:
+        findings.append(Finding("problem", part, str(error), remedy))
+    else:
+        return Examination(findings, is_complete=True)
+    return Examination(findings, is_complete=False)
 
 
 def _list_settings(app: TaskMQ) -> list[Finding]:
@@ -179,11 +202,11 @@ async def _examine_schedulers(store: JobStore) -> Finding:
 
 def _compare_clocks(offset: int, *, of: str = "state") -> Finding:
     seconds = abs(offset) / 1000
-    if seconds < _CLOCK_SECONDS:
-        return Finding("ok", of, f"clock: within {_CLOCK_SECONDS:g} s of this host's")
+    if seconds < CLOCK_LIMIT:
+        return Finding("ok", of, f"clock: within {CLOCK_LIMIT:g} s of this host's")
     side = "ahead of" if offset > 0 else "behind"
     return Finding(
-        "problem" if seconds >= _CLOCK_LIMIT else "warning",
+        "problem" if seconds >= _CLOCK_PROBLEM else "warning",
         of,
         f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by as much",
         "let NTP (chrony, systemd-timesyncd) set the clock on every host",

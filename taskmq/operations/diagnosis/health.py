@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Final, Literal, NamedTuple
 
 from taskmq.app import TaskMQ
@@ -35,11 +36,13 @@ class PartHealth(NamedTuple):
     Attributes:
         status: `works`, `partly`, `down`, `unknown` if it could not be asked, `absent` if the app has none.
         finding: a sentence without names, addresses and numbers, safe to show to anyone.
+        seconds: how long the check took; None if it failed.
     """
 
     part: Part
     status: PartStatus
     finding: str
+    seconds: float | None = None
 
 
 class _Schedulers(NamedTuple):
@@ -86,9 +89,10 @@ async def examine_parts(app: TaskMQ) -> list[PartHealth]:
 
 
 async def _check_in_time(part: Part, check: Awaitable[PartHealth]) -> PartHealth:
+    began = monotonic()
     try:
         async with asyncio.timeout(_TIMEOUT):
-            return await check
+            return (await check)._replace(seconds=monotonic() - began)
     except TimeoutError:
         return PartHealth(part, "down", f"did not answer within {_TIMEOUT:g} s")
     except StoreMismatch:

@@ -40,6 +40,7 @@ class PartitionState:
         short_tasks: tasks whose jobs may travel together.
         quotas, held_back: quotas of tenants, as last read.
         in_hand: jobs, with their tokens, that are being published or will be republished.
+        dispatched: jobs that were dispatched since the partition was acquired.
         has_work: set when there may be jobs to dispatch.
         is_stale: whether lanes may have jobs that are not known here.
         has_node_news: whether a job has left its node since this was last set to False.
@@ -60,6 +61,7 @@ class PartitionState:
         self.quotas = Quotas()
         self.held_back = HeldBack()
         self.in_hand: set[tuple[str, int]] = set()
+        self.dispatched = 0
         self.has_work = asyncio.Event()
         self.is_stale = True
         self.has_node_news = False

@@ -65,6 +65,45 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
             }
         }
     ),
+    "getSystemHealth": Example(
+        answers={
+            200: {
+                "works": True,
+                "parts": [
+                    {
+                        "part": "store",
+                        "status": "works",
+                        "since": "2027-01-30T17:12:01.250Z",
+                        "finding": "answers",
+                        "without": "stored jobs cannot be submitted",
+                        "address": "postgresql://shop@db/shop",
+                        "seconds": 0.0012,
+                        "size": 61_000_000,
+                    }
+                ],
+                "schedulers": [
+                    {
+                        "name": "web:4711:1c6f2b8e",
+                        "host": "web",
+                        "pid": 4711,
+                        "version": "0.3.0",
+                        "started": "2027-01-30T17:12:01.250Z",
+                        "partitions": [0],
+                    }
+                ],
+                "partitions": [{"partition": 0, "holder": "web:4711:1c6f2b8e", "late": 0.0, "rate": 12.5}],
+                "clocks": [{"kind": "store", "of": "store", "offset": 0.002, "is_wrong": False}],
+                "findings": [
+                    {
+                        "level": "warning",
+                        "about": "images",
+                        "finding": "3 dead letters",
+                        "remedy": "taskmq dlq groups images",
+                    }
+                ],
+            }
+        }
+    ),
     "getOpenApi": Example(answers={200: {"openapi": "3.1.0"}}),
     "getServer": Example(
         answers={

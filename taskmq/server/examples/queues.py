@@ -88,6 +88,7 @@ _WORKER: Final[dict[str, Any]] = {
     "descriptors": 24,
     "loop_lag": 0.002,
     "node": None,
+    "clock_offset": 0.001,
 }
 
 QUEUES: Final[Mapping[str, Example]] = {

@@ -37,6 +37,12 @@ class StoreClosure(JobStoreCase):
         assert [finding for finding in findings if finding.level == "problem"] == []
 
     @case
+    async def test_a_store_reports_the_bytes_of_its_database(self) -> None:
+        store = self.store()
+
+        assert await store.size() > 0
+
+    @case
     async def test_concurrent_maintenance_removes_no_job(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.make(state) for state in JobState if state is not JobState.UNKNOWN]

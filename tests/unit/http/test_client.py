@@ -122,6 +122,7 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     assert client.is_live()
     assert client.is_ready()
     assert [each.part for each in client.health().parts] == ["store", "broker", "state", "schedulers", "workers"]
+    assert {each.holder for each in client.system_health().partitions} == {None}
     assert client.openapi()["openapi"].startswith("3.1")
 
     # A stream does not end here: tests/e2e/test_server.py follows one.

@@ -9,7 +9,7 @@ from taskmq.contracts.finding import Finding
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.transaction import Transaction
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "size_of_pages"]
 
 _ABOUT: Final = "store"
 _LITTLE: Final = 0.05
@@ -61,9 +61,17 @@ def _log(path: Path) -> Finding:
     return Finding("ok", _ABOUT, found)
 
 
+def size_of_pages(transaction: Transaction) -> int:
+    """Return the bytes of all pages of the database."""
+    return _pragma(transaction, "page_count") * _pragma(transaction, "page_size")
+
+
 def _pages(transaction: Transaction) -> Finding:
-    connection = transaction.connection
-    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
-    total: int = connection.execute("PRAGMA page_count").fetchone()[0]
-    size: int = connection.execute("PRAGMA page_size").fetchone()[0]
-    return Finding("ok", _ABOUT, f"{total * size // 2**20} MiB, of which {free * size // 2**20} MiB are free pages")
+    free = _pragma(transaction, "freelist_count") * _pragma(transaction, "page_size")
+    total = size_of_pages(transaction)
+    return Finding("ok", _ABOUT, f"{total // 2**20} MiB, of which {free // 2**20} MiB are free pages")
+
+
+def _pragma(transaction: Transaction, name: str) -> int:
+    number: int = transaction.connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return number

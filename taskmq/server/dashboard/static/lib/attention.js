@@ -31,12 +31,21 @@ function itemsOf(one, at) {
   return age > OLD ? [{ ...item, icon: "scheduled", text: `${one.queue} has an old backlog` }] : [];
 }
 
-/** @param {import("./summary.js").Summary} summary @param {import("./data.js").Loaded} queues @returns {Item[]} */
-function find(summary, queues) {
+/** Describe a part of the installation that is down. Queues without workers have items of their own.
+ * @param {any} one @returns {Item[]} */
+function itemsOfPart({ part, status, finding }) {
+  if (status !== "down" && (status !== "partly" || part === "workers")) return [];
+  const verb = part.endsWith("s") ? "are" : "is";
+  return [{ icon: "system", kind: status === "down" ? "bad" : "warn", text: `${part} ${verb} ${status === "down" ? "down" : "partly down"}`, more: finding, href: to(may("system.read") ? "system" : "") }];
+}
+
+/** @param {import("./summary.js").Summary} summary @param {import("./data.js").Loaded} queues @param {import("./data.js").Loaded} health @returns {Item[]} */
+function find(summary, queues, health) {
   const failed = countOf(summary, FAILED_HOUR);
   const overdue = countOf(summary, OVERDUE);
   const ofQueues = (queues.data?.queues ?? []).flatMap((/** @type {any} */ one) => itemsOf(one, queues.at));
   return [
+    ...(health.data?.parts ?? []).flatMap(itemsOfPart),
     ...firing(summary).map((one) => ({ icon: "alerts", kind: "bad", text: `${one.rule} is firing`, more: [one.subject, one.severity].filter(Boolean).join(", "), href: to("alerts") })),
     ...ofQueues.filter((/** @type {Item} */ one) => one.kind === "bad"),
     ...(failed?.count ? [{ icon: "failures", kind: "bad", text: `${jobs(failed)} failed in the last hour`, more: "", href: to("jobs", { filter: FAILED_HOUR }) }] : []),
@@ -48,10 +57,11 @@ function find(summary, queues) {
 /** @param {{summary: import("./summary.js").Summary}} props */
 export function Attention({ summary }) {
   const queues = useData(may("queues.read") ? "queues" : null, { max_age: 3 }, ["worker", "job"], 5000);
-  const sources = { jobs: summary.counts, alerts: summary.alerts, queues };
+  const health = useData("health", {}, [], 10_000);
+  const sources = { jobs: summary.counts, alerts: summary.alerts, queues, health };
   const missing = Object.entries(sources).filter(([, one]) => one.error).map(([name]) => name);
   const isLoading = Object.values(sources).some((one) => one.isLoading);
-  const items = find(summary, queues);
+  const items = find(summary, queues, health);
   return html`<section class="card attention"><div class="section-head"><h2>Needs attention</h2></div>
     ${isLoading ? html`<p class="dim" role="status" data-loading>Loading …</p>`
       : items.length ? html`<ul>${items.slice(0, MOST).map((one, at) => html`<li key=${at}><span class=${`c-${one.kind}`}><${Icon} name=${one.icon} /></span><a href=${one.href}>${one.text}</a><span class="dim">${one.more}</span></li>`)}</ul>`

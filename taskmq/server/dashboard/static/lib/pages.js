@@ -25,6 +25,7 @@ export const PAGES = [
   { name: "logs", title: "Logs", needs: "logs.read", group: "Observe" },
   { name: "alerts", title: "Alerts", needs: "alerts.read", group: "Observe" },
   { name: "audit", title: "Audit", needs: "audit.read", group: "Observe" },
+  { name: "system", title: "System", needs: "system.read", group: "Observe" },
   { name: "users", title: "Users", needs: "members.read", group: "Admin" },
   { name: "account", title: "Account", needs: "account.read" },
 ];

@@ -1,0 +1,129 @@
+"""The health of the system for operators: schedulers, partitions, clocks and servers, on PostgreSQL and SQLite."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import Upgradable
+from taskmq.operations.diagnosis.system import SystemFacts, examine_system, find_problems
+from taskmq.scheduler import Scheduler
+from taskmq.worker import Worker, WorkerConfig
+from tests.servers.waiting import until
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(120)]
+
+_Open = Callable[[], TaskMQ]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> _Open:
+    """Return a function that opens the same app again, as another process would."""
+    url = f"memory://{uuid4().hex}"
+    store = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.getfixturevalue("job_store_url")
+
+    def open_app() -> TaskMQ:
+        app = TaskMQ(url, store=store, name="healthy")
+
+        @app.task(name="render", queue="pdf")
+        async def render() -> None: ...
+
+        return app
+
+    return open_app
+
+
+@asynccontextmanager
+async def _run_together(*services: Scheduler | Worker) -> AsyncGenerator[None]:
+    """Run schedulers and workers until the block ends."""
+    async with asyncio.TaskGroup() as group:
+        for service in services:
+            group.create_task(service.run())
+        yield
+        for service in services:
+            if isinstance(service, Worker):
+                service.drain()
+            else:
+                service.stop()
+
+
+async def _prepare(app: TaskMQ) -> None:
+    store = app.sessions.store()
+    assert isinstance(store, Upgradable)
+    await store.upgrade()
+
+
+async def test_each_partition_has_its_holder_and_rate_and_each_clock_is_compared(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        schedulers = [Scheduler(open_again()), Scheduler(open_again())]
+        found = await examine_system(app)
+        assert (found.schedulers, {each.holder for each in found.partitions}) == ({}, {None})
+
+        async with _run_together(*schedulers, Worker(open_again(), WorkerConfig(concurrency=2, grace=5.0))):
+
+            async def is_shared() -> bool:
+                nonlocal found
+                found = await examine_system(app)
+                holders = {each.holder for each in found.partitions}
+                return len(holders) == 2 and holders == set(found.schedulers)
+
+            async def is_counted() -> bool:
+                nonlocal found
+                found = await examine_system(app)
+                return sum(each.rate or 0.0 for each in found.partitions) > 0.0
+
+            await until(is_shared)
+            for _ in range(20):
+                await app.jobs.asubmit("render")
+            await until(is_counted)
+
+    assert all(report.version and report.pid for report in found.schedulers.values())
+    assert [clock.kind for clock in found.clocks] == ["store", "scheduler", "scheduler", "worker"]
+    assert not any(clock.is_wrong for clock in found.clocks)
+    assert found.size is not None
+    assert found.size > 0
+    assert {part.part: part.status for part in found.parts}["store"] == "works"
+    assert "healthy" not in found.addresses["broker"]
+
+
+async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_late(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        async with _run_together(Scheduler(open_again())):
+
+            async def is_listed() -> bool:
+                return len((await examine_system(app)).schedulers) == 1
+
+            await until(is_listed)
+        await app.jobs.asubmit("render", delay=1.5)
+        found: SystemFacts
+
+        async def is_late() -> bool:
+            nonlocal found
+            found = await examine_system(app)
+            return sum(each.late > 0 for each in found.partitions) == 1
+
+        await until(is_late)
+
+        problems = await find_problems(app)
+
+    assert found.schedulers == {}
+    assert ("store", "start `taskmq scheduler`") in {(each.about, each.remedy) for each in problems}
+
+
+async def test_a_broker_that_refuses_connections_leaves_the_other_facts(tmp_path: Path) -> None:
+    app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db")
+    async with app:
+        await _prepare(app)
+
+        found, problems = await asyncio.gather(examine_system(app), find_problems(app))
+
+    statuses = {part.part: part.status for part in found.parts}
+    assert (statuses["broker"], statuses["workers"], statuses["store"]) == ("down", "unknown", "works")
+    assert len(found.partitions) == app.sessions.store().dispatching.partitions
+    assert {each.about: each.level for each in problems}["broker"] == "problem"
