@@ -137,6 +137,7 @@ class Dispatcher:
             processor=self._processor,
             guards=guards,
             run_begins=self._settler.reports.run_begins,
+            settle_stored=self._settler.stored_jobs.settle_success,
             threads=self.slots.threads,
         )
         self.quarantine: Quarantine | None = None

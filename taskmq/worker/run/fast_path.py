@@ -1,11 +1,11 @@
 """Fast path: plain runs that finish without waiting, which most runs do.
 
-    delivery -> arguments -> the coroutine's first step -> it returned -> ack
+    delivery -> arguments -> the coroutine's first step -> it returned -> ack; of a stored job: report
              event started                              event succeeded
 
 One call does all of it, without an asyncio task, an `Attempt` or another coroutine. It is the first segment of the
 `pipeline`: a delivery that is not plain goes through all of it, because nothing has happened here. A plain run that
-must wait, fails, or has a result to store continues there.
+must wait, fails, or has a result for the state continues there.
 
 A task is plain if no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
 of a coroutine starts at its first wait, because it could not be interrupted before. Plain functions in threads go to
@@ -16,7 +16,7 @@ overrides no option of its task's runs.
 import enum
 from collections.abc import Callable, Collection, Coroutine
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -76,6 +76,19 @@ class WaitingRun(msgspec.Struct, eq=False):
     rest: Continuation
 
 
+class _SettleStored(Protocol):
+    def __call__(
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        invitation: Invitation,
+        task: Task[..., Any],
+        value: object,
+        *,
+        started: int,
+    ) -> bool: ...
+
+
 FastPathStep = FastPathResult | EndedRun | WaitingRun | Envelope | Parked
 """Progress of a delivery. An envelope means that it is not plain, and nothing else has happened."""
 
@@ -122,6 +135,7 @@ class FastPath:
         processor: determines the outcome of an error.
         guards: a task that concerns some of them is not plain.
         run_begins: called for each run of a stored job that continues in a thread.
+        settle_stored: settles a success of a stored job; returns False if that would have to wait.
         threads: executes plain functions; None if there are none.
 
     Attributes:
@@ -140,6 +154,7 @@ class FastPath:
         processor: Processor,
         guards: Guards,
         run_begins: Callable[[Attempt, Invitation], None],
+        settle_stored: "_SettleStored",
         threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks.by_name
@@ -154,6 +169,7 @@ class FastPath:
         self._processor = processor
         self._guards = guards
         self._run_begins = run_begins
+        self._settle_stored = settle_stored
         self._threads = threads
         self._plain: dict[tuple[str, str], _Plain | None] = {}
         self.ended = 0.0
@@ -208,13 +224,10 @@ class FastPath:
             is_clean = is_same(before)
             self.ended = ended = self._monotonic()
             if (
-                not plain.keeps_result
-                and context.journal is None
-                and envelope.store is None
+                context.journal is None
                 and type(stop.value) in DONE
+                and self._is_settled(plain, delivery, envelope, stop.value, started=started, seconds=ended - now)
             ):
-                stats.count_success(plain.count, delivery, envelope, ended - now, started=started)
-                delivery.ack()
                 context.is_settled = True
                 return _DONE if is_clean else _UNCLEAN
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
@@ -231,6 +244,21 @@ class FastPath:
         attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs, content_type))
         stats.running[attempt] = now
         return WaitingRun(attempt, Continuation(coroutine, waits_for))
+
+    def _is_settled(
+        self, plain: _Plain, delivery: Delivery, envelope: Envelope, value: object, *, started: int, seconds: float
+    ) -> bool:
+        """Count and settle a success; return False and do nothing if that would have to wait."""
+        if (invitation := envelope.store) is not None:
+            if not self._settle_stored(delivery, envelope, invitation, plain.task, value, started=started):
+                return False
+            self._stats.count_success(plain.count, delivery, envelope, seconds, started=started)
+            return True
+        if plain.keeps_result:
+            return False
+        self._stats.count_success(plain.count, delivery, envelope, seconds, started=started)
+        delivery.ack()
+        return True
 
     def _plain_for(self, delivery: Delivery, envelope: Envelope) -> _Plain | None:
         """Return the values of the message's task; None if the two are not plain."""

@@ -76,9 +76,12 @@ class WorkerStats:
     def count_success(
         self, count: Count, delivery: Delivery, envelope: Envelope, seconds: float, *, started: int
     ) -> None:
-        """Count a plain run that started at `started` (ms), succeeded after `seconds`, and has nothing to store."""
+        """Count a plain run that started at `started` (ms), succeeded after `seconds`, and is settled at once."""
         self.ended += 1
-        due = envelope.enqueued if envelope.attempt == 1 else None
+        if envelope.attempt != 1:
+            due = None
+        else:
+            due = envelope.enqueued if (invitation := envelope.store) is None else invitation.due
         count.count_success(seconds, None if due is None else (started - due) / 1000)
         if self.on_end is not None:
             self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds)

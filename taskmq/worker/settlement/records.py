@@ -1,6 +1,7 @@
 """Records of a job's end for the state, guards and reports; and log lines of failures."""
 
 import logging
+from typing import Any
 
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import EncodeError, InvalidOption, ResultTooLarge
@@ -10,6 +11,7 @@ from taskmq.model.outcome import Dead, type_name
 from taskmq.model.states import JobState
 from taskmq.model.topology import logical_queue
 from taskmq.run.console_log import DetailText
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors
 from taskmq.worker.settlement.error_text import ErrorTexts
@@ -55,21 +57,27 @@ class EndRecords:
             worker=self._worker,
         )
 
-    def encode_result(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
-        """Return the content type and bytes of a result, empty if none is kept; or the reason why it has none."""
-        if attempt.task.plan.result is False:
+    def encode_result(
+        self, task: Task[..., Any], value: object, content_type: str | None
+    ) -> tuple[str, bytes, Dead | None]:
+        """Return the content type and bytes of a result, empty if none is kept; or the reason why it has none.
+
+        Args:
+            content_type: of the job's message.
+        """
+        if task.plan.result is False:
             return "", b"", None
-        content_type = attempt.delivery.content_type or JSON
+        content_type = content_type or JSON
         try:
-            encoded = attempt.task.returns.encode(value, content_type)
+            encoded = task.returns.encode(value, content_type)
         except (EncodeError, InvalidOption) as error:
             # The task may have been defined before its annotations could be resolved.
-            return "", b"", Dead("result", EncodeError(f"the result of task {attempt.envelope.task}: {error}"))
+            return "", b"", Dead("result", EncodeError(f"the result of task {task.name}: {error}"))
         except BaseException as error:  # noqa: BLE001 - the result's own class, which may do anything
-            words = f"the result of task {attempt.envelope.task} raised {type_name(error)} when it was written"
+            words = f"the result of task {task.name} raised {type_name(error)} when it was written"
             return "", b"", Dead("result", EncodeError(words))
         if len(encoded) > self._result_limit:
-            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
+            too_large = ResultTooLarge(task.name, size=len(encoded), limit=self._result_limit)
             return "", b"", Dead("result", too_large)
         return content_type, encoded, None
 

@@ -99,6 +99,9 @@ class Settler:
         log_errors: what the log says of a failed attempt.
         redactor: what is replaced in texts of errors; None: what is recognised as secret.
         logs: what runs of jobs of the store have logged; None: nothing is taken.
+
+    Attributes:
+        stored_jobs: settles deliveries of stored jobs.
     """
 
     def __init__(
@@ -129,7 +132,7 @@ class Settler:
             stopping=self._patience.is_over,
             logs=logs,
         )
-        self._stored_jobs = StoredJobSettler(
+        self.stored_jobs = StoredJobSettler(
             self.reports,
             worker=worker,
             clock=self._clock,
@@ -177,7 +180,7 @@ class Settler:
     def _return_unrun(self, delivery: Delivery, *, is_redelivered: bool) -> bool:
         if (envelope := _read_invitation(delivery)) is None or (invitation := envelope.store) is None:
             return False
-        self._stored_jobs.return_unrun(envelope, invitation, delivery, is_redelivered=is_redelivered)
+        self.stored_jobs.return_unrun(envelope, invitation, delivery, is_redelivered=is_redelivered)
         return True
 
     def stop_trying(self) -> None:
@@ -192,7 +195,7 @@ class Settler:
         if type(outcome) is not Succeeded or attempt.permits:
             return False
         if (invitation := attempt.envelope.store) is not None:
-            return self._stored_jobs.settle_at_once(attempt, invitation, outcome)
+            return self.stored_jobs.settle_at_once(attempt, invitation, outcome)
         if (self._results is not None and attempt.task.plan.result is not False) or is_shard(attempt.delivery.queue):
             return False
         attempt.delivery.ack()
@@ -221,7 +224,7 @@ class Settler:
         # A stopping worker returns running jobs without a report.
         is_silent = isinstance(outcome, Interrupted) and not outcome.reason and outcome.delay is None
         if attempt.envelope.store is not None and not is_silent:
-            return await self._stored_jobs.settle(attempt, attempt.envelope.store, outcome)
+            return await self.stored_jobs.settle(attempt, attempt.envelope.store, outcome)
         return await self._settle(attempt, outcome)
 
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
@@ -290,7 +293,7 @@ class Settler:
     async def park(self, delivery: Delivery, parked: Parked) -> bool:
         """Park a message that is not an attempt of a known task; return whether that is done."""
         if (envelope := _read_invitation(delivery)) is not None and (invitation := envelope.store) is not None:
-            return await self._stored_jobs.refuse(envelope, invitation, delivery, parked)
+            return await self.stored_jobs.refuse(envelope, invitation, delivery, parked)
         if parked.delay is not None:
             seen = delivery.headers.get(header.UNKNOWN, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
@@ -318,7 +321,9 @@ class Settler:
         return True
 
     async def _settle_success(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
-        content_type, encoded, failure = self._records.encode_result(attempt, value)
+        content_type, encoded, failure = self._records.encode_result(
+            attempt.task, value, attempt.delivery.content_type
+        )
         if failure is not None:
             # The work is done; running it again would not make the value any more storable.
             return await self._dead(attempt, failure)

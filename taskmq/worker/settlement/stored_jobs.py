@@ -28,6 +28,7 @@ from taskmq.model.outcome import (
 )
 from taskmq.model.states import JobState
 from taskmq.model.units import storable, to_ms
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
 from taskmq.worker.settlement.patience import SettlingPatience
@@ -79,10 +80,54 @@ class StoredJobSettler:
     def settle_at_once(self, attempt: Attempt, invitation: Invitation, outcome: Succeeded) -> bool:
         """Report a success while the next job runs; return False if that would have to wait."""
         self._reports.run_ends(attempt)
-        report, _ = self._report_of_outcome(attempt, invitation, outcome)
-        if self._is_large(report):
+        execution = attempt.execution
+        return self.settle_success(
+            attempt.delivery,
+            attempt.envelope,
+            invitation,
+            attempt.task,
+            outcome.value,
+            started=attempt.started,
+            processor=None if execution is None else execution.processor,
+            peak_memory=None if execution is None else execution.peak_memory,
+        )
+
+    def settle_success(
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        invitation: Invitation,
+        task: Task[..., Any],
+        value: object,
+        *,
+        started: int | None,
+        processor: int | None = None,
+        peak_memory: int | None = None,
+    ) -> bool:
+        """Report the success of a run without a journal; return False if the value cannot be reported at once.
+
+        Args:
+            processor, peak_memory: of the run, see `Report`.
+        """
+        content_type, result, failure = self._records.encode_result(task, value, delivery.content_type)
+        if failure is not None or (self._large is not None and self._large.is_large(result)):
             return False
-        self._reports.tell(invitation, report, attempt.delivery)
+        report = Report(
+            id=invitation.id,
+            token=invitation.token,
+            proof=invitation.proof,
+            kind="succeeded",
+            attempt=envelope.attempt,
+            worker=self._worker,
+            started=started,
+            ran=0 if started is None else max(self._clock.now_ms() - started, 0),
+            processor=processor,
+            peak_memory=peak_memory,
+            content_type=content_type,
+            result=result,
+            has_saved=_has_saved(invitation),
+        )
+        self._reports.tell(invitation, report, delivery)
         return True
 
     async def settle(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
@@ -169,7 +214,9 @@ class StoredJobSettler:
         told, ended = partial(self._build_report, attempt, invitation), partial(self._records.record, attempt)
         match outcome:
             case Succeeded(value):
-                content_type, encoded, failure = self._records.encode_result(attempt, value)
+                content_type, encoded, failure = self._records.encode_result(
+                    attempt.task, value, attempt.delivery.content_type
+                )
                 if failure is not None:
                     return self._report_of_outcome(attempt, invitation, failure)
                 record = ended(JobState.SUCCEEDED, content_type=content_type, value=encoded)
@@ -220,11 +267,14 @@ class StoredJobSettler:
             ran=ran,
             processor=None if execution is None else execution.processor,
             peak_memory=None if execution is None else execution.peak_memory,
-            has_saved=invitation.saves > 0
-            or invitation.saved is not None
-            or (journal is not None and journal.has_saved),
+            has_saved=_has_saved(invitation) or (journal is not None and journal.has_saved),
             **facts,
         )
+
+
+def _has_saved(invitation: Invitation) -> bool:
+    """Whether earlier runs of the job saved values."""
+    return invitation.saves > 0 or invitation.saved is not None
 
 
 def _has_expired(attempt: Attempt, reason: str) -> bool:

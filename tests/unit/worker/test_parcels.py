@@ -64,6 +64,23 @@ async def test_each_job_of_a_parcel_runs_and_the_last_end_acknowledges_it(app: S
 
 
 @run_by(play)
+async def test_a_job_that_never_waits_is_reported_with_its_result_and_counted(app: StagedApp, gate: Gate, /) -> None:
+    gate.open.set()
+    await put(app, *map(invitation, "ab"))
+
+    async with working(app) as (worker, _):
+        found = await wait_reports(app, 2)
+
+        assert {name: (each.kind, each.result) for name, each in found.items()} == {
+            "a": ("succeeded", b'"a"'),
+            "b": ("succeeded", b'"b"'),
+        }
+        assert {key: count.outcomes for key, count in worker.stats.counts.items()} == {
+            ("gated", QUEUE): {"succeeded": 2}
+        }
+
+
+@run_by(play)
 async def test_each_job_of_a_redelivered_parcel_is_returned_and_none_runs(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await put(app, *map(invitation, "ab"))

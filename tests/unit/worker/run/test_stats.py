@@ -19,10 +19,10 @@ def _envelope(**facts: Any) -> Envelope:
     return Envelope(task="job", **{"enqueued": _DUE, **facts})
 
 
-def _stored_envelope(**facts: Any) -> Envelope:
+def _stored_envelope(*, attempt: int = 1, **facts: Any) -> Envelope:
     # The store keeps the call as submitted, perhaps long before it was due.
     invitation = Invitation(id="1", token=7, reports="taskmq.reports.shop.0", **facts)
-    return _envelope(enqueued=_DUE - 3_600_000, store=invitation)
+    return _envelope(enqueued=_DUE - 3_600_000, store=invitation, attempt=attempt)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,23 @@ def test_an_interrupted_job_is_counted_with_the_wait_for_its_first_start() -> No
 
     (count,) = stats.counts.values()
     assert (sum(count.waited.counts), count.waited.total) == (1, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "waits"),
+    [
+        (_stored_envelope(due=_DUE), (1, 10.0)),
+        (_stored_envelope(), (0, 0.0)),
+        (_stored_envelope(due=_DUE, attempt=2), (0, 0.0)),
+    ],
+    ids=["first start", "begun before", "retried"],
+)
+def test_a_stored_job_that_is_settled_at_once_waits_from_its_due_time(
+    envelope: Envelope, waits: tuple[int, float]
+) -> None:
+    stats = WorkerStats()
+    count = stats.count_of("job", "work")
+
+    stats.count_success(count, FakeDelivery(b""), envelope, 1.0, started=_STARTED)
+
+    assert (sum(count.waited.counts), count.waited.total) == waits

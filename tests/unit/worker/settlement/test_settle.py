@@ -517,8 +517,8 @@ async def test_a_stopping_settler_gives_up_during_a_pause() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (float("nan"), "the result of task job: it would change when encoded and decoded: JSON has no NaN"),
-        ("x", "the result of task job: it does not match the annotated type: Expected `float | null`, got `str`"),
+        (float("nan"), "the result of task share: it would change when encoded and decoded: JSON has no NaN"),
+        ("x", "the result of task share: it does not match the annotated type: Expected `float | null`, got `str`"),
     ],
 )
 def test_a_result_that_its_caller_cannot_read_is_a_failure_with_the_reason(value: object, words: str) -> None:
