@@ -1,6 +1,7 @@
 """Changes to stored jobs: the writing half of `app.jobs`, except submission."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from msgspec import UNSET
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, StateUnavailable
 from taskmq.jobs.handle import Job
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action, RetryMode
@@ -101,11 +102,11 @@ class JobChanges(JobQueries):
         after = await self._edit("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
-            if self._sessions.current().state is None:
-                # Schedulers repeat the request until the worker has received it.
-                self.sent.announce_cancellation(name_of(after), reason)
-            else:
-                await self.sent.cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, state=after.state)
+            # Schedulers repeat the request until the worker has received it, so the state may be unreachable.
+            self.sent.announce_cancellation(name_of(after), reason)
+            if self._sessions.current().state is not None:
+                with suppress(StateUnavailable):
+                    await self.sent.cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, state=after.state)
         return after
 
     cancel = blocking(acancel)

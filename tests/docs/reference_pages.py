@@ -20,6 +20,7 @@ from tests.docs.options_page import PAGE as OPTIONS
 from tests.docs.process_tables import PROCESS_TABLES
 from tests.docs.settings_tables import SETTING_TABLES
 from tests.docs.telemetry_tables import EVENT_TABLES, METRIC_TABLES, SPAN_TABLES
+from tests.features.table import feature_table
 
 __all__ = ["ERRORS", "TABLES", "fill_page", "leaf_commands"]
 
@@ -29,6 +30,7 @@ _SETTINGS = ROOT / "docs" / "settings.md"
 _METRICS = ROOT / "docs" / "metrics.md"
 _API = ROOT / "docs" / "api.md"
 _EVENTS = ROOT / "docs" / "events.md"
+_LANES = ROOT / "docs" / "lanes.md"
 _SCHEDULER = ROOT / "docs" / "scheduler-measured.md"
 _FIGURES = ROOT / "benchmarks" / "results" / "job_store.json"
 
@@ -116,6 +118,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     **{name: (_SETTINGS, table) for name, table in SETTING_TABLES.items()},
     **{name: (_METRICS, table) for name, table in (*METRIC_TABLES.items(), *SPAN_TABLES.items())},
     **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
+    "features and their servers": (_LANES, feature_table),
     "goals of the job store": (_SCHEDULER, lambda: goals_table(_FIGURES)),
     **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},
     **{name: (_API, table) for name, table in API_TABLES.items()},

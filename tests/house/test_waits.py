@@ -100,6 +100,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_delays_nothing_and_misses_no_run"},
     },
     "Work that takes a moment, so that others could come in between, or that has no end of its own.": {
+        "features/shop.py": {"_define_limited", "_define_plain", "_define_reporting"},
         "conformance/test_the_suite_itself.py": {"connect", "consume"},
         "unit/executors/forking_tasks.py": {"_stays"},
         "unit/executors/test_interrupt.py": {
