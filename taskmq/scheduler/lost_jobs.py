@@ -282,7 +282,10 @@ class InFlightWatch:
             if await self._returned.dispatch_again([self._as_returned(record)]):
                 self._counts.lost += 1
                 return
-            # Its end was asked for, and the store ends what would run again.
+            if record.cancel_requested is None:
+                # The partition may have another holder; if it has none, the next check asks again.
+                return
+            # The store ends what would run again.
             await dispatching.apply([Report(id=record.id, token=record.token, kind="interrupted")])
         elif record.state is JobState.RUNNING:
             _log.warning("job %s (task %s): its worker died; running it again", name, record.task)

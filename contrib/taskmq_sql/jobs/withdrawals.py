@@ -16,7 +16,7 @@ select 1 from taskmq.lease where key = $1 and epoch = $2 and holder is not null 
 _JOBS: Final = """
 select id, token, state, cancel_requested, queue from taskmq.job where id = any($1::uuid[]) order by id for update"""
 _RETURN: Final = """
-update taskmq.job set state = 1, version = version + 1 where id = any($1::uuid[])
+update taskmq.job set state = 1, version = version + 1, dispatched = null where id = any($1::uuid[])
 returning id, due, queue, tenant, priority"""
 _PUT: Final = """
 insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)

@@ -228,8 +228,6 @@ class PostgresDispatch(SharedDispatch):
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         tokens = _tokens(jobs)
-        if not tokens:
-            return Withdrawn()
         hold = (partition_key(partition), epoch)
         return await self._database.reports.run(
             "transaction", lambda connection: _undispatch(connection, hold, tokens, delay, reason)
@@ -239,8 +237,6 @@ class PostgresDispatch(SharedDispatch):
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
         tokens = _tokens(jobs)
-        if not tokens:
-            return Withdrawn()
         states = UNDERWAY if also_running else _AT_BROKER
         hold = (partition_key(partition), epoch)
         return await self._database.reports.run(

@@ -464,7 +464,7 @@ select u.*, (select detail from taskmq.job_detail d where d.id = u.id) as detail
 
 UNDISPATCH: Final = f"""
 with {_FENCE.format(key="$5", epoch="$6")}, u as (
-  update taskmq.job j set state = $3::smallint, version = j.version + 1,
+  update taskmq.job j set state = $3::smallint, version = j.version + 1, dispatched = null,
          due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end,
          scheduled = case when $3::smallint = 1 then j.scheduled else coalesce(j.scheduled, j.due) end
   from unnest($1::uuid[], $2::bigint[]) as r(id, token)

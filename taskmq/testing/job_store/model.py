@@ -323,7 +323,7 @@ class JobModel:
             if job is None or job.state is not JobState.DISPATCHED or job.cancel_requested is not None:
                 continue
             if not one.is_sure and (closed := book.find_closed(one.rates)):
-                self._set(job, JobState.QUEUED)
+                self._set(job, JobState.QUEUED, dispatched=None)
                 self.gates[job.id] = waiting[job.id] = closed
             else:
                 instant = book.take(one.rates)
@@ -350,9 +350,9 @@ class JobModel:
                 changed = self._set(job, JobState.CANCELLED, error=reason_of(job.cancel_requested))
             elif delay > 0:
                 due = self.now + round(delay * 1000)
-                changed = self._set(job, JobState.SCHEDULED, due=due, scheduled=job.scheduled_for)
+                changed = self._set(job, JobState.SCHEDULED, due=due, scheduled=job.scheduled_for, dispatched=None)
             else:
-                changed = self._set(job, JobState.QUEUED)
+                changed = self._set(job, JobState.QUEUED, dispatched=None)
             self.note(changed, "undispatched", note=reason)
         return withdrawn
 

@@ -204,7 +204,7 @@ class JobDriver:
         self, *jobs: DispatchedJob, epoch: int | None = None, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         """Withdraw jobs of one queue, as the holder of its partition."""
-        partition = self.schedulers.partition_of(jobs[0].queue)
+        partition = self.schedulers.partition_of(jobs[0].queue if jobs else QUEUE)
         held = await self.epoch(partition) if epoch is None else epoch
         return await self.schedulers.undispatch(partition, held, jobs, delay=delay, reason=reason)
 
@@ -212,7 +212,7 @@ class JobDriver:
         self, *jobs: DispatchedJob, reason: str, epoch: int | None = None, also_running: bool = False
     ) -> Withdrawn:
         """End jobs of one queue without a run, as the holder of its partition."""
-        partition = self.schedulers.partition_of(jobs[0].queue)
+        partition = self.schedulers.partition_of(jobs[0].queue if jobs else QUEUE)
         held = await self.epoch(partition) if epoch is None else epoch
         return await self.schedulers.fail(partition, held, jobs, reason=reason, also_running=also_running)
 

@@ -8,7 +8,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, error, ids, new_id, report
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, after, error, ids, new_id, report
 from taskmq.testing.runner import case
 
 __all__ = ["Resumptions"]
@@ -19,6 +19,21 @@ _LARGE = b'{"task":"send_mail","args":["' + b"x" * 5_000 + b'"]}'
 
 class Resumptions(JobStoreCase):
     """Every guarantee of an `update` that resumes a job."""
+
+    @case
+    async def test_a_dispatch_that_was_taken_back_is_no_attempt(self) -> None:
+        driver = self.driver()
+        for delay in (0.0, LONG):
+            job = await driver.dispatch_new()
+            await driver.undispatch(job, delay=delay)
+            assert (await driver.read(job)).dispatched is None
+            cancelled = await driver.expect_update(await driver.read(job), JobState.CANCELLED, kind="cancel")
+
+            live = await _resume(driver, cancelled, due=await driver.store.now_ms())
+
+            assert live.attempt == 1
+            assert await driver.store.attempts(job.id) == []
+            await driver.expect_update(live, JobState.CANCELLED, kind="cancel")
 
     @case
     async def test_a_failed_job_resumes_with_its_next_attempt(self) -> None:

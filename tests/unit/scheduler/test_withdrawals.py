@@ -304,6 +304,36 @@ async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease
 
 
 @run_by(play)
+async def test_a_run_without_a_worker_is_left_to_the_next_holder_of_the_partition(stage: Stage, /) -> None:
+    store, fenced = stage.store, [None]
+    dispatch_again = store.dispatching.dispatch_again
+
+    async def fence_once(*args: Any) -> DispatchBatch | None:
+        return fenced.pop() if fenced else await dispatch_again(*args)
+
+    vars(store.dispatching)["dispatch_again"] = fence_once
+    process = await _start_scheduler(stage, store)
+    player = await stage.player_of_declared()
+    (job_id,) = await stage.submit(announced=True)
+    await player.has(1)
+    await player.report(player.envelopes[0], "started")
+    player.deliveries.pop().ack()
+    for _ in range(8):
+        stage.worker_says()
+        await stage.pass_by(10)
+
+    await until(lambda: not fenced, within=120)
+    assert process.scheduler.status().lost == 0
+    assert stage.job(job_id).state is JobState.RUNNING
+    await player.has(1, within=120)
+
+    # The watch asks again at its next check. Under another token, a run could go on beside the next one.
+    assert stage.job(job_id).token >> 32 == 1
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play)
 async def test_a_lost_job_stays_in_flight_if_its_withdrawal_was_fenced(stage: Stage, /) -> None:
     store, fenced = stage.store, [Withdrawn(is_fenced=True)]
     undispatch = store.dispatching.undispatch

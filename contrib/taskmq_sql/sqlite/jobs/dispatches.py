@@ -221,7 +221,10 @@ def undispatch(
         if job.cancel_requested is not None:
             job.step(JobState.CANCELLED, now=now)
             job.give_reason(job.cancel_requested)
-        elif delay > 0:
+            continue
+        # The dispatch is no attempt.
+        job.dispatched = None
+        if delay > 0:
             job.step(JobState.SCHEDULED, now=now)
             job.put_off(now + round(delay * 1000))
         else:

@@ -310,6 +310,8 @@ class Batches(JobStoreCase):
         for epoch in (stale, 0, await other.epoch(partition) + 1):
             assert await driver.undispatch(*batch.jobs, epoch=epoch) == Withdrawn(is_fenced=True)
             assert await driver.fail(*batch.jobs, epoch=epoch, reason="no") == Withdrawn(is_fenced=True)
+            assert await driver.undispatch(epoch=epoch) == Withdrawn(is_fenced=True)
+            assert await driver.fail(epoch=epoch, reason="no") == Withdrawn(is_fenced=True)
 
         assert [await driver.read(job) for job in batch.jobs] == records
         back = await other.undispatch(*batch.jobs)

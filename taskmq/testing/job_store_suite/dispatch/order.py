@@ -122,6 +122,7 @@ class OrderCases(JobStoreCase):
 
         assert taken.fences.keys() == {low.id, other.id}
         assert taken.waiting == {high.id: _LINE.name}
+        assert (await driver.read(high)).dispatched is None
 
     @case
     async def test_a_resumed_or_moved_job_gets_the_last_place(self) -> None:
