@@ -39,7 +39,7 @@ from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
-from taskmq.stored_jobs.explain import Explanation, explain_job
+from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.new_jobs import default_mode
 from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies

@@ -18,7 +18,7 @@ from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
-from taskmq.stored_jobs.explain import Explanation, explain_job
+from taskmq.stored_jobs.explanations import Explanation, explain_job
 from taskmq.stored_jobs.new_jobs import name_of, result_of
 from taskmq.stored_jobs.stored import StoredJobs
 

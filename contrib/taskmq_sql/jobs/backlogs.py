@@ -1,11 +1,11 @@
-"""Backlogs of queues: their due jobs that no scheduler has dispatched yet."""
+"""Backlogs of queues: their due jobs that no scheduler has dispatched yet, and the lanes of the ready ones."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from taskmq.contracts.jobs import QueueBacklog
-from taskmq_sql.steps import Runner, Steps, find_numbers, first
+from taskmq.contracts.jobs import JobRecord, QueueBacklog, WaitingLane
+from taskmq_sql.steps import JobId, Runner, Steps, ask, find_numbers, first, names_of
 
 __all__ = ["SqlBacklogs"]
 
@@ -15,6 +15,12 @@ select count(*), min(due) from (select due from taskmq.ready where queue = $1 li
 _GATED: Final = """
 select count(*), min(due) from (select queue, due from taskmq.gated where partition = $1 limit $2) found
 where queue = $3"""
+_LANES: Final = """
+select priority, tenant, count(*),
+  sum(case when (due + ($3::bigint - priority) * $4::bigint, id) < ($2, $5) then 1 else 0 end),
+  sum(case when id = $5 then 1 else 0 end)
+from (select priority, tenant, due, id from taskmq.ready where queue = $1 limit $6) found
+group by priority, tenant"""
 
 
 class SqlBacklogs:
@@ -41,3 +47,15 @@ class SqlBacklogs:
             if parts:
                 found[queue] = QueueBacklog(min(sum(part[0] for part in parts), most), min(part[1] for part in parts))
         return found
+
+    async def read_lanes(self, job: JobRecord, rise: int, most: int) -> list[WaitingLane]:
+        """See `DispatchStore.waiting_lanes`."""
+        return await self._runner.read(partial(self._read_lanes, job, rise, most))
+
+    def _read_lanes(self, job: JobRecord, rise: int, most: int) -> Steps[list[WaitingLane]]:
+        numbers = yield from find_numbers("queue", [job.queue])
+        rows = yield from ask(_LANES, numbers.get(job.queue), job.due, job.priority, rise, JobId(job.id), most + 1)
+        if sum(row[2] for row in rows) > most or not any(row[4] for row in rows):
+            return []
+        names = yield from names_of("tenant", (row[1] for row in rows))
+        return [WaitingLane(row[0], names[row[1]], row[2], row[3]) for row in rows]

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from taskmq.contracts.jobs import (
     DispatchedJob,
+    JobRecord,
     OpenedClaims,
     QueueBacklog,
     RatedJob,
     TakenClaims,
     TakenStarts,
+    WaitingLane,
 )
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey
@@ -53,6 +55,9 @@ class SharedDispatch:
 
     async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
         return await self._backlogs.read(queues, most)
+
+    async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:
+        return await self._backlogs.read_lanes(job, rise, most)
 
     async def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
         return await self._claims.take(partition, epoch, jobs)

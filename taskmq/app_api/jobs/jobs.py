@@ -33,7 +33,7 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.stored_jobs.explain import Explanation
+from taskmq.stored_jobs.explanations import Explanation
 
 __all__ = ["AppJobs"]
 

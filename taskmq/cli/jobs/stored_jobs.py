@@ -299,9 +299,23 @@ def clone(
 
 @of_tenant
 def explain(job: str, /) -> int:
-    """Explain what a job of the store is waiting for."""
+    """Explain what a job of the store is waiting for, and when it is expected to start."""
     found = ask_about(job, lambda api: api.jobs.explain(job))
-    show_record(found, lambda: {"job": job, "state": found.state, "reasons": found.reasons})
+
+    def row() -> dict[str, Any]:
+        start = found.start
+        expected: dict[str, Any] = {}
+        if start is not None:
+            likely, earliest, latest = (
+                f"{instant:%Y-%m-%dT%H:%M:%SZ}" for instant in (start.likely, start.earliest, start.latest)
+            )
+            expected = {
+                "position": start.position,
+                "expected_start": f"{likely}, between {earliest} and {latest}",
+            }
+        return {"job": job, "state": found.state, **expected, "reasons": found.reasons}
+
+    show_record(found, row)
     return OK
 
 

@@ -13,7 +13,7 @@ take_over: batches that an earlier holder of the partition dispatched
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -43,6 +43,7 @@ __all__ = [
     "ReadyJob",
     "Released",
     "ReturnedJob",
+    "WaitingLane",
     "Withdrawn",
     "forgotten_end",
     "partition_of",
@@ -77,6 +78,21 @@ class LaneHead(msgspec.Struct, frozen=True):
 
     due: int
     expires: int | None = None
+
+
+class WaitingLane(NamedTuple):
+    """Ready jobs of a queue with one priority and tenant.
+
+    Attributes:
+        jobs: number of them.
+        earlier: number of those that became due before the job in question; of a `priority` queue whose jobs rise
+            while they wait, of those that precede it.
+    """
+
+    priority: int
+    tenant: str
+    jobs: int
+    earlier: int
 
 
 class QueueBacklog(msgspec.Struct, frozen=True):
@@ -274,6 +290,17 @@ class DispatchStore(Protocol):
 
     async def backlog(self, queues: Sequence[str], *, most: int) -> dict[str, QueueBacklog]:
         """Return the backlogs of these queues, up to `most` jobs each; queues without one are left out."""
+        ...
+
+    async def waiting_lanes(self, job: JobRecord, *, rise: int = 0, most: int = 100_000) -> list[WaitingLane]:
+        """Return the lanes of a ready job's queue, its own one included; empty if the job is not ready any more.
+
+        `earlier` counts jobs of a lower id among those of one instant. If there are more than `most` jobs, the
+        result is empty.
+
+        Args:
+            rise: ms of waiting that are worth one priority; 0: priorities do not count.
+        """
         ...
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:

@@ -42,7 +42,7 @@ from taskmq.model.nodes import PlaceOptions
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
 from taskmq.options.task_options import Guarantee, RetryOptions
-from taskmq.stored_jobs.explain import Explanation
+from taskmq.stored_jobs.explanations import Explanation
 
 __all__ = ["JobCalls"]
 

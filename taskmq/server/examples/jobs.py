@@ -158,6 +158,7 @@ JOBS: Final[Mapping[str, Example]] = {
                 "state": "held",
                 "reasons": ["it is held by an operator: release it"],
                 "items": [{"kind": "held", "text": "it is held by an operator: release it", "subject": ""}],
+                "start": None,
             }
         },
     ),

@@ -32,7 +32,7 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, 
 from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
-from taskmq.stored_jobs.explain import Explanation
+from taskmq.stored_jobs.explanations import Explanation
 
 __all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
 

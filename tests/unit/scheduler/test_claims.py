@@ -13,7 +13,7 @@ from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULED_FOR
 from taskmq.scheduler.gates.claims import TaskClaims
 from taskmq.schedules.triggers import every
-from taskmq.stored_jobs.explain import explain_job
+from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 

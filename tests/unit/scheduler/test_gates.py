@@ -10,7 +10,7 @@ from taskmq.contracts.jobs import JobUpdate, NewJob, Pick, ReadyJob, partition_o
 from taskmq.model.envelope import BlobReference, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.states import JobState
 from taskmq.scheduler.gates import Gates, TaskDemands
-from taskmq.stored_jobs.explain import explain_job
+from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 

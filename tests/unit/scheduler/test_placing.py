@@ -26,7 +26,7 @@ from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import AppRules, PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PausedQueues
-from taskmq.stored_jobs.explain import explain_job
+from taskmq.stored_jobs.explanations import explain_job
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until

@@ -8,7 +8,7 @@ from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.nodes import LOST_AFTER_MS, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
-from taskmq.stored_jobs.explain import explain_job
+from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 

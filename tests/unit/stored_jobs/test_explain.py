@@ -1,13 +1,19 @@
 """Reasons of a waiting job, with a store, a broker and a state that a test pauses, empties and stops."""
 
+from datetime import timedelta
 from typing import Any
 
 from taskmq import Job
+from taskmq.contracts.history import history_of
 from taskmq.errors import BrokerUnavailable
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
 from taskmq.model.states import JobState
+from taskmq.model.units import to_datetime
 from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.stored_jobs.explain import Explanation, explain_job
+from taskmq.stored_jobs.explanations import Explanation, explain_job
+from taskmq.stored_jobs.explanations.expected_starts import MINUTES
+from taskmq.worker import WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 from tests.unit.stored_jobs.kit import Shop, in_shop
@@ -129,4 +135,48 @@ async def test_an_unavailable_state_makes_pauses_unknown_and_workers_stay_known(
 
     assert "1 worker consumes that queue" in reasons[0]
     assert reasons[1] == "cannot tell whether queue 'work' is paused: the state does not answer"
+    await shop.stage.all_ended()
+
+
+@run_by(in_shop)
+async def test_a_ready_job_starts_within_its_expected_time(shop: Shop, /) -> None:
+    slots = WorkerConfig().concurrency
+    now = minute_of(shop.stage.clock.now_ms())
+    figures = [Rollup(RollupKey(now - number * MINUTE, "sleep", "work", "")) for number in range(1, MINUTES + 2)]
+    for each in figures:
+        for _ in range(slots * 60 // 5):
+            each.ran.add(5.0)
+    await history_of(shop.stage.store).rollups.add(figures)
+    jobs = [await shop.jobs.asubmit("sleep", 5.0) for _ in range(8 * slots)]
+    await until(lambda: JobState.RUNNING in shop.stage.states())
+    last = max(jobs, key=lambda job: job.id)
+    assert shop.stage.job(last.id).state is JobState.QUEUED
+
+    found = (await shop.jobs.aexplain(last.id)).start
+    first = (await shop.jobs.aexplain(min(jobs, key=lambda job: job.id).id)).start
+    await pause_queues(shop.app, ["work"])
+    paused = (await shop.jobs.aexplain(last.id)).start
+    await resume_queues(shop.app, ["work"])
+    shop.worker.look_at_pauses()
+    await shop.stage.all_ended()
+
+    assert found is not None
+    assert 4 * slots < found.position <= 8 * slots
+    started = shop.stage.job(last.id).started
+    assert started is not None
+    assert found.earliest <= to_datetime(started) <= found.latest
+    assert found.latest - found.earliest < timedelta(minutes=1)
+    # Neither for a job that runs, nor for one that something else keeps from its run.
+    assert (first, paused) == (None, None)
+
+
+@run_by(in_shop)
+async def test_a_ready_job_has_no_expected_start_without_figures(shop: Shop, /) -> None:
+    jobs = [await shop.jobs.asubmit("sleep", 5.0) for _ in range(8 * WorkerConfig().concurrency)]
+    await until(lambda: JobState.RUNNING in shop.stage.states())
+
+    found = await shop.jobs.aexplain(max(jobs, key=lambda job: job.id).id)
+
+    assert found.state is JobState.QUEUED
+    assert found.start is None
     await shop.stage.all_ended()

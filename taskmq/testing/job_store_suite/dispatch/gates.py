@@ -1,6 +1,6 @@
 """Tests of jobs behind gates: never lost or dispatched, but changed and ended like other jobs."""
 
-from taskmq.contracts.jobs import Lane, Pick, QueueBacklog
+from taskmq.contracts.jobs import Lane, Pick, QueueBacklog, WaitingLane
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -14,7 +14,7 @@ _LANE = Lane(QUEUE, 4, "")
 
 
 class GateCases(JobStoreCase):
-    """Every guarantee of `look`, `backlog`, `put_behind`, `open_gates` and `gate_of`."""
+    """Every guarantee of `look`, `backlog`, `waiting_lanes`, `put_behind`, `open_gates` and `gate_of`."""
 
     @case
     async def test_a_preview_lists_the_first_jobs_of_lanes_in_order(self) -> None:
@@ -79,6 +79,32 @@ class GateCases(JobStoreCase):
         assert first.id in ids(dispatched.jobs)
         assert rest[QUEUE] == QueueBacklog(1, gated.due)
         assert rest["other"].count == 1
+
+    @case
+    async def test_the_lanes_of_a_job_count_those_that_precede_it(self) -> None:
+        driver = self.driver()
+        gated = await driver.submit()
+        await driver.submit(tenant="acme")
+        await driver.submit(priority=3)
+        await driver.submit(queue="other")
+        await driver.submit()
+        job = await driver.submit()
+        await driver.submit()
+        await driver.submit_many(2, priority=5)
+        await _put(driver, {gated.id: "k"})
+
+        found = await driver.schedulers.waiting_lanes(job)
+        rising = await driver.schedulers.waiting_lanes(job, rise=HOUR)
+
+        assert sorted(found) == [
+            WaitingLane(3, "", 1, 1),
+            WaitingLane(4, "", 3, 1),
+            WaitingLane(4, "acme", 1, 1),
+            WaitingLane(5, "", 2, 0),
+        ]
+        assert [lane.earlier for lane in sorted(rising)] == [0, 1, 1, 2]
+        assert await driver.schedulers.waiting_lanes(job, most=6) == []
+        assert await driver.schedulers.waiting_lanes(gated) == []
 
     @case
     async def test_a_gate_releases_jobs_by_priority_and_then_by_time(self) -> None:

@@ -2,9 +2,10 @@
 /** The reasons why a job waits: the blocking one first. */
 import { may, part } from "./api.js";
 import { useData } from "./data.js";
+import { count } from "./format.js";
 import { html } from "./html.js";
 import { Icon } from "./icons.js";
-import { Section } from "./parts.js";
+import { Section, When } from "./parts.js";
 import { to } from "./route.js";
 
 /** Labels of the kinds; a reason that keeps the job from its run has an icon. */
@@ -43,5 +44,8 @@ export function Reasons({ id, runs }) {
   const first = blocking(data.items);
   const items = [first, ...data.items.filter((/** @type {Reason} */ one) => one !== first)];
   return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><ol class="gates">${items.map((one, at) => html`<li key=${at} class=${!at && !runs ? "is-blocking" : ""}>
-    <${Icon} name=${KINDS[one.kind]?.[1] ?? "queued"} /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><span>${one.text}<${Source} of=${one} /></span></li>`)}</ol><//>`;
+    <${Icon} name=${KINDS[one.kind]?.[1] ?? "queued"} /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><span>${one.text}<${Source} of=${one} /></span></li>`)}</ol><${Start} of=${data.start} /><//>`;
 }
+
+/** The position of a ready job, and its expected start. @param {{of: any}} props */
+const Start = ({ of }) => of && html`<p class="hint">Position ${count(of.position)}. Expected start <${When} at=${of.likely} />, between <${When} at=${of.earliest} exact /> and <${When} at=${of.latest} exact />.</p>`;

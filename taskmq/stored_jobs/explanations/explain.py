@@ -15,8 +15,9 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import to_datetime
 from taskmq.options.limits import why_limited
+from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_queue, find_pause
+from taskmq.stored_jobs.explanations.start_estimate import StartEstimate, estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
-from taskmq.stored_jobs.queue_condition import WaitReason, examine_queue, find_pause
 
 __all__ = ["Explanation", "explain_job"]
 
@@ -31,11 +32,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         state: state of the job.
         reasons: sentences, most important first; empty for a job that has ended.
         items: the same reasons with their kinds and subjects.
+        start: of a ready job that nothing keeps from its run, its expected start; None if it cannot be estimated.
     """
 
     state: JobState
     reasons: list[str]
     items: list[WaitReason] = []
+    start: StartEstimate | None = None
 
 
 async def explain_job(
@@ -53,6 +56,7 @@ async def explain_job(
     """
     now = await store.now_ms()
     reasons: list[WaitReason] = []
+    start = None
     match record.state:
         case JobState.HELD:
             reasons.append(WaitReason(kind="held", text="it is held by an operator: release it"))
@@ -70,7 +74,10 @@ async def explain_job(
             reasons += await _explain_interruption(store, record, reader)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
-            reasons += await _explain_ready(session, store, record, now=now, reader=reader)
+            found, at_broker = await _explain_ready(session, store, record, now=now, reader=reader)
+            reasons += found
+            if at_broker is not None and not any(each.is_obstacle for each in found):
+                start = await estimate_start(store, record, now=now, at_broker=at_broker)
         case JobState.DISPATCHED:
             reasons += await _explain_dispatched(session, store, record, reader)
         case JobState.RUNNING:
@@ -92,21 +99,22 @@ async def explain_job(
     if record.error is not None:
         text = f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
-    return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons)
+    return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons, start=start)
 
 
 async def _explain_ready(
     session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None
-) -> list[WaitReason]:
-    """Explain why a ready job was not dispatched yet."""
+) -> tuple[list[WaitReason], int | None]:
+    """Explain why a ready job was not dispatched yet, and count those of its queue at the broker if that is known."""
     unknown: list[WaitReason] = []
+    at_broker = None
     if _needs_node(record):
         # A placed job is run by the workers of its node, not of its queue.
         paused, unknown = await find_pause(session, record.queue, reader=reader)
         reasons = paused + await _explain_placement(store, record)
     else:
         condition = await examine_queue(session, record.queue, reader=reader)
-        reasons, unknown = condition.obstacles, condition.unknown
+        reasons, unknown, at_broker = condition.obstacles, condition.unknown, condition.ready
     turn = "its turn" if not reasons else "that and for its turn"
     text = f"it has been ready since {_format(record.due)} and waits for {turn} in queue {record.queue!r}"
     reasons.append(WaitReason(kind="turn", text=text, subject=record.queue))
@@ -114,7 +122,7 @@ async def _explain_ready(
     reasons += await _explain_limit(store, record)
     reasons += await _explain_quotas(store, record)
     reasons += await _explain_turn(store, record, now)
-    return reasons + unknown
+    return reasons + unknown, at_broker
 
 
 async def _explain_dispatched(

@@ -14,6 +14,9 @@ from taskmq.model.units import to_datetime
 
 __all__ = ["QueueCondition", "WaitReason", "examine_queue", "find_pause"]
 
+_OBSTACLES: Final = frozenset(
+    {"held", "dependency", "time", "paused", "scheduler", "broker", "workers", "placement", "limit", "cap"}
+)
 _TIMEOUT: Final = 2.0
 """Timeout for broker and state in seconds."""
 
@@ -50,6 +53,11 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
     ]
     text: str
     subject: str = ""
+
+    @property
+    def is_obstacle(self) -> bool:
+        """Whether it keeps the job from its run."""
+        return self.kind in _OBSTACLES
 
 
 class QueueCondition(msgspec.Struct, frozen=True, kw_only=True):
