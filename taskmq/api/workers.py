@@ -11,16 +11,16 @@ __all__ = [
     "ControlBody",
     "ControlledWorker",
     "ControlledWorkers",
+    "FlowLineView",
+    "FlowList",
+    "FlowReportView",
+    "FlowStateWord",
     "RunView",
     "StepView",
     "TaskList",
     "TaskView",
     "WorkerList",
     "WorkerView",
-    "WorkflowLineView",
-    "WorkflowList",
-    "WorkflowState",
-    "WorkflowView",
 ]
 
 
@@ -181,10 +181,10 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     part_of: str | None = None
 
 
-WorkflowState = Literal["running", "succeeded", "failed", "cancelled"]
+FlowStateWord = Literal["running", "succeeded", "failed", "cancelled"]
 
 
-class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
+class FlowLineView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow in a list.
 
     Attributes:
@@ -198,14 +198,14 @@ class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
     workflow_id: str
     name: str
     tenant: str
-    state: WorkflowState
+    state: FlowStateWord
     cancelled: str | None
     started: str | None
     nodes: int
     unfinished: int
 
 
-class WorkflowList(msgspec.Struct, frozen=True, kw_only=True):
+class FlowList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of workflows, newest first.
 
     Attributes:
@@ -213,17 +213,17 @@ class WorkflowList(msgspec.Struct, frozen=True, kw_only=True):
         is_bounded: whether the search stopped before the page was full; the next page continues from there.
     """
 
-    items: list[WorkflowLineView]
+    items: list[FlowLineView]
     next: str | None
     is_bounded: bool = False
 
 
-class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
+class FlowReportView(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow. `cancelled` is the reason it was cancelled."""
 
     workflow_id: str
     tenant: str
-    state: WorkflowState
+    state: FlowStateWord
     cancelled: str | None
     steps: list[StepView]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.accounts.tokens import AppTokens
     from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.dead_letters import AppDeadLetters
+    from taskmq.app_api.flows import AppFlows
     from taskmq.app_api.history.alerts import AppAlerts
     from taskmq.app_api.history.figures import AppFigures
     from taskmq.app_api.history.logs import AppLogs
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from taskmq.app_api.reactions import AppReactions
     from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
-    from taskmq.app_api.workflows import AppWorkflows
 
 __all__ = ["AppApi"]
 
@@ -154,11 +154,11 @@ class AppApi:
         return AppWorkers(self._app, self._caller)
 
     @property
-    def workflows(self) -> "AppWorkflows":
+    def flows(self) -> "AppFlows":
         """Workflows: list, cancel and redrive."""
-        from taskmq.app_api.workflows import AppWorkflows
+        from taskmq.app_api.flows import AppFlows
 
-        return AppWorkflows(self._app, self._caller)
+        return AppFlows(self._app, self._caller)
 
     @property
     def audit(self) -> "AppAudit":

@@ -79,9 +79,10 @@ _COMMANDS = {
         "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
     "reaction": ("taskmq.cli.operators.reactions:app", "Show the app's reactions, and what they wait for."),
-    "workflow": (
-        "taskmq.cli.operators.workflow:app",
-        "Manage workflows: list, show, graph, close, cancel, redrive, validate, schema.",
+    "workflow": ("taskmq.cli.workflows.workflow:app", "Check workflow files: validate, schema."),
+    "flow": (
+        "taskmq.cli.workflows.flow:app",
+        "Manage workflows that were sent to the state: list, show, graph, close, cancel, redrive.",
     ),
     "dlq": (
         "taskmq.cli.operators.dlq:app",

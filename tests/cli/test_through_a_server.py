@@ -36,7 +36,7 @@ from taskmq.api.pools import PoolView, QuotaView
 from taskmq.api.queues import QueueLine, QueueView
 from taskmq.api.schedules import ReactionLine, ReactionView, ScheduleExplanation, ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
-from taskmq.api.workers import TaskView, WorkerView, WorkflowView
+from taskmq.api.workers import FlowReportView, TaskView, WorkerView
 from taskmq.contracts.identity import Actor
 from taskmq.model.history.journals import RunProgress
 from taskmq.model.identity import Permission, read_scopes
@@ -255,13 +255,13 @@ _INSTALLATION: list[tuple[str, ...]] = [
     ("schedule", "remove", "hourly", "--yes"),
     ("schedule", "remove", "hourly", "--yes"),
     ("schedule", "remove", "nightly", "--yes"),
-    ("workflow", "list", "--state", "running,failed"),
-    ("workflow", "list", "--state", "done"),
-    ("workflow", "show", "none"),
-    ("workflow", "redrive", "none"),
-    ("workflow", "cancel", "none"),
-    ("workflow", "graph", "none"),
-    ("workflow", "close", "none"),
+    ("flow", "list", "--state", "running,failed"),
+    ("flow", "list", "--state", "done"),
+    ("flow", "show", "none"),
+    ("flow", "redrive", "none"),
+    ("flow", "cancel", "none"),
+    ("flow", "graph", "none"),
+    ("flow", "close", "none"),
     ("workers", "--within", "10ms"),
     ("worker", "control", "status", "w9", "--within", "10ms"),
     ("worker", "control", "status", "--within", "10ms"),
@@ -655,17 +655,17 @@ def test_a_batch_is_closed_and_its_graph_is_drawn_through_a_server(places: Place
 
     ids = [asyncio.run(begin(folder)) for folder in (home, home / "there")]
     for command in ("graph", "close", "graph", "close"):
-        here, there = places.here("workflow", command, ids[0]), places.run_there("workflow", command, ids[1])
+        here, there = places.here("flow", command, ids[0]), places.run_there("flow", command, ids[1])
         assert (here.code, _steady(here.out), _steady(here.err)) == (
             there.code,
             _steady(there.out),
             _steady(there.err),
         )
-    drawn = places.run_there("workflow", "graph", ids[1], "--format", "dot")
-    whole = places.run_there("-o", "json", "workflow", "graph", ids[1])
+    drawn = places.run_there("flow", "graph", ids[1], "--format", "dot")
+    whole = places.run_there("-o", "json", "flow", "graph", ids[1])
 
     assert drawn.out.startswith("digraph workflow {")
-    assert set(whole.data) == set(WorkflowView.__struct_fields__)
+    assert set(whole.data) == set(FlowReportView.__struct_fields__)
 
 
 def _worker(folder: Path) -> Started:

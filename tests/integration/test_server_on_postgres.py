@@ -71,15 +71,15 @@ def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None
     for text in TEXTS[1:]:
         part = quote(text.encode(errors="surrogatepass"), safe="")
         for path in (
-            "/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/workflows/{}",
+            "/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/flows/{}",
             "/bulk/operations/{}",
         ):  # fmt: skip
             assert site("GET", path.format(part), by="all-admin").status_code < 500, (path, text)
         for query in (
             "/jobs?filter={}", "/jobs?filter=key:{}", "/jobs?job_type={}", "/jobs?cursor={}", "/jobs?tenant={}",
             "/definitions?prefix={}", "/definitions?cursor={}", "/users?after={}", "/audit?action={}",
-            "/tasks?cursor={}", "/bulk/operations?cursor={}", "/workflows?name={}", "/workflows?cursor={}",
-            "/workflows?states={}",
+            "/tasks?cursor={}", "/bulk/operations?cursor={}", "/flows?name={}", "/flows?cursor={}",
+            "/flows?states={}",
         ):  # fmt: skip
             answer = site("GET", query.format(part), by="all-admin")
             assert answer.status_code < 500, (query, text, answer.text)

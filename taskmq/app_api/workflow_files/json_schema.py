@@ -9,7 +9,7 @@ import msgspec
 from taskmq.api.job_requests import JobTerms
 from taskmq.api.schedules import ScheduleFields, ScheduleRule
 from taskmq.app_api.workflow_files.reader import JOB_WORDS, SCHEDULE
-from taskmq.model.runs.graphs import StepContent, WorkflowContent
+from taskmq.model.runs.graphs import StepContent, StepKind, WorkflowContent
 from taskmq.model.runs.paths import NAME
 from taskmq.model.runs.rules import RuleName
 from taskmq.model.runs.validation import MOST_STEPS
@@ -20,7 +20,7 @@ _DESCRIBED: Final = re.compile(r"^ {8}([a-z_]+(?:, [a-z_]+)*): (.+(?:\n {12}.+)*
 _FILE_WORDS: Final = {"arguments": "with", "condition": "if", "expires_in": "expires"}
 _DURATION: Final[dict[str, Any]] = {"type": ["string", "number"], "examples": ["30s", "10m", "2h", "1d12h"]}
 _RULES: Final = [*(name for name in get_args(RuleName) if name != "at_least"), "all", "any", "always"]
-_KINDS: Final = ("task", "wait", "sleep", "workflow", "batch")
+_KINDS: Final = [kind for kind in get_args(StepKind) if kind != "each"]
 
 
 def workflow_schema() -> dict[str, Any]:

@@ -24,6 +24,7 @@ from taskmq.http._generated.bulks import BulkCalls
 from taskmq.http._generated.connection import HttpConnection
 from taskmq.http._generated.dead_letters import DeadLetterCalls
 from taskmq.http._generated.definitions import DefinitionCalls, TaskCalls
+from taskmq.http._generated.flows import FlowCalls
 from taskmq.http._generated.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http._generated.jobs import JobCalls
 from taskmq.http._generated.nodes import NodeCalls, ResourceCalls
@@ -31,7 +32,6 @@ from taskmq.http._generated.pools import PoolCalls, QuotaCalls
 from taskmq.http._generated.queues import QueueCalls
 from taskmq.http._generated.schedules import ReactionCalls, ScheduleCalls
 from taskmq.http._generated.workers import WorkerCalls
-from taskmq.http._generated.workflows import WorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
@@ -159,9 +159,9 @@ class Client:
         return ScheduleCalls(self._connection)
 
     @property
-    def workflows(self) -> WorkflowCalls:
+    def flows(self) -> FlowCalls:
         """Workflows: list, cancel and redrive."""
-        return WorkflowCalls(self._connection)
+        return FlowCalls(self._connection)
 
     @property
     def queues(self) -> QueueCalls:

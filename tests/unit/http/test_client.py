@@ -265,10 +265,10 @@ def _use_the_installation(client: Client) -> None:
     client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
-    for ask in (client.workflows.get, client.workflows.cancel, client.workflows.close, client.workflows.redrive):
+    for ask in (client.flows.get, client.flows.cancel, client.flows.close, client.flows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
-    assert list(client.workflows.list(name="rep*", states=["running"], since=past)) == []
+    assert list(client.flows.list(name="rep*", states=["running"], since=past)) == []
 
 
 def _use_turns(client: Client) -> None:

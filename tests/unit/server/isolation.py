@@ -142,10 +142,10 @@ _OTHERS = st.one_of(
     _request("POST", "/dead-letters/work/replay", job=_NAMES),
     _request("POST", "/dead-letters/work/purge", name=st.just("work"), job=_NAMES),
     st.tuples(st.just("event"), _IDS, st.sampled_from(["started", "dead"])),
-    *_all_steps("/workflows", "/workflows?name=*&states=running", "/workflows?tenant=OTHER"),
-    _request("GET", "/workflows/{}", _NAMES),
-    _request("POST", "/workflows/{}/cancel", _NAMES, reason=_KEYS),
-    *(_request("POST", f"/workflows/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),
+    *_all_steps("/flows", "/flows?name=*&states=running", "/flows?tenant=OTHER"),
+    _request("GET", "/flows/{}", _NAMES),
+    _request("POST", "/flows/{}/cancel", _NAMES, reason=_KEYS),
+    *(_request("POST", f"/flows/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),
 )  # fmt: skip
 _HISTORY = st.one_of(
     *[st.tuples(st.just("log"), st.sampled_from(["started", "failed", "succeeded"]), _KEYS)] * 3,
@@ -206,7 +206,7 @@ _LOOKS: Final[Sequence[Step]] = [
         ("GET", path, None)
         for path in (
             "/jobs", "/jobs/count", "/jobs/one", "/jobs/two", "/jobs/copy", "/definitions", "/schedules",
-            "/schedules/one", "/workflows", "/workflows/one", "/workflows/two", "/audit?limit=200", "/members",
+            "/schedules/one", "/flows", "/flows/one", "/flows/two", "/audit?limit=200", "/members",
             "/tenants", "/bulk/operations", "/logs", "/rollups?by=task,queue,tenant", "/failures", "/alerts",
             "/alerts/rules", "/alerts/silences", "/alerts/notices", "/jobs/THEIR-JOB", "/jobs/THEIR-JOB/logs",
             "/bulk/operations/THEIR-BULK", "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups",
@@ -264,7 +264,7 @@ _TRIES: Final[list[Step]] = [
             ("GET", "/schedules/@OTHER:one"), ("POST", "/schedules/@OTHER:one/pause"),
             ("POST", "/schedules/@OTHER:one/run"), ("DELETE", "/schedules/@OTHER:one"),
             ("GET", "/dead-letters/work?job=@OTHER:one"), ("GET", "/dead-letters/work?tenant=OTHER"),
-            ("GET", "/workflows/@OTHER:one"), ("POST", "/workflows/@OTHER:one/cancel"),
+            ("GET", "/flows/@OTHER:one"), ("POST", "/flows/@OTHER:one/cancel"),
             ("GET", "/definitions/@OTHER:monthly"), ("GET", "/bulk/operations/THEIR-BULK"),
             ("DELETE", "/bulk/operations/THEIR-BULK"), ("DELETE", "/alerts/silences/THEIR-SILENCE"),
             ("DELETE", "/members/ann"), ("GET", "/logs?job_id=THEIR-JOB"), ("GET", "/jobs?filter=tenant:OTHER"),

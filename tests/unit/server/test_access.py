@@ -182,7 +182,7 @@ def test_schedules_and_workflows_of_the_app_are_shown_only_to_roles_on_the_insta
     assert site("GET", "/schedules").json() == {"items": [], "next": None}
     assert site("GET", "/schedules/nightly").status_code == 404
     assert site("POST", "/schedules/nightly/run").status_code == 404
-    assert site("GET", "/workflows/w1").status_code == 404
+    assert site("GET", "/flows/w1").status_code == 404
 
 
 def test_a_read_only_server_changes_nothing(tmp_path: Path) -> None:

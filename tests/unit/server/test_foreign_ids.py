@@ -32,7 +32,7 @@ _THERE: Final = {
     "/api/v1/jobs/{job_id}": "job",
     "/api/v1/bulk/operations/{bulk_id}": "bulk",
     "/api/v1/schedules/{name}": "schedule",
-    "/api/v1/workflows/{workflow_id}": "workflow",
+    "/api/v1/flows/{workflow_id}": "workflow",
     "/api/v1/definitions/{name}": "definition",
     "/api/v1/alerts/rules/{name}": "rule",
     "/api/v1/alerts/silences/{silence_id}": "silence",

@@ -55,9 +55,9 @@ _REFUSED: Final = {
     "resumeSchedule": _Call("/schedules/hourly/resume"),
     "runSchedule": _Call("/schedules/hourly/run"),
     "backfillSchedule": _Call("/schedules/hourly/backfill", _PAST),
-    "cancelWorkflow": _Call("/workflows/close/cancel"),
-    "closeWorkflow": _Call("/workflows/close/close"),
-    "redriveWorkflow": _Call("/workflows/close/redrive"),
+    "cancelFlow": _Call("/flows/close/cancel"),
+    "closeFlow": _Call("/flows/close/close"),
+    "redriveFlow": _Call("/flows/close/redrive"),
     "putAlertRule": _Call("/alerts/rules/late", {**_RULE, "task": "billing.*"}),
     "deleteAlertRule": _Call("/alerts/rules/late"),
     "addSilence": _Call("/alerts/silences", {"rule": "l*", "seconds": 60}),
@@ -148,7 +148,7 @@ class _Filled(NamedTuple):
     def things(self) -> list[Any]:
         """Return the objects of all calls."""
         paths = (
-            "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/workflows/close", "/members",
+            "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/flows/close", "/members",
             "/alerts/rules", "/alerts/silences",
         )  # fmt: skip
         users = f"/users/{self.ids['user']}"

@@ -209,15 +209,15 @@ def test_a_workflow_belongs_to_its_tenant_and_its_ids_are_free_in_others(site: S
 
     asyncio.run(send())
 
-    mine, theirs = site("GET", "/workflows/w1").json(), site("GET", "/workflows/w1", by="other-admin").json()
+    mine, theirs = site("GET", "/flows/w1").json(), site("GET", "/flows/w1", by="other-admin").json()
     assert (mine["workflow_id"], mine["tenant"], theirs["tenant"]) == ("w1", "acme", "other")
-    assert site("GET", "/workflows/@other:w1").status_code == 404
-    assert site("POST", "/workflows/w1/cancel").status_code == 200
-    assert site("GET", "/workflows/w1").json()["state"] == "cancelled"
-    assert site("GET", "/workflows/w1", by="other-admin").json()["state"] == "running"
-    assert site("GET", "/workflows/w1", by="all-viewer").json()["state"] == "running"
-    assert site("GET", "/workflows/@acme:w1", by="all-viewer").json()["state"] == "cancelled"
-    assert site("GET", "/workflows/@acme:w1?tenant=", by="all-viewer").status_code == 404
+    assert site("GET", "/flows/@other:w1").status_code == 404
+    assert site("POST", "/flows/w1/cancel").status_code == 200
+    assert site("GET", "/flows/w1").json()["state"] == "cancelled"
+    assert site("GET", "/flows/w1", by="other-admin").json()["state"] == "running"
+    assert site("GET", "/flows/w1", by="all-viewer").json()["state"] == "running"
+    assert site("GET", "/flows/@acme:w1", by="all-viewer").json()["state"] == "cancelled"
+    assert site("GET", "/flows/@acme:w1?tenant=", by="all-viewer").status_code == 404
     assert [entry["subject"] for entry in site("GET", "/audit?action=workflow.").json()["items"]] == ["@acme:w1"]
     assert site("GET", "/audit?action=workflow.", by="other-admin").json()["items"] == []
 
@@ -232,15 +232,15 @@ def test_resuming_a_workflow_requires_permission_for_all_its_tasks(site: Site) -
             )
 
     asyncio.run(send())
-    assert site("POST", "/workflows/own/cancel", by="picky").status_code == 200
-    assert site("POST", "/workflows/mixed/cancel", by="picky").status_code == 403
-    assert site("POST", "/workflows/mixed/cancel").status_code == 200
+    assert site("POST", "/flows/own/cancel", by="picky").status_code == 200
+    assert site("POST", "/flows/mixed/cancel", by="picky").status_code == 403
+    assert site("POST", "/flows/mixed/cancel").status_code == 200
 
-    refused = site("POST", "/workflows/mixed/redrive", by="picky")
+    refused = site("POST", "/flows/mixed/redrive", by="picky")
 
     assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
-    assert site("GET", "/workflows/mixed").json()["state"] == "cancelled"
-    assert site("POST", "/workflows/own/redrive", by="picky").status_code == 200
-    assert site("POST", "/workflows/mixed/redrive").status_code == 200
+    assert site("GET", "/flows/mixed").json()["state"] == "cancelled"
+    assert site("POST", "/flows/own/redrive", by="picky").status_code == 200
+    assert site("POST", "/flows/mixed/redrive").status_code == 200
     entries = site("GET", "/audit?action=workflow.redrive").json()["items"]
     assert [entry["subject"] for entry in entries] == ["@acme:mixed", "@acme:own"]

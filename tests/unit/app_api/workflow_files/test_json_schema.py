@@ -26,6 +26,7 @@ steps:
   tell: {wait: go, timeout: 1d, on_timeout: skip}
   below: {workflow: other, with: {x: 1}, rule: {at_least: 1}, needs: [ask, tell]}
   open: {batch: true, limit: 5}
+  sum: {value: {all: "${steps.some.result}"}}
 """,
     "options": """
 workflow: options

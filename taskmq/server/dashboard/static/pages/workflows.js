@@ -29,10 +29,10 @@ function Steps({ steps }) {
 }
 
 function Workflow({ id }) {
-  const loaded = useData(`workflows/${part(id)}`);
+  const loaded = useData(`flows/${part(id)}`);
   const [open, show] = useState(false);
-  const redrive = async () => { const { steps } = await send(`workflows/${part(id)}/redrive`); notify(`${steps} steps run again.`); loaded.reload(); };
-  const cancel = async (/** @type {string} */ reason) => { await send(`workflows/${part(id)}/cancel`, reason ? { reason } : {}); notify("Cancelled."); loaded.reload(); };
+  const redrive = async () => { const { steps } = await send(`flows/${part(id)}/redrive`); notify(`${steps} steps run again.`); loaded.reload(); };
+  const cancel = async (/** @type {string} */ reason) => { await send(`flows/${part(id)}/cancel`, reason ? { reason } : {}); notify("Cancelled."); loaded.reload(); };
   return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ flow) => {
     const done = flow.steps.filter((/** @type {any} */ step) => step.state === "succeeded").length;
     return html`<${Head} title=${id} sub=${html`<${State} state=${flow.state} /> ${done} of ${flow.steps.length} steps`}>
@@ -62,7 +62,7 @@ function Name({ name }) {
 
 function List({ query }) {
   const { name = "", states = "", cursor = "" } = query;
-  const loaded = useData("workflows", { name, states, limit: 50, ...(cursor ? { cursor } : {}) }, ["job"], 5000);
+  const loaded = useData("flows", { name, states, limit: 50, ...(cursor ? { cursor } : {}) }, ["job"], 5000);
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
   const here = { name, states };
   return html`<${Head} title="Workflows" /><${Name} name=${name} />

@@ -5,7 +5,7 @@ from typing import Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["WORKFLOWS"]
+__all__ = ["FLOWS"]
 
 _STEP: Final = {
     "step": "total",
@@ -17,8 +17,8 @@ _STEP: Final = {
 }
 _OF_FLOW: Final = {"workflow_id": SOME_ID}
 
-WORKFLOWS: Final[Mapping[str, Example]] = {
-    "listWorkflows": Example(
+FLOWS: Final[Mapping[str, Example]] = {
+    "listFlows": Example(
         parameters={"name": "shop.*", "states": "running,failed"},
         answers={
             200: {
@@ -39,7 +39,7 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
             }
         },
     ),
-    "getWorkflow": Example(
+    "getFlow": Example(
         parameters=_OF_FLOW,
         answers={
             200: {
@@ -54,11 +54,11 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
             }
         },
     ),
-    "cancelWorkflow": Example(
+    "cancelFlow": Example(
         parameters=_OF_FLOW,
         body={"reason": "ordered twice"},
         answers={200: {"status": "cancelled", "workflow_id": SOME_ID}},
     ),
-    "closeWorkflow": Example(parameters=_OF_FLOW, answers={200: {"status": "closed", "workflow_id": SOME_ID}}),
-    "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
+    "closeFlow": Example(parameters=_OF_FLOW, answers={200: {"status": "closed", "workflow_id": SOME_ID}}),
+    "redriveFlow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
 }

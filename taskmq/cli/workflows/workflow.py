@@ -1,8 +1,10 @@
-"""`taskmq workflow validate` and `taskmq workflow schema`: files of workflows, without a server."""
+"""`taskmq workflow`: workflow files."""
 
 import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cyclopts import App
 
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals, open_app
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from taskmq.app_api.workflow_files.documents import FileFormat
     from taskmq.app_api.workflow_files.reader import WorkflowFile
 
-__all__ = ["SourceFile", "print_schema", "read_source", "validate"]
+__all__ = ["app"]
+
+app = App(name="workflow", help="Check workflow files: validate, schema.", result_action="return_value")
 
 
 class SourceFile(NamedTuple):
@@ -36,6 +40,7 @@ def read_source(file: Path) -> SourceFile:
         raise InvalidOption(f"{file}: cannot be read: {error.strerror}") from error
 
 
+@app.command
 def validate(file: Path, /, *others: Path) -> int:
     """Check files of workflows, in YAML or JSON. Exits with 1 if one has a fault.
 
@@ -49,13 +54,13 @@ def validate(file: Path, /, *others: Path) -> int:
     others
         Further files.
     """
-    app = None if current_globals().server is not None else open_app()
-    if app is not None and not app.tasks and app.sessions.store_url is None:
-        app = None
+    target = None if current_globals().server is not None else open_app()
+    if target is not None and not target.tasks and target.sessions.store_url is None:
+        target = None
     rows: list[dict[str, Any]] = []
     for each in (file, *others):
         try:
-            found = asyncio.run(_validate(read_source(each), app))
+            found = asyncio.run(_validate(read_source(each), target))
         except InvalidWorkflow as error:
             rows.append({"file": str(each), "workflow": None, "faults": str(error).splitlines()})
         else:
@@ -67,24 +72,25 @@ def validate(file: Path, /, *others: Path) -> int:
                 write_line(printable(f"{row['file']}: {fault}"))
     else:
         print_rows((), rows)
-    checked = "" if app is not None else "; tasks were not checked: name an app with --app"
+    checked = "" if target is not None else "; tasks were not checked: name an app with --app"
     note(f"{len(rows) - len(faulty)} of {len(rows)} files are valid{checked}")
     return FAILED if faulty else OK
 
 
-async def _validate(source: SourceFile, app: "TaskMQ | None") -> "WorkflowFile":
+async def _validate(source: SourceFile, target: "TaskMQ | None") -> "WorkflowFile":
     from taskmq.app_api.workflow_files.call_checks import find_call_faults
     from taskmq.app_api.workflow_files.reader import read_workflow
 
     found = read_workflow(source.text, source.form)
-    if app is None:
+    if target is None:
         return found
-    async with app:
-        if faults := await find_call_faults(app, found.content):
+    async with target:
+        if faults := await find_call_faults(target, found.content):
             raise found.refuse(faults)
     return found
 
 
+@app.command(name="schema")
 def print_schema() -> None:
     """Print the JSON Schema of workflow files, for editors.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from taskmq.api.workers import CancelFlowBody, StepView, WorkflowLineView, WorkflowList, WorkflowState, WorkflowView
+from taskmq.api.workers import CancelFlowBody, FlowLineView, FlowList, FlowReportView, FlowStateWord, StepView
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.errors import FlowNotFound, NotPermitted, RequestRefused
@@ -14,18 +14,18 @@ from taskmq.workflow.handle import FlowStep
 from taskmq.workflow.service import Redriven
 from taskmq.workflow.workflows import WorkflowLine
 
-__all__ = ["AppWorkflows"]
+__all__ = ["AppFlows"]
 
 _LONGEST_ID: Final = 255
 
 
-class AppWorkflows(AppCalls):
+class AppFlows(AppCalls):
     """Workflows by id. Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed."""
 
-    async def get(self, workflow_id: str) -> WorkflowView:
+    async def get(self, workflow_id: str) -> FlowReportView:
         """Return a workflow with the state of each step."""
         found = await report_workflow(self._app, self._full_id(workflow_id))
-        return WorkflowView(
+        return FlowReportView(
             workflow_id=workflow_id,
             tenant=split_tenant_key(found.id)[0],
             state=found.state,
@@ -67,12 +67,12 @@ class AppWorkflows(AppCalls):
         self,
         *,
         name: str | None = None,
-        states: Sequence[WorkflowState] = (),
+        states: Sequence[FlowStateWord] = (),
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> WorkflowList:
+    ) -> FlowList:
         """Return a page of workflows sent in a period, newest first.
 
         Filters by name and state examine a limited number per page; a page with `is_bounded` still has a `next`.
@@ -93,7 +93,7 @@ class AppWorkflows(AppCalls):
             after=cursor,
             limit=limit,
         )
-        return WorkflowList(items=render_all(self._line, page.lines), next=page.after, is_bounded=page.is_bounded)
+        return FlowList(items=render_all(self._line, page.lines), next=page.after, is_bounded=page.is_bounded)
 
     async def _find_operable(self, workflow_id: str) -> WorkflowReport:
         """Return a workflow, if the caller may call the tasks of all its steps."""
@@ -110,9 +110,9 @@ class AppWorkflows(AppCalls):
             raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} not found")
         return tenant_key(self._caller.tenant or None, workflow_id)
 
-    def _line(self, line: WorkflowLine) -> WorkflowLineView:
+    def _line(self, line: WorkflowLine) -> FlowLineView:
         tenant, own_id = split_tenant_key(line.id)
-        return WorkflowLineView(
+        return FlowLineView(
             workflow_id=line.id if self._caller.tenant is None else own_id,
             name=line.name,
             tenant=tenant,

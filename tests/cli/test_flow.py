@@ -53,21 +53,21 @@ def failed_workflow(home: Path) -> str:
 
 
 def test_workflows_are_listed_by_name_and_state(failed_workflow: str, taskmq: Here) -> None:
-    table = taskmq("workflow", "list")
-    found = taskmq("workflow", "list", "--state", "failed", "--name", "up*", "--since", "2020-01-01", "-o", "json")
+    table = taskmq("flow", "list")
+    found = taskmq("flow", "list", "--state", "failed", "--name", "up*", "--since", "2020-01-01", "-o", "json")
 
     assert [line.split()[:3] for line in table.out.splitlines()] == [
         ["workflow", "name", "state"],
         [failed_workflow, "upload", "failed"],
     ]
     assert [(one["workflow_id"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed_workflow, 3, 0)]
-    assert taskmq("workflow", "list", "--state", "running", "-o", "json").data == []
-    assert taskmq("workflow", "list", "--state", "done").code == 2
+    assert taskmq("flow", "list", "--state", "running", "-o", "json").data == []
+    assert taskmq("flow", "list", "--state", "done").code == 2
 
 
 def test_a_workflow_is_shown_step_by_step(failed_workflow: str, taskmq: Here) -> None:
-    table = taskmq("workflow", "show", failed_workflow)
-    shown = taskmq("workflow", "show", failed_workflow, "-o", "json").data
+    table = taskmq("flow", "show", failed_workflow)
+    shown = taskmq("flow", "show", failed_workflow, "-o", "json").data
 
     assert table.code == 0
     lines = [line.split() for line in table.out.splitlines()]
@@ -90,35 +90,35 @@ def test_a_redrive_reruns_failures_and_counts_its_removed_letters(
 ) -> None:
     (home / "mended").touch()
 
-    result = taskmq("workflow", "redrive", failed_workflow)
+    result = taskmq("flow", "redrive", failed_workflow)
 
     assert (result.code, result.err) == (0, f"workflow {failed_workflow}: 2 steps run again, 1 dead letter removed\n")
     assert names_in("images.dlq") == []
     with Started(home, "worker", "gallery:app") as worker:
         worker.says("waiting for jobs")
         eventually(
-            lambda: taskmq("workflow", "show", failed_workflow, "-o", "json").data["state"] == "succeeded",
+            lambda: taskmq("flow", "show", failed_workflow, "-o", "json").data["state"] == "succeeded",
             "it succeeds",
         )
-    again = taskmq("workflow", "redrive", failed_workflow)
+    again = taskmq("flow", "redrive", failed_workflow)
     assert again.code == 0
     assert "nothing to run again" in again.err
 
 
 def test_a_workflow_is_cancelled_once(failed_workflow: str, taskmq: Here) -> None:
-    assert taskmq("workflow", "redrive", failed_workflow).code == 0
+    assert taskmq("flow", "redrive", failed_workflow).code == 0
 
-    cancelled = taskmq("workflow", "cancel", failed_workflow, "--reason", "not wanted")
-    again = taskmq("workflow", "cancel", failed_workflow)
+    cancelled = taskmq("flow", "cancel", failed_workflow, "--reason", "not wanted")
+    again = taskmq("flow", "cancel", failed_workflow)
 
     assert (cancelled.code, cancelled.err) == (0, f"workflow {failed_workflow} cancelled\n")
     assert (again.code, again.err) == (3, f"workflow {failed_workflow} has already ended\n")
-    assert taskmq("workflow", "show", failed_workflow, "-o", "json").data["cancelled"] == "not wanted"
+    assert taskmq("flow", "show", failed_workflow, "-o", "json").data["cancelled"] == "not wanted"
 
 
 @pytest.mark.parametrize("verb", ["show", "cancel", "redrive"])
 def test_an_unknown_workflow_is_not_found(home: Path, taskmq: Here, verb: str) -> None:
-    result = taskmq("workflow", verb, "nobody")
+    result = taskmq("flow", verb, "nobody")
 
     assert (result.code, result.out) == (3, "")
     assert "workflow nobody is unknown" in result.err
@@ -135,8 +135,8 @@ def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: He
         album = batch(upload.s("a")).send()
         other = chain(upload.s("a")).send()
 
-        closed, refused = taskmq("workflow", "close", album.id), taskmq("workflow", "close", other.id)
-        unknown = taskmq("workflow", "close", "nobody")
+        closed, refused = taskmq("flow", "close", album.id), taskmq("flow", "close", other.id)
+        unknown = taskmq("flow", "close", "nobody")
 
         assert (closed.code, closed.err.strip()) == (0, f"batch {album.id} closed")
         assert refused.code == 6

@@ -1,4 +1,4 @@
-"""`taskmq workflow`."""
+"""`taskmq flow`: workflows that were sent to the state."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -11,24 +11,21 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_rows, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
-from taskmq.cli.workflows.files import print_schema, validate
 from taskmq.errors import RequestRefused
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 from taskmq.workflow.workflows import read_states
 
 if TYPE_CHECKING:
-    from taskmq.api.workers import WorkflowLineView, WorkflowView
+    from taskmq.api.workers import FlowLineView, FlowReportView
     from taskmq.cli.server_link import Pages
 
 __all__ = ["app"]
 
 app = App(
-    name="workflow",
-    help="Manage workflows: list, show, graph, close, cancel, redrive, validate, schema.",
+    name="flow",
+    help="Manage workflows that were sent to the state: list, show, graph, close, cancel, redrive.",
     result_action="return_value",
 )
-app.command(validate)
-app.command(print_schema, name="schema")
 
 _COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
 _STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
@@ -64,8 +61,8 @@ def list_all(
     """
     states = sorted(read_states(state))
 
-    def pages(api: Api) -> "Pages[WorkflowLineView]":
-        return partial(api.workflows.page, name=name, states=states, since=_in_utc(since), until=_in_utc(until))
+    def pages(api: Api) -> "Pages[FlowLineView]":
+        return partial(api.flows.page, name=name, states=states, since=_in_utc(since), until=_in_utc(until))
 
     found = ask(lambda api: first_items(pages(api), limit), tenant=tenant)
     show_rows(_COLUMNS, found.items, _row)
@@ -80,7 +77,7 @@ def show(workflow: str, /) -> None:
     workflow
         The workflow's id.
     """
-    _show(ask(lambda api: api.workflows.get(workflow)))
+    _show(ask(lambda api: api.flows.get(workflow)))
 
 
 @app.command
@@ -94,9 +91,9 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
     workflow
         The workflow's id.
     form
-        mermaid, for Markdown pages, or dot: `taskmq workflow graph ID --format dot | dot -Tsvg`.
+        mermaid, for Markdown pages, or dot: `taskmq flow graph ID --format dot | dot -Tsvg`.
     """
-    found = ask(lambda api: api.workflows.get(workflow))
+    found = ask(lambda api: api.flows.get(workflow))
     if current_globals().output != "table":
         _show(found)
         return
@@ -116,7 +113,7 @@ def close(workflow: str, /) -> None:
     workflow
         The batch's id.
     """
-    ask(lambda api: api.workflows.close(workflow))
+    ask(lambda api: api.flows.close(workflow))
     note(f"batch {workflow} closed")
 
 
@@ -135,7 +132,7 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
         The reason, for callers that wait for its result.
     """
     try:
-        ask(lambda api: api.workflows.cancel(workflow, reason=reason))
+        ask(lambda api: api.flows.cancel(workflow, reason=reason))
     except RequestRefused as error:
         if error.code != "workflow_ended":
             raise
@@ -157,7 +154,7 @@ def redrive(workflow: str, /) -> None:
     workflow
         The workflow's id.
     """
-    done = ask(lambda api: api.workflows.redrive(workflow))
+    done = ask(lambda api: api.flows.redrive(workflow))
     letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
     if done.steps:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
@@ -170,14 +167,14 @@ def _in_utc(given: datetime | None) -> datetime | None:
     return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 
-def _show(found: "WorkflowView") -> None:
+def _show(found: "FlowReportView") -> None:
     facts = {"workflow": found.workflow_id, "state": found.state, "cancelled": found.cancelled}
     show_record(found, lambda: {name: value for name, value in facts.items() if value is not None})
     if current_globals().output == "table":
         print_rows(_STEP_COLUMNS, [{name: getattr(step, name) for name in _STEP_COLUMNS} for step in found.steps])
 
 
-def _row(line: "WorkflowLineView") -> dict[str, Any]:
+def _row(line: "FlowLineView") -> dict[str, Any]:
     return {
         "workflow": line.workflow_id,
         "name": line.name,

@@ -1,58 +1,59 @@
+# Generated from taskmq/http/aio/flows.py by `python -m tests.house.blocking_client`: change that one.
 """Workflows, through the server."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from taskmq.api.workers import (
     CancelFlowBody,
-    WorkflowLineView,
-    WorkflowList,
-    WorkflowState,
-    WorkflowView,
+    FlowLineView,
+    FlowList,
+    FlowReportView,
+    FlowStateWord,
 )
-from taskmq.http.aio.connection import AsyncHttpConnection, every
+from taskmq.http._generated.connection import HttpConnection, every
 from taskmq.workflow.service import Redriven
 
-__all__ = ["AsyncWorkflowCalls"]
+__all__ = ["FlowCalls"]
 
 
-class AsyncWorkflowCalls:
+class FlowCalls:
     """Workflows by their ids."""
 
-    def __init__(self, connection: AsyncHttpConnection) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
-    async def get(self, workflow_id: str) -> WorkflowView:
+    def get(self, workflow_id: str) -> FlowReportView:
         """Return a workflow with the state of each step."""
-        return await self._connection.ask("getWorkflow", WorkflowView, path={"workflow_id": workflow_id})
+        return self._connection.ask("getFlow", FlowReportView, path={"workflow_id": workflow_id})
 
-    async def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
+    def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
         """Cancel a workflow: steps that have not started never will, and running ones are stopped."""
         body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
-        await self._connection.ask("cancelWorkflow", dict[str, str], path={"workflow_id": workflow_id}, body=body)
+        self._connection.ask("cancelFlow", dict[str, str], path={"workflow_id": workflow_id}, body=body)
 
-    async def close(self, workflow_id: str) -> None:
+    def close(self, workflow_id: str) -> None:
         """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
             FlowClosed: it is cancelled, or not a batch.
         """
-        await self._connection.ask("closeWorkflow", dict[str, str], path={"workflow_id": workflow_id})
+        self._connection.ask("closeFlow", dict[str, str], path={"workflow_id": workflow_id})
 
-    async def redrive(self, workflow_id: str) -> Redriven:
+    def redrive(self, workflow_id: str) -> Redriven:
         """Run failed steps again."""
-        return await self._connection.ask("redriveWorkflow", Redriven, path={"workflow_id": workflow_id})
+        return self._connection.ask("redriveFlow", Redriven, path={"workflow_id": workflow_id})
 
-    async def page(
+    def page(
         self,
         *,
         name: str | None = None,
-        states: Sequence[WorkflowState] = (),
+        states: Sequence[FlowStateWord] = (),
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> WorkflowList:
+    ) -> FlowList:
         """Return a page of workflows, newest first.
 
         Args:
@@ -69,17 +70,17 @@ class AsyncWorkflowCalls:
             "limit": limit,
             "cursor": cursor,
         }
-        return await self._connection.ask("listWorkflows", WorkflowList, query=query)
+        return self._connection.ask("listFlows", FlowList, query=query)
 
     def list(
         self,
         *,
         name: str | None = None,
-        states: Sequence[WorkflowState] = (),
+        states: Sequence[FlowStateWord] = (),
         since: datetime | None = None,
         until: datetime | None = None,
         page_size: int = 200,
-    ) -> AsyncIterator[WorkflowLineView]:
+    ) -> Iterator[FlowLineView]:
         """Iterate over matching workflows, newest first; see `page`."""
         return every(
             lambda cursor: self.page(
