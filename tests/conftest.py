@@ -176,7 +176,7 @@ def postgres_url(postgres_server: PostgreSQL) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _job_store_template(postgres_server: PostgreSQL) -> str:
+def job_store_template(postgres_server: PostgreSQL) -> str:
     from taskmq_sql.migrations import upgrade
 
     url = postgres_server.create_database()
@@ -185,9 +185,9 @@ def _job_store_template(postgres_server: PostgreSQL) -> str:
 
 
 @pytest.fixture
-def job_store_url(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[str]:
+def job_store_url(postgres_server: PostgreSQL, job_store_template: str) -> Iterator[str]:
     """Create a database for the test with the tables of the job store."""
-    url = postgres_server.create_database(template=_job_store_template)
+    url = postgres_server.create_database(template=job_store_template)
     yield url
     postgres_server.drop_database(url)
 

@@ -17,6 +17,15 @@ from taskmq.testing import FakeClock
 from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, RestoredStores
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
+from tests.servers.reused_tables import ReusedTables
+
+
+@pytest.fixture(scope="session")
+def reused_tables(postgres_server: PostgreSQL, job_store_template: str) -> Iterator[ReusedTables]:
+    url = postgres_server.create_database(template=job_store_template)
+    with ReusedTables(url, "taskmq") as tables:
+        yield tables
+    postgres_server.drop_database(url)
 
 
 class TestPostgreSQL(JobTransactions, JobStoreSuite):
@@ -24,8 +33,10 @@ class TestPostgreSQL(JobTransactions, JobStoreSuite):
     steps = 100
 
     @pytest.fixture(autouse=True)
-    def _database(self, job_store_url: str) -> None:
-        self.url = job_store_url
+    def _database(self, reused_tables: ReusedTables) -> Iterator[None]:
+        self.url = reused_tables.url
+        yield
+        reused_tables.clear()
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))

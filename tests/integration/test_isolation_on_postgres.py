@@ -16,8 +16,8 @@ _CAMPAIGN = int(os.environ.get("TASKMQ_TEST_ISOLATION_EXAMPLES", "500"))
 
 
 @pytest.fixture(scope="module")
-def towns(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[tuple[Town, Town]]:
-    urls = [postgres_server.create_database(template=_job_store_template) for _ in range(2)]
+def towns(postgres_server: PostgreSQL, job_store_template: str) -> Iterator[tuple[Town, Town]]:
+    urls = [postgres_server.create_database(template=job_store_template) for _ in range(2)]
     with open_town(urls[0]) as alone, open_town(urls[1]) as both:
         yield alone, both
     for url in urls:
