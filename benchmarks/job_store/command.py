@@ -13,6 +13,7 @@ from typing import Final
 
 from benchmarks.job_store import loading
 from benchmarks.job_store.embedded import sqlite
+from benchmarks.job_store.features import features
 from benchmarks.job_store.figures import Figures, keep, text_of
 from benchmarks.job_store.gated import gated
 from benchmarks.job_store.lists import day_dropped, lists
@@ -154,6 +155,18 @@ class _Run:
 
                 self._keep("saved steps", asyncio.run(measure(stage)))
 
+    def features(self) -> None:
+        """Measure jobs without a feature, and with each one."""
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage) -> dict[str, Figures]:
+                    async with stage.app:
+                        return await features(stage, self._options.jobs)
+
+                for name, figures in asyncio.run(measure(stage)).items():
+                    self._keep(f"feature: {name}", figures)
+
     def embedded(self) -> None:
         for _ in range(self._options.rounds):
             self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
@@ -186,6 +199,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "gated": _Run.gated,
     "logged": _Run.logged,
     "steps": _Run.steps,
+    "features": _Run.features,
     "sqlite": _Run.embedded,
     "peers": _Run.peers,
 }

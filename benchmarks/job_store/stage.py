@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.job_store.figures import Figures
 from benchmarks.processes import cpu_seconds, end, tree
-from taskmq import TaskMQ
+from taskmq import TaskMQ, WorkQueue
 from tests.servers import PostgreSQL, RabbitMQ
 
 __all__ = ["DURABLE", "QUEUE", "Servers", "Stage", "Start", "us_a_job"]
@@ -128,7 +128,7 @@ class Stage:
                 stack.callback(servers.postgres.drop_database, store)
             broker = servers.rabbitmq.create_vhost()
             settings = {"TASKMQ_URL": broker, "TASKMQ_STORE": store, "TASKMQ_APP": "bench:app"}
-            app = TaskMQ(broker, store=store, name="sender")
+            app = TaskMQ(broker, store=store, name="sender", queues=[WorkQueue("line", ordered=4)])
             for task, queue in (
                 ("nothing", QUEUE),
                 ("stamp", QUEUE),

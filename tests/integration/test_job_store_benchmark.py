@@ -25,6 +25,10 @@ _SLOW = {
     "killed": ["scheduler killed"],
     "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
     "logged": ["logged"],
+    "features": [
+        f"feature: {name}"
+        for name in ("nothing", "key", "concurrency", "rate", "order", "progress", "step", "checkpoint")
+    ],
 }
 
 

@@ -1,8 +1,8 @@
 """Claims of dispatched jobs in the table `claim`: one row a place, and the dispatch that last held it.
 
 A place is held while its job is under way with its token, so the end of a dispatch frees it without touching the row.
-Place 0 of a claim is locked while its places change hands. A fence is the time in µs, or the last fence plus one if
-that is greater: it grows even if the row was deleted meanwhile.
+Place 0 of a claim is locked while its places change hands. A key gets a new fence for each message. A fence is the
+time in µs, or the last fence plus one if that is greater: it grows even if the row was deleted meanwhile.
 """
 
 from collections import defaultdict
@@ -182,10 +182,13 @@ class _Taking:
         if index is None:
             index = next(index for index in range(claim.places) if index not in holders)
             holders[index] = dispatch
-            key = (claim.name, index)
-            fence = self._fences[key] = max(self._now * 1000, self._fences.get(key, 0) + 1)
-            self.rows.append((claim.name, index, JobId(dispatch[0]), dispatch[1], fence, claim.ttl))
-        return 0 if claim.ttl is None else self._fences[claim.name, index]
+        elif claim.ttl is None:
+            return 0
+        # A run of an earlier message of the same dispatch may go on, so that each message has a later fence.
+        key = (claim.name, index)
+        fence = self._fences[key] = max(self._now * 1000, self._fences.get(key, 0) + 1)
+        self.rows.append((claim.name, index, JobId(dispatch[0]), dispatch[1], fence, claim.ttl))
+        return 0 if claim.ttl is None else fence
 
 
 def _line_up(jobs: Sequence[DispatchedJob], queues: Mapping[str, int]) -> Steps[dict[str, str | None]]:

@@ -46,8 +46,8 @@ class TakenClaims(msgspec.Struct, frozen=True):
     A job in no attribute is not dispatched with its token any more, or its cancellation was requested.
 
     Attributes:
-        fences: jobs that hold their claims; the fence grows with each holder of an idempotency key, and is 0 for a
-            job without one.
+        fences: jobs that hold their claims; the fence grows with each call that grants an idempotency key, also to
+            the same dispatch, and is 0 for a job without one.
         waiting: jobs that were moved behind a gate, and the claim's name.
         done: jobs whose work was done before.
     """
