@@ -331,7 +331,7 @@ class InvitationPublisher:
     ) -> list[SendError | None]:
         """Publish once. Returns the outcome of each job."""
         failures = await self._declare({_target_queue(job) for job in jobs})
-        able = [job for job in jobs if _target_queue(job) not in failures]
+        able = [job for job in jobs if _target_queue(job) not in failures] if failures else jobs
         messages = self._packer.pack(able, now=asyncio.get_running_loop().time(), alone={*in_doubt, *saved})
         outcomes = await self._publish_now(messages, saved)
         refused = [job for its in messages if len(its) > 1 for job in its if _is_refusal(outcomes[job.id])]

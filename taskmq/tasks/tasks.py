@@ -62,7 +62,7 @@ class Tasks(Mapping[str, Task[..., Any]]):
 
     def plan_of(self, name: str) -> TaskPlan | None:
         """Return the plan of a task; None if no task has that name."""
-        task = self.get(name)
+        task = self._load_included().get(name)
         return None if task is None else task.plan
 
     def serve(self, services: AppServices) -> None:

@@ -6,7 +6,7 @@ A store that lost its last transactions (a restored backup, a standby that was b
 of that time. Its keys are older, so the proof distinguishes its own tokens from forged ones.
 
 The MAC is HMAC-SHA256, cut to 128 bits: half of it (RFC 2104), and approved wherever ciphers are restricted (FIPS
-140), where a keyed BLAKE2b may be refused. It costs two microseconds per dispatch.
+140), where a keyed BLAKE2b may be refused. It costs less than two microseconds per dispatch.
 """
 
 import hmac
@@ -35,11 +35,13 @@ class ReportKey:
         secret: 32 random bytes.
     """
 
-    __slots__ = ("id", "secret")
+    __slots__ = ("_mac", "id", "secret")
 
     def __init__(self, key_id: str, secret: bytes) -> None:
         self.id = key_id
         self.secret = secret
+        # A copy of it costs less than another one from the secret.
+        self._mac = hmac.new(secret, digestmod="sha256")
 
     def __repr__(self) -> str:
         return f"<ReportKey {self.id}>"
@@ -55,7 +57,9 @@ class ReportKey:
             name,
             reports.encode(errors="surrogatepass"),
         )
-        return self.id + _text(hmac.digest(self.secret, content, "sha256")[:_MAC_BYTES])[:_MAC_TEXT]
+        mac = self._mac.copy()
+        mac.update(content)
+        return self.id + _text(mac.digest()[:_MAC_BYTES])[:_MAC_TEXT]
 
 
 class ReportKeys:

@@ -69,14 +69,16 @@ class Account:
 
     def give(self, needs: Amounts) -> None:
         """Subtract the usage of a job that has left."""
-        for account in self.path():
+        account: Account | None = self
+        while account is not None:
             account.flights -= 1
             if not account.flights:
                 # Removes rounding errors.
                 account.used.clear()
-                continue
-            for resource, amount in needs.items():
-                account.used[resource] -= amount
+            else:
+                for resource, amount in needs.items():
+                    account.used[resource] -= amount
+            account = account.parent
 
     def part_of_minimum(self) -> float:
         """Return the used part of its minimum, for the resource with the largest part; 1 means all.

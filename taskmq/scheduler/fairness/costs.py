@@ -6,9 +6,10 @@ actual time. If no run of its task is known, the charge is a guess until the fir
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
+
+import msgspec
 
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import Amounts
@@ -59,8 +60,7 @@ def _average(before: float | None, seconds: float) -> float:
     return seconds if before is None else before + _NEWEST * (seconds - before)
 
 
-@dataclass(slots=True)
-class ChargedJob:
+class ChargedJob(msgspec.Struct, gc=False):
     """A job in flight, and the charge to its pool.
 
     Attributes:

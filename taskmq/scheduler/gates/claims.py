@@ -132,9 +132,11 @@ class ClaimWaits:
 
     def remove(self, job_id: str) -> bool:
         """Remove a job in flight. Returns whether it had claims, for which jobs of any partition may wait."""
-        claims = self._flights.pop(job_id, ())
+        claims = self._flights.pop(job_id, None)
+        if claims is None:
+            return False
         self._freed.update((claim.name, claim.places) for claim in claims)
-        return bool(claims)
+        return True
 
     def due(self, *, now: float) -> dict[str, int]:
         """Return the claims that may have free places, with their places."""

@@ -28,6 +28,9 @@ class StartWindow(NamedTuple):
     not_after: int | None
 
 
+_ANY_TIME: Final = StartWindow(None, None)
+
+
 class Passed(NamedTuple):
     """Picks without the jobs that have to wait.
 
@@ -138,5 +141,5 @@ class GatePassage:
 def start_of(job: DispatchedJob) -> StartWindow:
     """Return when the job may start under its strict rates."""
     if job.start is None:
-        return StartWindow(None, None)
+        return _ANY_TIME
     return StartWindow(math.ceil(job.start), math.floor(job.start + STRICT_MARGIN * 1000) - _CLOCKS)

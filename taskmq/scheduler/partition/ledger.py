@@ -9,7 +9,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
+
+import msgspec
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobRecord
 from taskmq.model.keys import tenant_key
@@ -17,7 +18,7 @@ from taskmq.model.keys import tenant_key
 __all__ = ["Flight", "Ledger", "public_name"]
 
 
-class Flight(NamedTuple):
+class Flight(msgspec.Struct, frozen=True, gc=False):
     """A job in flight.
 
     Attributes:
