@@ -127,7 +127,16 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     in_flight = GaugeMetricFamily("taskmq_scheduler_in_flight", "Jobs at the broker or running.", labels=["queue"])
     for queue, number in sorted(snapshot.in_flight.items()):
         in_flight.add_metric([queue], number)
-    yield from (reports, in_flight)
+    waiting = GaugeMetricFamily(
+        "taskmq_jobs_waiting",
+        "Jobs that need a slot of a worker now, due in the `store`, ready at the `broker`, or in the hands of a "
+        "`worker`: aggregate with `max` over schedulers, then `sum` over `place`.",
+        labels=["queue", "place"],
+    )
+    for queue, places in sorted(snapshot.waiting.items()):
+        for place, number in places.items():
+            waiting.add_metric([queue, place], number)
+    yield from (reports, in_flight, waiting)
     for name, text, number in (
         ("dispatched", "Jobs published to the broker.", snapshot.dispatched),
         ("fired", "Scheduled and retried jobs that became due.", snapshot.fired),

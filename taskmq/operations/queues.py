@@ -23,6 +23,7 @@ from taskmq.model.topology import (
     dead_letter_queue,
     is_jobs_queue,
     lane_queue,
+    logical_queue,
     slow_lane,
 )
 from taskmq.model.units import Duration, did_you_mean
@@ -37,6 +38,7 @@ __all__ = [
     "find_pauses",
     "list_queues",
     "measure_demand",
+    "measure_demands",
     "missing_queue",
     "pause_queues",
     "purge_queue",
@@ -168,18 +170,37 @@ async def measure_demand(app: TaskMQ, name: str) -> QueueDemand:
         QueueMissing: the queue is neither defined by the app nor at the broker, and no stored job waits for it.
         BrokerUnavailable, StoreUnavailable: a part of them could not be counted.
     """
-    lines = (await list_queues(app, [name])).queues
-    work = [line for line in lines if line.queue not in (PARKING, UNROUTABLE, dead_letter_queue(name))]
-    stored = await _read_backlogs(app, [name])
-    waiting = None if stored is None else stored.get(name)
-    if not work and waiting is None and name not in [queue.name for queue in app.tasks.queues]:
-        raise missing_queue(app, name)
-    return QueueDemand(
-        None if stored is None else 0 if waiting is None else waiting.count,
-        sum(line.ready for line in work),
-        sum(line.unsettled or 0 for line in work),
-        None if waiting is None else waiting.oldest,
+    found = (await measure_demands(app, [name]))[name]
+    is_unknown = name not in [queue.name for queue in app.tasks.queues] and not (
+        found.stored or await app.sessions.current().broker.stats(app.producer.queue(name).physical)
     )
+    if is_unknown:
+        raise missing_queue(app, name)
+    return found
+
+
+async def measure_demands(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueDemand]:
+    """Count the jobs of several queues that need a slot of a worker now, in the store and at the broker.
+
+    Raises:
+        InvalidOption: no queue is named, or a name is invalid.
+        BrokerUnavailable, StoreUnavailable: a part of them could not be counted.
+    """
+    lines: dict[str, list[QueueStats]] = {name: [] for name in names}
+    for line in (await list_queues(app, names)).queues:
+        name = logical_queue(line.queue)
+        if name in lines and line.queue != dead_letter_queue(name):
+            lines[name].append(line)
+    stored = await _read_backlogs(app, names)
+    return {
+        name: QueueDemand(
+            None if stored is None else 0 if (waiting := stored.get(name)) is None else waiting.count,
+            sum(line.ready for line in work),
+            sum(line.unsettled or 0 for line in work),
+            None if stored is None or (waiting := stored.get(name)) is None else waiting.oldest,
+        )
+        for name, work in lines.items()
+    }
 
 
 async def find_backlogs(app: TaskMQ, names: Sequence[str]) -> dict[str, QueueBacklog] | None:

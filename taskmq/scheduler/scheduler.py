@@ -33,7 +33,7 @@ from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
-from taskmq.scheduler.status import SchedulerCounts, SchedulerPresence, SchedulerStatus
+from taskmq.scheduler.status import DemandGauge, SchedulerCounts, SchedulerPresence, SchedulerStatus
 from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
@@ -90,6 +90,7 @@ class Scheduler:
         self._refusal: StoreWentBack | None = None
         self._started = app.sessions.clock.now_ms()
         self._counts = SchedulerCounts()
+        self._demand = DemandGauge(app)
         self._workers = LiveWorkers()
         self._clock = StoreClock(lambda: app.sessions.store().now_ms())
         self._pace = FiringPace(_FIRING)
@@ -178,6 +179,7 @@ class Scheduler:
                     store.dispatching.leases, me=self._me, read=self._report, dispatched=self._count_dispatched
                 )
                 await group.start(presence, "reports this scheduler")
+                await group.start(self._demand, "counts waiting jobs")
                 await group.start(pauses, "follows the paused queues")
                 await group.start(leases, "holds partitions")
                 try:
@@ -247,7 +249,10 @@ class Scheduler:
     def snapshot(self) -> SchedulerSnapshot:
         """Return the metrics for monitoring."""
         return self._counts.snapshot(
-            partitions=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
+            partitions=len(self._held),
+            in_flight=self._in_flight(),
+            store_silence=self._silence(),
+            waiting=self._demand.read(),
         )
 
     async def _report(self) -> SchedulerReport:

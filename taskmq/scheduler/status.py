@@ -8,16 +8,18 @@ from typing import Final
 
 import msgspec
 
+from taskmq.app import TaskMQ
 from taskmq.contracts.stores import Coordinator, Lease, member_key
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.errors import StateUnavailable, StoreUnavailable, TaskMQError
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.model.telemetry.scheduler_report import SCHEDULERS, SchedulerReport, encode_report
+from taskmq.operations.queues import measure_demands
 from taskmq.schedules.status import OccurrenceCounts
 from taskmq.version import VERSION
 
-__all__ = ["SchedulerCounts", "SchedulerPresence", "SchedulerStatus"]
+__all__ = ["DemandGauge", "SchedulerCounts", "SchedulerPresence", "SchedulerStatus"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -25,6 +27,9 @@ _PERIOD: Final = 2.5
 _LEASE: Final = 15.0
 # Rates are averages over four periods.
 _SAMPLES: Final = 5
+_DEMAND_PERIOD: Final = 5.0
+# Longer than the usual intervals of scrapes.
+_SCRAPED: Final = 150.0
 
 
 class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +100,12 @@ class SchedulerCounts:
         self.reports: Counter[str] = Counter()
 
     def snapshot(
-        self, *, partitions: int, in_flight: dict[str, int], store_silence: float | None
+        self,
+        *,
+        partitions: int,
+        in_flight: dict[str, int],
+        store_silence: float | None,
+        waiting: Mapping[str, Mapping[str, int]],
     ) -> SchedulerSnapshot:
         """Return the current metrics."""
         return SchedulerSnapshot(
@@ -109,6 +119,7 @@ class SchedulerCounts:
             reports=dict(self.reports),
             store_silence=store_silence,
             schedules=self.schedules.by_task(),
+            waiting=waiting,
         )
 
 
@@ -176,4 +187,53 @@ class SchedulerPresence:
         return {
             partition: round(max(count - before.get(partition, 0), 0) / (now - since), 2) if now > since else 0.0
             for partition, count in counts.items()
+        }
+
+
+class DemandGauge:
+    """A service that counts the jobs of the app's queues that need a slot, while the metrics are scraped."""
+
+    def __init__(self, app: TaskMQ) -> None:
+        self._app = app
+        self._waiting: Mapping[str, Mapping[str, int]] = {}
+        self._wanted_until = 0.0
+        self._waking = asyncio.Event()
+        self._is_stopping = False
+
+    def read(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the last counts by queue and place, and count for a while. Empty if they could not be counted."""
+        now = asyncio.get_running_loop().time()
+        if self._wanted_until <= now:
+            self._waking.set()
+        self._wanted_until = now + _SCRAPED
+        return self._waiting
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping = True
+        self._waking.set()
+
+    async def run(self) -> None:
+        """Count every five seconds while the counts are read, until `stop`."""
+        while not self._is_stopping:
+            self._waking.clear()
+            if self._wanted_until > asyncio.get_running_loop().time():
+                await self._count()
+                await pause(self._waking, _DEMAND_PERIOD)
+            else:
+                self._waiting = {}
+                await self._waking.wait()
+
+    async def _count(self) -> None:
+        names = [queue.name for queue in self._app.tasks.queues]
+        try:
+            found = await measure_demands(self._app, names) if names else {}
+        except TaskMQError as error:
+            _log.debug("waiting jobs not counted, will retry: %s", error)
+            # A gap: an old number would scale workers wrongly.
+            self._waiting = {}
+            return
+        self._waiting = {
+            name: {"store": demand.stored or 0, "broker": demand.ready, "worker": demand.in_hand}
+            for name, demand in found.items()
         }

@@ -43,7 +43,9 @@ _SOURCES: Final[Mapping[str, Source]] = {
         {"q": 1},
     ),
     "beat": lambda: BeatSnapshot("1", _SCHEDULES, 1, 0.0),
-    "scheduler": lambda: SchedulerSnapshot("1", 1, {"q": 1}, 1, 1, 1, {"accepted": 1}, 0.0, _SCHEDULES),
+    "scheduler": lambda: SchedulerSnapshot(
+        "1", 1, {"q": 1}, 1, 1, 1, {"accepted": 1}, 0.0, _SCHEDULES, 0, {"q": {"store": 1}}
+    ),
     "server": lambda: ServerSnapshot("1", [RequestCount("listJobs", {"200": 1})], 1),
 }
 

@@ -84,7 +84,7 @@ def _emitted_series() -> set[str]:
     snapshots = (
         Snapshot("1", [Count("t", "q", {"succeeded": 1}, histogram, histogram)], [gauges], 1, {"exit": 1}, {"q": 1}),
         BeatSnapshot("1", schedules, 1, 0.0),
-        SchedulerSnapshot("1", 8, {"q": 1}, 1, 1, 1, {"accepted": 1}, 0.0, schedules),
+        SchedulerSnapshot("1", 8, {"q": 1}, 1, 1, 1, {"accepted": 1}, 0.0, schedules, 0, {"q": {"store": 1}}),
         ServerSnapshot("1", [RequestCount("op", {"200": 1}, histogram)], 1),
     )
     found: set[str] = set()

@@ -116,6 +116,25 @@ async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_lat
     assert ("store", "start `taskmq scheduler`") in {(each.about, each.remedy) for each in problems}
 
 
+async def test_the_gauge_of_waiting_jobs_counts_both_lanes(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        scheduler = Scheduler(open_again())
+        async with _run_together(scheduler):
+            for _ in range(5):
+                await app.jobs.asubmit("render")
+            for _ in range(2):
+                await app.tasks["render"].asend()
+
+            def count() -> int:
+                return sum(scheduler.snapshot().waiting.get("pdf", {}).values())
+
+            await until(lambda: count() == 7)
+
+            waiting = scheduler.snapshot().waiting
+            assert set(waiting["pdf"]) == {"store", "broker", "worker"}
+
+
 async def test_a_broker_that_refuses_connections_leaves_the_other_facts(tmp_path: Path) -> None:
     app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db")
     async with app:

@@ -5,7 +5,7 @@ returns an `Exporter`. The process that owns the health port calls it for every 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -191,6 +191,7 @@ class SchedulerSnapshot(NamedTuple):
         store_silence: seconds since the store last answered; None: it never has.
         schedules: occurrences of schedules, since it started.
         preempted: runs that were preempted.
+        waiting: jobs that need a slot of a worker now, by queue and place: `store`, `broker`, `worker`.
     """
 
     version: str
@@ -203,6 +204,7 @@ class SchedulerSnapshot(NamedTuple):
     store_silence: float | None
     schedules: Sequence[ScheduleCount] = ()
     preempted: int = 0
+    waiting: Mapping[str, Mapping[str, int]] = {}
 
 
 class RequestCount(msgspec.Struct):

@@ -82,13 +82,18 @@ def test_a_beat_exports_emissions_and_their_lateness() -> None:
 
 
 def test_a_scheduler_exports_dispatches_and_jobs_in_flight() -> None:
-    samples = _read(SchedulerSnapshot("1.2.3", 4, {"work": 7}, 100, 20, 1, {"accepted": 90, "unknown": 2}, None))
+    waiting = {"work": {"store": 5_000, "broker": 3, "worker": 16}}
+    samples = _read(
+        SchedulerSnapshot("1.2.3", 4, {"work": 7}, 100, 20, 1, {"accepted": 90, "unknown": 2}, None, waiting=waiting)
+    )
 
     assert _of(samples, "taskmq_scheduler_jobs_dispatched_total") == 100
     assert _of(samples, "taskmq_scheduler_jobs_fired_total") == 20
     assert _of(samples, "taskmq_scheduler_jobs_lost_total") == 1
     assert _of(samples, "taskmq_scheduler_reports_total", outcome="accepted") == 90
     assert _of(samples, "taskmq_scheduler_in_flight", queue="work") == 7
+    places = {place: _of(samples, "taskmq_jobs_waiting", queue="work", place=place) for place in waiting["work"]}
+    assert places == waiting["work"]
     assert _of(samples, "taskmq_scheduler_partitions") == 4
     assert _of(samples, "taskmq_scheduler_store_silence_seconds") == float("inf")
 
