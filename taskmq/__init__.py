@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from taskmq.workflow.dag import dag
     from taskmq.workflow.handle import Flow, FlowState, FlowStep, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
+    from taskmq.workflow.runs.handle import EndedStep, Run, RunStatus, RunStep
 
 __all__ = [
     "AccessDenied",
@@ -95,6 +96,7 @@ __all__ = [
     "DuplicateTask",
     "EncodeError",
     "EndNews",
+    "EndedStep",
     "EventStream",
     "Execution",
     "Flow",
@@ -135,6 +137,9 @@ __all__ = [
     "ResultTimeout",
     "Retry",
     "RetryPolicy",
+    "Run",
+    "RunStatus",
+    "RunStep",
     "RunSuperseded",
     "SendError",
     "Sending",
@@ -174,6 +179,10 @@ _HOMES = {
     "Depends": "injection.plan",
     "EventStream": "events.stream",
     "Execution": "run.execution",
+    "EndedStep": "workflow.runs.handle",
+    "Run": "workflow.runs.handle",
+    "RunStatus": "workflow.runs.handle",
+    "RunStep": "workflow.runs.handle",
     "Flow": "workflow.handle",
     "FlowState": "workflow.handle",
     "FlowStep": "workflow.handle",

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
     from taskmq.workflow.handle import Flow
+    from taskmq.workflow.runs.handle import Run
+    from taskmq.workflow.runs.runs import Runs
     from taskmq.workflow.workflows import Workflows
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
@@ -244,6 +246,13 @@ class TaskMQ(CeleryHints):
 
         return Workflows(self._services)
 
+    @functools.cached_property
+    def runs(self) -> "Runs":
+        """The runs of workflows in the store."""
+        from taskmq.workflow.runs.runs import Runs
+
+        return Runs(self.sessions)
+
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """Return a handle for a job by its id, without checking that it exists.
 
@@ -252,12 +261,14 @@ class TaskMQ(CeleryHints):
         """
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
-    def flow(self, flow_id: str, *, tenant: str | None = None) -> "Flow[Any]":
+    def flow(self, flow_id: str, *, tenant: str | None = None) -> "Flow[Any] | Run[Any]":
         """Return a handle for a workflow that was sent before; its values are plain data.
 
         Args:
             tenant: the workflow's tenant, if `flow_id` is the sender's id; omit it with the `id` of a handle.
         """
+        if self.sessions.has_runs:
+            return self.runs.get(flow_id, tenant=tenant)
         from taskmq.workflow.handle import Flow
         from taskmq.workflow.service import WorkflowService
 

@@ -9,7 +9,13 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.errors import FlowNotFound, NotPermitted, RequestRefused
 from taskmq.model.keys import split_tenant_key, tenant_key
-from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
+from taskmq.operations.workflows import (
+    WorkflowReport,
+    cancel_workflow,
+    flow_of,
+    redrive_workflow,
+    report_workflow,
+)
 from taskmq.workflow.handle import FlowStep
 from taskmq.workflow.service import Redriven
 from taskmq.workflow.workflows import WorkflowLine
@@ -55,7 +61,7 @@ class AppFlows(AppCalls):
         """
         report = await self._find_operable(workflow_id)
         await self._caller.note_action(self._app, "workflow.close", subject=report.id)
-        await self._app.flow(report.id).aclose()
+        await flow_of(self._app, report.id).aclose()
 
     async def redrive(self, workflow_id: str) -> Redriven:
         """Run failed steps again, and remove the dead letters of their earlier runs."""

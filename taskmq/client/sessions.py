@@ -56,6 +56,7 @@ class Sessions:
     Attributes:
         patience: the time limit of waits for results without a timeout; None for no limit.
         send_timeout: the time limit of every send, in seconds.
+        prefers_runs: whether workflows run in the job store even if there is a state.
 
     Raises:
         InvalidOption: a value is invalid.
@@ -93,6 +94,7 @@ class Sessions:
         self._abandoned: list[Session] = []
         self._has_warned = False
         self.patience: Patience | None = None
+        self.prefers_runs = False
         self.job_store: Callable[[BrokerOptions], JobStore] | None = None
 
     @property
@@ -148,6 +150,12 @@ class Sessions:
         if (state := self.settings.state) is not None:
             return state
         return self.url if self.url.startswith(_EMBEDDED) else None
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether workflows run in the job store: there is one, and no state."""
+        has_store = self.store_url is not None or self.job_store is not None
+        return has_store and (self.prefers_runs or self.state_url is None)
 
     def check_coordinator(self, what: str) -> None:
         """Check that locks and groups have a coordinator.

@@ -9,6 +9,7 @@ instant, the source of an event and its number. Therefore all derived ids begin 
 `check_chosen_id` refuses that prefix wherever a caller chooses an id, so no chosen id equals a derived one.
 """
 
+import re
 from typing import Final
 
 from taskmq.errors import InvalidOption
@@ -35,6 +36,7 @@ __all__ = [
     "reaction_job_id",
     "reaction_record_key",
     "replaced_key",
+    "run_id_of",
     "schedule_record_key",
     "scheduled_job_id",
     "split_tenant_key",
@@ -50,6 +52,8 @@ __all__ = [
 _DOTS: Final = frozenset({".", ".."})
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
+_RUNS: Final = "0c6f4f0e-3a55-5d0b-8f1e-6b0f6b7c9a21"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DERIVED: Final = "taskmq:"
 _LONGEST: Final = 512
 _MEMBERS: Final = "members:"
@@ -273,6 +277,12 @@ def flow_job_id(flow_id: str, node: str, run: int) -> str:
     tenant, own = split_tenant_key(flow_id)
     again = f"~{run}" if run else ""
     return tenant_key(tenant or None, f"taskmq:step:{own}~{node}{again}")
+
+
+def run_id_of(name: str) -> str:
+    """Return the store's id of a run: its name without the tenant, or one derived from a name that is no UUID."""
+    tenant, own = split_tenant_key(name)
+    return own if _UUID.fullmatch(own) else _uuid(_RUNS, tenant, own)
 
 
 def flow_end_id(flow_id: str, run: int) -> str:

@@ -39,6 +39,7 @@ from taskmq.scheduler.preemption import PreemptionWatch
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue, ReturnedJobs
+from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
@@ -60,6 +61,7 @@ class HeldPartition:
         clock, pace, proofs: shared by all partitions of this process.
         paused: queues that operators have paused.
         releases: releases jobs that waited for others.
+        runs: advances runs of workflows.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class HeldPartition:
         paused: PausedQueues,
         wakeups: Wakeups,
         releases: DependentReleases,
+        runs: RunAdvances,
         counts: SchedulerCounts,
     ) -> None:
         session = app.sessions.current()
@@ -126,6 +129,7 @@ class HeldPartition:
             results=AcceptedResults(app, store),
             wakeups=wakeups,
             releases=releases,
+            runs=runs,
             counts=counts,
         )
         self._watch = InFlightWatch(

@@ -32,6 +32,7 @@ from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.proofs import InvitationProofs
+from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.status import DemandGauge, SchedulerCounts, SchedulerPresence, SchedulerStatus
 from taskmq.scheduler.wakeups import Wakeups
@@ -100,6 +101,7 @@ class Scheduler:
         self._leases: PartitionLeases | None = None
         self._wakeups: Wakeups | None = None
         self._releases: DependentReleases | None = None
+        self._runs: RunAdvances | None = None
         self._proofs: InvitationProofs | None = None
         self._pauses: PausedQueues | None = None
 
@@ -138,12 +140,14 @@ class Scheduler:
                 on_change=wakeups.wake_all,
             )
             await pauses.load()
+            runs = self._runs = RunAdvances(self._app, store, wakeups, clock=self._clock)
             signals = Signals(
                 session.broker,
                 self._workers,
                 wakeups,
                 pauses,
                 on_free=self._on_free,
+                on_runs=runs.wake,
                 on_tasks=_ignore if tasks is None else tasks.receive,
                 on_node=nodes.receive,
             )
@@ -158,12 +162,16 @@ class Scheduler:
                 on_refuse=self._on_refuse,
             )
             releases = self._releases = DependentReleases(store, wakeups)
-            duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens to signals")
-                await group.start(duties, "maintains the store")
-                await group.start(releases, "releases dependent jobs")
+                duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
+                for each, purpose in (
+                    (duties, "maintains the store"),
+                    (releases, "releases dependent jobs"),
+                    (runs, "advances runs of workflows"),
+                ):
+                    await group.start(each, purpose)
                 if self._app.reactions.awaited_tasks:
                     await group.start(EndReactions(self._app, store, me=self._me), "delivers ends to reactions")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit log")
@@ -309,6 +317,7 @@ class Scheduler:
         assert self._proofs is not None
         assert self._wakeups is not None
         assert self._releases is not None
+        assert self._runs is not None
         assert self._pauses is not None
         held = HeldPartition(
             self._app,
@@ -321,6 +330,7 @@ class Scheduler:
             paused=self._pauses,
             wakeups=self._wakeups,
             releases=self._releases,
+            runs=self._runs,
             counts=self._counts,
         )
         self._held[lease.partition] = held

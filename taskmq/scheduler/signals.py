@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Broker
-from taskmq.contracts.jobs import READY_TOPIC, decode_lanes
+from taskmq.contracts.jobs import READY_TOPIC, RUNS_TOPIC, decode_lanes
 from taskmq.durable.announcements import listen
 from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage
@@ -37,6 +37,7 @@ _TOPICS: Final = (
     f"{READY_TOPIC}*",
     f"{DUE_TOPIC}*",
     FREED_TOPIC,
+    RUNS_TOPIC,
     WORKER_EVENTS,
     TASKS_TOLD,
     PAUSES_ASKED,
@@ -182,6 +183,7 @@ class Signals:
 
     Args:
         on_free: called when partitions may be free.
+        on_runs: called when runs of workflows have something to do.
         on_tasks: called with a worker's report of its tasks; workers are asked for it at the start.
         on_node: called with the node of a worker that has reported.
     """
@@ -194,6 +196,7 @@ class Signals:
         pauses: PausedQueues,
         *,
         on_free: Callable[[], None],
+        on_runs: Callable[[], None],
         on_tasks: Callable[[bytes], None],
         on_node: Callable[[NodeTold], None],
     ) -> None:
@@ -202,6 +205,7 @@ class Signals:
         self._wakeups = wakeups
         self._pauses = pauses
         self._on_free = on_free
+        self._on_runs = on_runs
         self._on_tasks = on_tasks
         self._on_node = on_node
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
@@ -239,6 +243,8 @@ class Signals:
                 self._wakeups.expect_here(int(partition), int(body) / 1000)
         elif topic == FREED_TOPIC:
             self._on_free()
+        elif topic == RUNS_TOPIC:
+            self._on_runs()
         elif topic == self._echo:
             self._workers.start_hearing()
         elif topic == TASKS_TOLD:

@@ -260,11 +260,6 @@ class Call(CeleryHints, Generic[P, R_co]):
     def _step_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_fed: bool) -> "StepCall":
         from taskmq.workflow.step_call import StepCall
 
-        if self._plan.lane == "store":
-            raise InvalidOption(
-                f"task {self._task.name}: steps of workflows go to the broker, but its calls to the store: use "
-                'task.options(lane="broker")'
-            )
         if isinstance(self._plan, JobPlan):
             raise refused_by_broker(self._task.name)
         plan = None if self._task is self else self._plan

@@ -1,6 +1,6 @@
 """A scheduler for tests, without its own clock and leases, which makes a step when something may have changed.
 
-    fire what is due -> let dependents go -> deliver ends to reactions
+    fire what is due -> let dependents go -> advance runs -> deliver ends to reactions
     -> dispatch what is ready, within quotas and limits -> publish invitations
     -> reports -> apply -> results into the state
 
@@ -36,7 +36,9 @@ from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, answer_of, fe
 from taskmq.scheduler.partition import AppRules, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
+from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.status import SchedulerCounts
+from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 
 __all__ = ["FailedRun", "StoreRun"]
@@ -99,6 +101,8 @@ class StoreRun:
         self._passages: dict[int, GatePassage] = {}
         self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
         self._claims = ClaimWaits(lambda _: ())
+        wakeups = Wakeups(store.dispatching, None)
+        self._runs = RunAdvances(app, store, wakeups, clock=_VirtualClock(clock))
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
@@ -148,6 +152,7 @@ class StoreRun:
         for partition, epoch in self._epochs.items():
             await self._fire(partition, epoch)
         await self._release_dependents()
+        self.moved += await self._runs.advance_all()
         if self._ends is not None:
             self.moved += await self._ends.look()
         for partition, epoch in self._epochs.items():
@@ -169,6 +174,7 @@ class StoreRun:
             dues += [job.due for job in await self._dispatching.due(partition, until=LAST_INSTANT, limit=1)]
         for partition in self._turns:
             dues += [row.due for row in await self._store.schedules.due(partition, until=LAST_INSTANT, limit=1)]
+        dues += [] if self._runs.next_timer is None else [self._runs.next_timer]
         gates = (passage.gates for passage in self._passages.values())
         dues += [math.ceil(at * 1000) for each in gates if (at := each.next()) != math.inf]
         return min(dues, default=None)

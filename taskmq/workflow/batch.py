@@ -6,8 +6,11 @@ from typing import Any
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration
 from taskmq.workflow.handle import Flow
+from taskmq.workflow.model.contents import batch_call
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.parts import AnyBuilder, OpenStep, Step, Workflow
+from taskmq.workflow.runs.handle import Run
+from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import StepTask
 
@@ -67,6 +70,14 @@ class Batch(Workflow[list[Any]]):
         if calls:
             await service.append(flow.id, calls, name=_FIRST_JOBS)
         return flow
+
+    async def _start(
+        self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
+    ) -> Run[list[Any]]:
+        calls = [batch_call(job.call) for job in self.jobs]
+        run = await super()._start(service, run_id, tenant, name)
+        await service.put_calls(run.id, calls, key=_FIRST_JOBS)
+        return run
 
 
 def batch(

@@ -7,9 +7,8 @@ import msgspec
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.workflow.handle import GraphNode
 from taskmq.workflow.parts import AnyBuilder, Each, Group, OpenStep, Part, Step, Workflow, check_part
-from taskmq.workflow.step_call import StepTask
+from taskmq.workflow.step_call import GraphNode, StepTask
 
 __all__ = ["Dag", "DagEntry", "dag"]
 

@@ -26,7 +26,7 @@ from taskmq.workflow.model.calls import (
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.shapes import Shape
-from taskmq.workflow.step_call import CompleteStep
+from taskmq.workflow.step_call import CompleteStep, GraphNode
 from taskmq.workflow.values import decode_tree, load_trees
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "FlowState",
     "FlowStateName",
     "FlowStep",
-    "GraphNode",
     "StepOutcome",
     "check_flow_id",
     "state_name",
@@ -109,24 +108,6 @@ class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorRecord | None = None
     after: tuple[str, ...] = ()
     part_of: str | None = None
-
-
-class GraphNode(Generic[R_co]):
-    """A node of a graph; the key of its value when the flow has ended.
-
-    Attributes:
-        name: unique in its graph.
-    """
-
-    __slots__ = ("graph", "name", "number")
-
-    def __init__(self, graph: object, name: str, number: int) -> None:
-        self.graph: object = graph
-        self.name: str = name
-        self.number: int = number
-
-    def __repr__(self) -> str:
-        return f"<Node {self.name}>"
 
 
 class Flow(Generic[R_co]):

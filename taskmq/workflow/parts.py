@@ -16,6 +16,8 @@ from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.model.calls import Graph
 from taskmq.workflow.model.contents import ContentBuilder, RunPlan
 from taskmq.workflow.model.graph_builder import GraphBuilder
+from taskmq.workflow.runs.handle import Run
+from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import CompleteStep, StepCall, StepTask
 
@@ -48,15 +50,15 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         keep: Duration = "7d",
         tenant: str | None = None,
         name: str | None = None,
-    ) -> Flow[R_co]:
-        """Send it; returns when the flow is in the state and the broker has confirmed what can start.
+    ) -> Flow[R_co] | Run[R_co]:
+        """Start it; returns when its run is in the store.
 
-        Sent again with the same id after an error it goes on where it stopped; a flow that is under way is left as
-        it is.
+        In an app with a state it is a flow there: returns when the broker has confirmed what can start. Sent again
+        with the same id after an error it goes on where it stopped; one that is under way is left as it is.
 
         Args:
             flow_id: default: a new time-ordered UUID.
-            keep: how long everything about the flow is kept after its last change.
+            keep: how long everything about a flow in the state is kept after its last change.
             tenant: whose flow it is, and whose jobs its steps are; its id begins with it, `@acme:`. Each tenant has
                 its own flow ids. Default: no tenant.
             name: what people look for it by in lists; any number may have the same. Default: the task of its first
@@ -65,10 +67,19 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         Raises:
             InvalidArguments, InvalidOption, EncodeError: it cannot be; nothing was sent.
             SendError: one of its kinds; the flow is there, and what was sent goes on.
-            StateUnavailable: the state could not be reached; the flow may be there or not.
-            UnsupportedFeature: the app has no state.
+            StateUnavailable, StoreUnavailable: it could not be reached; the flow or run may be there or not.
+            UnsupportedFeature: the app has neither a store nor a state.
         """
-        return await self._send(self._service(), flow_id, keep, tenant, name)
+        service = self._service()
+        if tenant == "":
+            raise InvalidOption("tenant='': a name, or None for no tenant")
+        if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
+            raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
+        if flow_id is not None:
+            check_flow_id(flow_id)
+        if service.sessions.has_runs:
+            return await self._start(RunService(service.sessions), flow_id, tenant, name)
+        return await self._send(service, flow_id, keep, tenant, name)
 
     send = blocking(asend)
 
@@ -118,17 +129,19 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
     ) -> Flow[R_co]:
         seconds = parse_duration(keep, what="keep").total_seconds()
-        if tenant == "":
-            raise InvalidOption("tenant='': a name, or None for no tenant")
-        if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
-            raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
         graph = self.compile(service.content_type, tenant=tenant or "")
-        if flow_id is not None:
-            check_flow_id(flow_id)
         first = self.first_task()
         graph.head = replace(graph.head, name=name or ("" if first is None else first.name))
         sent = await service.start(graph, flow_id=flow_id, keep=seconds, tenant=tenant)
         return Flow(sent, service=service, shape=graph.shape, names=graph.names)
+
+    async def _start(
+        self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
+    ) -> Run[R_co]:
+        plan, first = self.plan(), self.first_task()
+        label = name or ("" if first is None else first.name)
+        started = await service.start(plan, run_id=run_id, tenant=tenant, name=label)
+        return Run(started, service=service, shape=plan.shape)
 
     def _service(self) -> WorkflowService:
         task = self.first_task()

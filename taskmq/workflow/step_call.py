@@ -1,7 +1,7 @@
 """Calls of tasks as steps of a workflow."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -11,7 +11,9 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "StepCall", "StepTask"]
+__all__ = ["CompleteStep", "GraphNode", "StepCall", "StepTask"]
+
+R_co = TypeVar("R_co", covariant=True)
 
 
 class StepTask(Protocol):
@@ -59,3 +61,21 @@ class CompleteStep:
 
     def __init__(self, call: StepCall) -> None:
         self.call: StepCall = call
+
+
+class GraphNode(Generic[R_co]):
+    """A node of a graph; the key of its value when the flow has ended.
+
+    Attributes:
+        name: unique in its graph.
+    """
+
+    __slots__ = ("graph", "name", "number")
+
+    def __init__(self, graph: object, name: str, number: int) -> None:
+        self.graph: object = graph
+        self.name: str = name
+        self.number: int = number
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name}>"

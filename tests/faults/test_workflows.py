@@ -29,9 +29,9 @@ from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.model.keys import flow_end_id
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag
-from taskmq.workflow.handle import GraphNode
 from taskmq.workflow.parts import Workflow, group
 from taskmq.workflow.publisher import flow_store
+from taskmq.workflow.step_call import GraphNode
 from tests.e2e.kit import LoneWorker, Project
 
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))

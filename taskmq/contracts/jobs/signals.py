@@ -1,4 +1,4 @@
-"""Signals to the holder of a partition: lanes that got ready jobs.
+"""Signals to schedulers: lanes that got ready jobs, for the holder of their partition, and runs with work.
 
 A signal is a hint that may get lost or be late. It spares the holder a look at all lanes of its partition; an empty
 body means that some lane may have ready jobs.
@@ -11,9 +11,11 @@ import msgspec
 
 from taskmq.contracts.jobs.dispatch import Lane
 
-__all__ = ["READY_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
+__all__ = ["READY_TOPIC", "RUNS_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
 
 READY_TOPIC: Final = "store.ready."
+RUNS_TOPIC: Final = "store.runs"
+"""Topic of signals that runs of workflows have something to do."""
 # More lanes are not worth naming: a look at the whole partition finds them at once.
 _MOST: Final = 50
 

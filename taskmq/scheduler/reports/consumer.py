@@ -54,6 +54,7 @@ from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.reports.returned_jobs import ReturnedJobs
+from taskmq.scheduler.runs import RunAdvances
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.wakeups import Wakeups
 
@@ -88,6 +89,7 @@ class ReportConsumer:
         queue: the partition's reports queue.
         returned: decides about redelivered invitations.
         releases: releases the dependents of an ended job.
+        runs: advances the run of an ended job.
 
     Attributes:
         name: name of the queue.
@@ -105,6 +107,7 @@ class ReportConsumer:
         results: AcceptedResults,
         wakeups: Wakeups,
         releases: DependentReleases,
+        runs: RunAdvances,
         counts: SchedulerCounts,
     ) -> None:
         self.name = queue.name
@@ -121,6 +124,7 @@ class ReportConsumer:
         self._results = results
         self._wakeups = wakeups
         self._releases = releases
+        self._runs = runs
         self._counts = counts
         self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
@@ -367,6 +371,8 @@ class ReportConsumer:
             self._state.count_ended(queue, count, now=now)
         if any(one.has_dependents for one in applied):
             self._releases.wake()
+        if any(one.run for one in applied):
+            self._runs.wake()
         if ends:
             await self._journals.forget(ends)
             await self._results.put(ends)

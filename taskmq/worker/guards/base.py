@@ -78,9 +78,10 @@ class Guard(Protocol):
 def is_marked(envelope: Envelope) -> bool:
     """Return whether a message has consequences beyond its run.
 
-    It has a key, is a step of a workflow, or refers to its arguments.
+    It has a key, is a step of a flow in the state, or refers to its arguments.
     """
-    return envelope.key is not None or envelope.flow is not None or envelope.blob is not None
+    is_step = envelope.flow is not None and envelope.store is None
+    return is_step or envelope.key is not None or envelope.blob is not None
 
 
 class Guards:

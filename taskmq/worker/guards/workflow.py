@@ -68,8 +68,8 @@ class WorkflowGuard:
         return False
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Return whether the job is a step of a workflow."""
-        return attempt.envelope.flow is not None
+        """Return whether the job is a step of a flow in the state; those of runs are ordinary jobs of the store."""
+        return attempt.envelope.flow is not None and attempt.envelope.store is None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         flow_id, _, key = (attempt.envelope.flow or "").rpartition("/")
@@ -191,7 +191,7 @@ class WorkflowRefusal:
         return False
 
     def concerns(self, attempt: Attempt) -> bool:
-        return attempt.envelope.flow is not None
+        return attempt.envelope.flow is not None and attempt.envelope.store is None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return Dead(

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq.contracts.stores.flows import NodeState
 from taskmq.errors import StateUnavailable
-from tests.unit.workflow.test_handle import Shop
+from tests.unit.workflow.shop import Shop
 
 
 class _Flaky:

@@ -1,0 +1,125 @@
+"""Advances of runs.
+
+    a report ends a job of a run ------+
+    a program starts or changes a run -+-> wake -> pending runs -> advance, up to 500 rows per transaction -> jobs
+    a timer is due --------------------+
+    half a second has passed ----------+
+
+Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
+has no effect, and another one repeats it.
+"""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import JobStore
+from taskmq.durable.service import is_interruption, pause
+from taskmq.errors import StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.scheduler.firing.due_loop import StoreClock
+from taskmq.scheduler.runs.step_jobs import StepJobs, UnloadedTask
+from taskmq.scheduler.wakeups import Wakeups
+
+__all__ = ["RunAdvances"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_POLL: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+_PORTION: Final = 200
+_TOGETHER: Final = 4
+
+
+class RunAdvances:
+    """A service that advances pending runs and fires their timers.
+
+    Args:
+        clock: clock of the store.
+
+    Attributes:
+        next_timer: instant of the next timer, ms since the epoch; None if there is none.
+    """
+
+    def __init__(self, app: TaskMQ, store: JobStore, wakeups: Wakeups, *, clock: StoreClock) -> None:
+        self._app = app
+        self._runs = store.runs
+        self._wakeups = wakeups
+        self._clock = clock
+        self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
+        self._room = asyncio.Semaphore(_TOGETHER)
+        self.next_timer: int | None = None
+        self._is_stopping = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._backoff = Backoff(_POLL, _LONGEST_PAUSE)
+
+    def wake(self) -> None:
+        """Advance runs at once: one has something to do."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Advance runs until `stop`."""
+        while not self._is_stopping.is_set():
+            self._woken.clear()
+            try:
+                await self._clock.measure()
+                await self.advance_all()
+                self._backoff.reset()
+            except StoreUnavailable as error:
+                if not self._backoff.failures:
+                    _log.warning("store unavailable, runs of workflows wait: %s", error)
+                await pause(self._is_stopping, self._backoff.next())
+                continue
+            await pause(self._woken, self._seconds_to_timer())
+
+    def _seconds_to_timer(self) -> float:
+        if self.next_timer is None:
+            return _POLL
+        return min(_POLL, max(0.0, (self.next_timer - self._clock.now_ms()) / 1000))
+
+    async def advance_all(self) -> int:
+        """Fire due timers and advance pending runs until nothing is left; return the number of transactions."""
+        count = 0
+        while not self._is_stopping.is_set():
+            self.next_timer = await self._runs.fire_timers()
+            ids = await self._runs.pending(limit=_PORTION)
+            done = sum(await asyncio.gather(*map(self._advance, ids)))
+            count += done
+            if not done:
+                break
+        return count
+
+    async def _advance(self, run_id: str) -> int:
+        """Advance one run until it has nothing to do; return the number of transactions."""
+        count = 0
+        async with self._room:
+            while not self._is_stopping.is_set():
+                try:
+                    advanced = await self._runs.advance(run_id, partial(self._jobs.make, now=self._clock.now_ms()))
+                except UnloadedTask as error:
+                    await self._jobs.load(error.name)
+                    continue
+                except StoreUnavailable:
+                    raise
+                except Exception as error:
+                    if is_interruption(error):
+                        raise
+                    _log.exception("run %s cannot be advanced, will retry", run_id)
+                    break
+                if advanced is None:
+                    break
+                count += 1
+                if advanced.queues:
+                    self._wakeups.wake_queues(advanced.queues)
+                for job_id in advanced.asked:
+                    self._app.jobs.sent.announce_cancellation(job_id)
+                if not advanced.has_more:
+                    break
+        return count

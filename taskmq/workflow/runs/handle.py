@@ -1,0 +1,402 @@
+"""Handle of a run."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final, Generic, TypeVar, cast
+
+import msgspec
+
+from taskmq.client.sessions import Sessions, blocking
+from taskmq.contracts.jobs import NewInboxRow
+from taskmq.errors import FlowClosed, FlowFailed, InvalidOption, JobCancelled, ResultTimeout, StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.model.codec import PLAIN
+from taskmq.model.envelope import JSON
+from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+from taskmq.model.units import Duration, parse_duration
+from taskmq.workflow.model.contents import BATCH_STEP, batch_call
+from taskmq.workflow.runs.service import RunService
+from taskmq.workflow.shapes import Shape, decode_shape
+from taskmq.workflow.step_call import CompleteStep, GraphNode
+
+__all__ = ["EndedStep", "Run", "RunStatus", "RunStep"]
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_SHORTEST_PAUSE: Final = 0.01
+_LONGEST_PAUSE: Final = 0.5
+_MOST_FAILURES: Final = 1_000
+_LONGEST_KEY: Final = 200
+_TOGETHER: Final = 20
+
+
+class RunStatus(msgspec.Struct, frozen=True):
+    """Progress of a run, as a whole and step by step.
+
+    Attributes:
+        state: `failed` if a step has failed that was not allowed to.
+        steps: state of each step by its name; children are followed by a number in brackets.
+        cancelled: why it was cancelled.
+    """
+
+    state: RunState
+    steps: dict[str, StepState]
+    cancelled: str | None = None
+
+    def count(self, state: StepState | str) -> int:
+        """Return how many steps are in this state."""
+        return sum(each == state for each in self.steps.values())
+
+
+class EndedStep(msgspec.Struct, frozen=True):
+    """The end of one step of a run.
+
+    Attributes:
+        value: its value as plain data.
+        error: of a step that has failed.
+    """
+
+    name: str
+    state: StepState
+    value: Any = None
+    error: str = ""
+
+
+class RunStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Snapshot of a step or a child of a run.
+
+    Attributes:
+        task: its task's name; "" for a step that runs none.
+        job: id of its job.
+        attempts: attempts of that job; None without one.
+        error: why it failed, was cancelled or never started.
+        after: names of the steps before it.
+        part_of: of a child, the name of its step.
+        started, ended: ms since the epoch.
+    """
+
+    name: str
+    task: str
+    state: StepState
+    job: str = ""
+    attempts: int | None = None
+    error: str = ""
+    after: tuple[str, ...] = ()
+    part_of: str | None = None
+    started: int | None = None
+    ended: int | None = None
+
+
+class Run(Generic[R_co]):
+    """Handle of a run: waits for it, lists its steps, cancels and redrives it, and sends it signals.
+
+    Attributes:
+        id: its id.
+    """
+
+    __slots__ = ("_service", "_shape", "id")
+
+    def __init__(self, run_id: str, *, service: RunService, shape: Shape | None = None) -> None:
+        self.id: str = run_id
+        self._service = service
+        self._shape = shape
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    @property
+    def _sessions(self) -> Sessions:
+        return self._service.sessions
+
+    async def aget(self) -> RunRecord:
+        """Return the run as the store keeps it.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        return await self._service.find(self.id)
+
+    get = blocking(aget)
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
+        """Return the value of the run, waiting for it without limit, or for `timeout`.
+
+        A step that was skipped, or allowed to fail and did, has None as its value.
+
+        Raises:
+            FlowFailed: a step failed that was not allowed to. All others have ended, too.
+            JobCancelled: it was cancelled.
+            ResultTimeout: it has not ended in time; it continues.
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        while True:
+            await self._until_ended(timeout)
+            value = await self._service.store.run_value((await self.aget()).id)
+            # It may have been redriven at the same moment.
+            if value is not None:
+                return cast("R_co", decode_shape(value, self._shape))
+
+    result = blocking(aresult)
+
+    async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
+        """Return the value of one step of a `dag`, once the run has ended; None if it has no value.
+
+        Raises as `result` does.
+        """
+        record = await self._until_ended(timeout)
+        if node.name not in (await self._service.graph(record)).rules:
+            raise InvalidOption(f"{node!r} is not of workflow {self.id}")
+        values = await self._service.store.values(record.id, [StepKey(node.name)])
+        value = values.get(StepKey(node.name))
+        return cast("T", None if value is None else PLAIN.decode(value, JSON))
+
+    result_of = blocking(aresult_of)
+
+    async def astate(self) -> RunStatus:
+        """Return the progress of the run, step by step.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        record = await self.aget()
+        states: dict[str, StepState] = {}
+        for name, step in (await self._service.steps(record)).items():
+            states[name] = step.state
+            async for child in self._service.children(record, step):
+                states[_name(child)] = child.state
+        return RunStatus(record.state, states, record.cancelled)
+
+    state = blocking(astate)
+
+    async def asteps(self) -> list[RunStep]:
+        """Return each step with its task, its job and its end, in the order of the graph.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        record = await self.aget()
+        graph = await self._service.graph(record)
+        found: list[RunStep] = []
+        for name, step in (await self._service.steps(record)).items():
+            content, after = graph.step(name), graph.upstream[name]
+            found.append(_snapshot(step, content.task, after))
+            found += [_snapshot(child, content.task, ()) async for child in self._service.children(record, step)]
+        for first in range(0, len(found), _TOGETHER):
+            some = found[first : first + _TOGETHER]
+            found[first : first + _TOGETHER] = await asyncio.gather(*map(self._with_attempts, some))
+        return found
+
+    steps = blocking(asteps)
+
+    async def astream(self) -> AsyncGenerator[EndedStep, None]:
+        """Yield each step as soon as it has ended, until all have: `async for step in run.astream()`.
+
+        A step that ended before a `redrive` is yielded again when it has ended again.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        seen: dict[StepKey, tuple[int, int | None]] = {}
+        backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
+        while True:
+            # Before the ends: once the run has ended, all of them are complete.
+            record = await self.aget()
+            ended: list[StepRecord] = []
+            for step in (await self._service.steps(record)).values():
+                ended += [child async for child in self._service.children(record, step) if child.state.has_ended]
+                ended += [step] if step.state.has_ended else []
+            new = [step for step in ended if seen.get(step.key) != (step.generation, step.ended)]
+            seen |= {step.key: (step.generation, step.ended) for step in new}
+            values = await self._service.store.values(record.id, [step.key for step in new]) if new else {}
+            for step in sorted(new, key=lambda step: step.ended or 0):
+                value = values.get(step.key)
+                yield EndedStep(
+                    _name(step), step.state, None if value is None else PLAIN.decode(value, JSON), step.error
+                )
+            if record.ended is not None:
+                return
+            if new:
+                backoff.reset()
+            await asyncio.sleep(backoff.next())
+
+    async def acancel(self, reason: str = "cancelled by its sender") -> bool:
+        """Cancel the run: steps that have not started never will; running ones are stopped as by `Job.cancel`.
+
+        Returns:
+            False if it has ended already.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached; it may be cancelled: call it again.
+        """
+        record = await self.aget()
+        if record.ended is not None:
+            return False
+        return await self._service.send(record, NewInboxRow(kind="cancel", error=reason)) != "ended"
+
+    cancel = blocking(acancel)
+
+    async def aredrive(self, step: str = "") -> int:
+        """Run steps again that have not succeeded, and those that wait for them; return their number.
+
+        Steps that succeeded are not run again, and their values are used. Returns 0, and does nothing, if the run has
+        not ended, or everything has succeeded.
+
+        Args:
+            step: run this step and all that wait for it again instead, whatever their ends.
+
+        Raises:
+            FlowNotFound: the store does not know it (any more).
+            InvalidOption: there is no such step.
+            StoreUnavailable: the store could not be reached.
+        """
+        record = await self.aget()
+        graph = await self._service.graph(record)
+        if step and step not in graph.rules:
+            raise InvalidOption(f"workflow {self.id} has no step {step!r}")
+        steps = await self._service.steps(record)
+        again = (
+            graph.below(step)
+            if step
+            else {name for name, each in steps.items() if each.state is not StepState.SUCCEEDED}
+        )
+        if record.ended is None or not again:
+            return 0
+        answer = await self._service.send(record, NewInboxRow(kind="redrive", step=step))
+        return 0 if answer is not None and answer.startswith("refused") else len(again)
+
+    redrive = blocking(aredrive)
+
+    async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
+        """Add jobs to a batch.
+
+        Args:
+            jobs: steps with all their arguments.
+            key: of these jobs, for as long as the run is kept: a caller that repeats the call with the same key after
+                an error adds only the missing jobs.
+
+        Raises:
+            FlowClosed: it accepts no more jobs; with more than 200 jobs, some may have been added.
+            FlowNotFound: the store does not know it (any more).
+            InvalidArguments, InvalidOption, EncodeError: a job is invalid; nothing was added.
+            StoreUnavailable: some may have been added, and will run.
+        """
+        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
+            raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
+        calls = [batch_call(job.call) for job in jobs]
+        if calls:
+            await self._service.add(self.id, calls, key=key)
+
+    add = blocking(aadd)
+
+    async def aclose(self) -> None:
+        """Close the batch to further jobs: it ends once all its jobs have ended. May be called again.
+
+        Raises:
+            FlowClosed: it was cancelled before it was closed, or is not a batch.
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: call it again.
+        """
+        record = await self.aget()
+        content = (await self._service.graph(record)).content.steps.get(BATCH_STEP)
+        if content is None or not content.batch or record.cancelled is not None:
+            raise FlowClosed(f"workflow {self.id} was cancelled, or is not a batch", self.id)
+        await self._service.send(record, NewInboxRow(kind="close", step=BATCH_STEP))
+
+    close = blocking(aclose)
+
+    async def asignal(self, name: str, value: Any = None, *, signal_id: str | None = None, step: str = "") -> None:
+        """Send a signal to the run; one that no step waits for yet is kept for it.
+
+        Args:
+            value: anything that has a form in JSON.
+            signal_id: of this signal: a second one with the same id has no effect.
+            step: the only step that may consume it; "": any.
+
+        Raises:
+            InvalidOption: the run refuses it; the message says why.
+            EncodeError: the value has no form in JSON.
+            FlowNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached.
+        """
+        row = NewInboxRow(
+            kind="signal",
+            id="" if signal_id is None else f"signal:{signal_id}",
+            step=step,
+            name=name,
+            value=PLAIN.encode(value, JSON),
+        )
+        answer = await self._service.send(await self.aget(), row)
+        if answer is not None and answer.startswith("refused"):
+            raise InvalidOption(f"workflow {self.id}, signal {name}: {answer}")
+
+    signal = blocking(asignal)
+
+    async def _until_ended(self, timeout: Duration | None) -> RunRecord:
+        """Return the run once it has succeeded."""
+        limit = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+        patience = self._sessions.patience
+        if limit is None and patience is not None:
+            limit = patience.seconds
+        loop, backoff = asyncio.get_running_loop(), Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
+        end = None if limit is None else loop.time() + limit
+        record = await self.aget()
+        while record.ended is None:
+            left = _LONGEST_PAUSE if end is None else end - loop.time()
+            if left <= 0:
+                if timeout is None and patience is not None:
+                    raise ResultTimeout(f"workflow {self.id} has not ended: {patience.advice}")
+                raise ResultTimeout(f"workflow {self.id} has not ended within {limit:g} s; it goes on")
+            await asyncio.sleep(min(backoff.next(), left))
+            try:
+                record = await self.aget()
+            except StoreUnavailable:
+                # Waiters keep waiting while the store cannot be asked.
+                continue
+        if record.state is RunState.CANCELLED:
+            raise JobCancelled(f"workflow {self.id} was cancelled: {record.cancelled}")
+        if record.state is RunState.FAILED:
+            raise FlowFailed(self.id, await self._failures(record))
+        return record
+
+    async def _failures(self, record: RunRecord) -> dict[str, str]:
+        graph = await self._service.graph(record)
+        found: dict[str, str] = {}
+        for name, step in (await self._service.steps(record)).items():
+            if step.state is not StepState.FAILED or graph.step(name).may_fail or len(found) >= _MOST_FAILURES:
+                continue
+            # A step with children fails because one of them does, whose error says more.
+            children = [
+                child async for child in self._service.children(record, step) if child.state is StepState.FAILED
+            ]
+            found |= {_name(each): each.error for each in children or [step]}
+        return found or {"output": record.error}
+
+    async def _with_attempts(self, step: RunStep) -> RunStep:
+        job = await self._service.jobs.get(step.job) if step.job else None
+        return step if job is None else msgspec.structs.replace(step, attempts=job.attempt)
+
+
+def _name(step: StepRecord) -> str:
+    return f"{step.key.name}[{step.key.child}]" if step.key.is_child else step.key.name
+
+
+def _snapshot(step: StepRecord, task: str, after: tuple[str, ...]) -> RunStep:
+    return RunStep(
+        name=_name(step),
+        task=task,
+        state=step.state,
+        job=step.job,
+        error=step.error,
+        after=after,
+        part_of=step.key.name if step.key.is_child else None,
+        started=step.started,
+        ended=step.ended,
+    )

@@ -1,0 +1,172 @@
+"""Service of an app for runs in its job store: starts them and sends them events."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.client.sessions import Sessions
+from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, RunStore
+from taskmq.errors import FlowClosed, FlowNotFound, InvalidOption
+from taskmq.model.backoff import Backoff
+from taskmq.model.envelope import new_job_id
+from taskmq.model.keys import run_id_of, split_tenant_key, tenant_key
+from taskmq.model.runs.fan_out import MOST_CALLS
+from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
+from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
+
+__all__ = ["RunService"]
+
+_PAGE: Final = 500
+_SHORTEST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.25
+# Schedulers answer within milliseconds; without one, the event stays in the inbox.
+_PATIENCE: Final = 10.0
+
+
+class RunService:
+    """Operations that workflows and handles of runs call. A run is named by its public id."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions: Sessions = sessions
+
+    @property
+    def jobs(self) -> JobStore:
+        """The job store of the running loop's session; raises `UnsupportedFeature` if the app has none."""
+        return self.sessions.store()
+
+    @property
+    def store(self) -> RunStore:
+        """The runs of the job store."""
+        return self.jobs.runs
+
+    async def start(self, plan: RunPlan, *, run_id: str | None, tenant: str | None, name: str) -> str:
+        """Start a run with its own content; return its public id. A known id starts nothing.
+
+        Raises:
+            InvalidOption: the store refuses it.
+        """
+        _, text = encode_workflow(plan.content)
+        return await self.start_run(
+            NewRun(id="", tenant=tenant or "", workflow=name, content=text), run_id=run_id, tenant=tenant
+        )
+
+    async def start_run(self, run: NewRun, *, run_id: str | None, tenant: str | None) -> str:
+        """Start a run under this id, by default a new one; return its public id."""
+        own_id = run_id or new_job_id(self.sessions.clock.now_ms(), os.urandom(10))
+        public = tenant_key(tenant, own_id)
+        (started,) = await self.store.start([msgspec.structs.replace(run, id=run_id_of(public))])
+        if started.refusal:
+            raise InvalidOption(f"workflow {run.workflow}: {started.refusal}")
+        self.wake()
+        return public
+
+    async def find(self, public: str) -> RunRecord:
+        """Return a run as the store keeps it.
+
+        Raises:
+            FlowNotFound: the store does not know it, or it belongs to another tenant.
+        """
+        record = await self.store.get(run_id_of(public))
+        tenant, _ = split_tenant_key(public)
+        if record is None or (tenant and record.tenant != tenant):
+            raise FlowNotFound(f"workflow {public} is unknown: it was never sent to this store, or has been deleted")
+        return record
+
+    async def add(self, public: str, calls: Sequence[bytes], *, key: str | None = None) -> None:
+        """Add calls to an open batch.
+
+        Args:
+            key: of these calls: under the same one they are added once.
+
+        Raises:
+            FlowClosed: it takes no more, or is no batch.
+            FlowNotFound: the store does not know it (any more).
+        """
+        record = await self.find(public)
+        for row in _additions(calls, key=key):
+            if row.id and await self.store.answer(record.id, row.id) == "added":
+                continue
+            if not await self._is_open(record) or await self.send(record, row) == "closed":
+                raise FlowClosed(
+                    f"workflow {public} accepts no more jobs: it was closed or cancelled, or is not a batch", public
+                )
+
+    async def graph(self, record: RunRecord) -> RunGraph:
+        """Return the graph of a run.
+
+        Raises:
+            FlowNotFound: the run has been deleted.
+        """
+        text = await self.store.graph_text(record.version)
+        if text is None:
+            raise FlowNotFound(f"workflow {record.id} has been deleted")
+        return load_graph(text)
+
+    async def steps(self, record: RunRecord) -> dict[str, StepRecord]:
+        """Return the steps of a run by name, each after its upstream steps."""
+        graph = await self.graph(record)
+        found: dict[str, StepRecord] = {}
+        after = ""
+        while page := await self.store.steps(record.id, after=after, limit=_PAGE):
+            found |= {step.key.name: step for step in page}
+            after = page[-1].key.name
+        return {name: found.get(name) or StepRecord(key=StepKey(name)) for name in graph.order}
+
+    async def children(self, record: RunRecord, step: StepRecord) -> AsyncIterator[StepRecord]:
+        """Yield the children of a step, in order."""
+        after = -1
+        while step.total and (page := await self.store.children(record.id, step.key.name, after=after, limit=_PAGE)):
+            for child in page:
+                yield child
+            after = page[-1].key.child
+
+    async def send(self, record: RunRecord, row: NewInboxRow) -> str | None:
+        """Send an event to a run; return its effect, None if no scheduler applied it in time.
+
+        Raises:
+            FlowNotFound: the run has been deleted.
+        """
+        sender = row.id or os.urandom(16).hex()
+        if not await self.store.send(record.id, msgspec.structs.replace(row, id=sender)):
+            raise FlowNotFound(f"workflow {record.id} has been deleted")
+        self.wake()
+        backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE)
+        loop = asyncio.get_running_loop()
+        # In a test with its own clock, nothing happens before the test says so.
+        end = loop.time() + (_PATIENCE if self.sessions.patience is None else 0.0)
+        while (answer := await self.store.answer(record.id, sender)) is None and loop.time() < end:
+            await asyncio.sleep(backoff.next())
+        return answer
+
+    async def put_calls(self, public: str, calls: Sequence[bytes], *, key: str) -> None:
+        """Send calls to a batch that was just started, without waiting for their effect; known ones are ignored."""
+        for row in _additions(calls, key=key):
+            await self.store.send(run_id_of(public), row)
+        self.wake()
+
+    async def _is_open(self, record: RunRecord) -> bool:
+        """Return whether a run is a batch that takes calls; one that has not begun does."""
+        content = (await self.graph(record)).content.steps.get(BATCH_STEP)
+        if content is None or not content.batch or record.cancelled is not None or record.ended is not None:
+            return False
+        step = next((step for step in await self.store.steps(record.id) if step.key.name == BATCH_STEP), None)
+        return step is None or step.state is StepState.WAITING or step.is_open
+
+    def wake(self) -> None:
+        """Have schedulers advance runs now."""
+        broker = self.sessions.current().broker
+        if isinstance(broker, Broadcasting):
+            broker.announce(RUNS_TOPIC, b"")
+
+
+def _additions(calls: Sequence[bytes], *, key: str | None) -> Iterator[NewInboxRow]:
+    for first in range(0, len(calls), MOST_CALLS):
+        piece = tuple(map(msgspec.Raw, calls[first : first + MOST_CALLS]))
+        sender = "" if key is None else f"add:{key}:{first}"
+        yield NewInboxRow(kind="add", id=sender, step=BATCH_STEP, calls=piece)

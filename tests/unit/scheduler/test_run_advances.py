@@ -1,0 +1,128 @@
+"""Schedulers that advance runs of workflows, over outages and deaths."""
+
+import logging
+from typing import Any
+
+import msgspec
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import NewRun
+from taskmq.model.codec import PLAIN
+from taskmq.model.envelope import JSON, decode_envelope, new_job_id
+from taskmq.model.runs.graphs import encode_workflow
+from taskmq.model.runs.records import RunState
+from taskmq.model.runs.validation import validate_workflow
+from tests.coroutines import run_by
+from tests.unit.scheduler.stage import Player, Stage, play, until
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="t", queue="work", priority=7)
+    async def t(number: int = 0) -> int:
+        return number
+
+
+def _play(test: object) -> None:
+    play(test, _define)  # type: ignore[arg-type]
+
+
+async def _start(stage: Stage, steps: dict[str, Any]) -> str:
+    content, faults = validate_workflow({"steps": steps})
+    assert content is not None, faults
+    run_id = new_job_id(stage.clock.now_ms(), next(stage.numbers).to_bytes(10, "big"))
+    (started,) = await stage.store.runs.start([NewRun(id=run_id, content=encode_workflow(content)[1])])
+    assert started.is_new
+    return run_id
+
+
+async def _has_ended(stage: Stage, run_id: str) -> bool:
+    run = await stage.store.runs.get(run_id)
+    return run is not None and run.ended is not None
+
+
+async def _finish(player: Player, value: int) -> None:
+    """Succeed with the next invitation."""
+    await until(lambda: bool(player.deliveries))
+    await player.finish(content_type=JSON, result=PLAIN.encode(value, JSON))
+
+
+_CHAIN = {
+    "a": {"task": "t", "args": [1]},
+    "b": {"task": "t", "args": ["${steps.a.result}"]},
+    "c": {"task": "t", "args": ["${steps.b.result}"]},
+}
+
+
+@run_by(_play)
+async def test_a_run_continues_after_the_death_of_its_scheduler(stage: Stage, /) -> None:
+    first = stage.start()
+    player = await stage.player_of_declared()
+    run_id = await _start(stage, _CHAIN)
+    await _finish(player, 10)
+    await until(lambda: bool(player.deliveries))
+    await first.kill()
+    stage.start()
+    await _finish(player, 20)
+    await _finish(player, 30)
+    await until(lambda: _has_ended(stage, run_id), within=120)
+
+    run = await stage.store.runs.get(run_id)
+    assert run is not None
+    assert run.state is RunState.SUCCEEDED
+    assert await stage.store.runs.run_value(run_id) == b'{"c":30}'
+
+
+@run_by(_play)
+async def test_a_run_waits_for_the_store_and_the_log_says_so_once(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = stage.start()
+    player = await stage.player_of_declared()
+    run_id = await _start(stage, _CHAIN)
+    await _finish(player, 10)
+    await until(lambda: bool(player.deliveries))
+    with caplog.at_level(logging.WARNING, "taskmq.scheduler"):
+        process.store.is_reachable = False
+        began = stage.clock.monotonic()
+        await until(lambda: stage.clock.monotonic() > began + 8)
+        process.store.is_reachable = True
+    stage.plays(player)
+    await until(lambda: _has_ended(stage, run_id), within=120)
+
+    assert sum("runs of workflows wait" in line for line in caplog.messages) == 1
+
+
+@run_by(_play)
+async def test_a_sleeping_step_ends_when_its_time_has_come(stage: Stage, /) -> None:
+    stage.start()
+    run_id = await _start(stage, {"a": {"sleep": "90.2s"}})
+    await until(lambda: _has_ended(stage, run_id), within=200)
+
+    (step,) = await stage.store.runs.steps(run_id)
+    assert step.started is not None
+    assert step.ended is not None
+    assert round((step.ended - step.started) / 1000) == 90
+
+
+@run_by(_play)
+async def test_a_step_has_the_priority_of_its_task_unless_it_has_its_own(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    await _start(stage, {"a": {"task": "t"}, "b": {"task": "t", "options": {"priority": 2}}})
+    await until(lambda: len(player.deliveries) == 2)
+
+    bodies = [decode_envelope(delivery.body) for delivery in player.deliveries]
+    assert sorted((body.priority, body.args) for body in bodies) == [(2, msgspec.Raw(b"[]")), (7, msgspec.Raw(b"[]"))]
+    assert {body.parent for body in bodies} == {None}
+
+
+@run_by(_play)
+async def test_a_step_with_a_message_that_the_broker_would_refuse_fails(stage: Stage, /) -> None:
+    process = stage.start()
+    longest = process.broker.max_message_bytes
+    run_id = await _start(stage, {"a": {"task": "unknown", "args": ["x" * longest]}})
+    await until(lambda: _has_ended(stage, run_id))
+
+    (step,) = await stage.store.runs.steps(run_id)
+    assert "of task unknown" in step.error
