@@ -12,6 +12,7 @@ this process submits the jobs. Processor time is per job and process.
     tenants           cost of dispatching a job with 10,000 tenants in the queue, compared with 10
     scheduler killed  with SIGKILL: lost jobs, jobs run twice, and the delay of the takeover after the lease expires
     saved steps       steps that do nothing: time until the store has one, and its cost
+    batches           processor time of a dispatch and of ends in the store, by the jobs in a statement
     SQLite            a file, one process
     peers             PgQueuer, Procrastinate and Oban on the same PostgreSQL
 """

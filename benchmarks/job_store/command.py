@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.job_store import loading
+from benchmarks.job_store.batches import batches
 from benchmarks.job_store.embedded import sqlite
 from benchmarks.job_store.features import features
 from benchmarks.job_store.figures import Figures, keep, text_of
@@ -167,6 +168,17 @@ class _Run:
                 for name, figures in asyncio.run(measure(stage)).items():
                     self._keep(f"feature: {name}", figures)
 
+    def batches(self) -> None:
+        """Measure the store's part of a dispatch and of a batch of reports."""
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage) -> Figures:
+                    async with stage.app:
+                        return await batches(stage, self._options.jobs)
+
+                self._keep("batches", asyncio.run(measure(stage)))
+
     def embedded(self) -> None:
         for _ in range(self._options.rounds):
             self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
@@ -200,6 +212,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "logged": _Run.logged,
     "steps": _Run.steps,
     "features": _Run.features,
+    "batches": _Run.batches,
     "sqlite": _Run.embedded,
     "peers": _Run.peers,
 }

@@ -17,6 +17,7 @@ _SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--
 _QUICK = {
     "throughput": ["bulk", "submits, 1 caller", "submits, 64 callers", "starts"],
     "lists": ["lists", "day dropped"],
+    "batches": ["batches"],
     "sqlite": ["SQLite"],
 }
 _SLOW = {
