@@ -1,6 +1,7 @@
 """Tests of `RunStore`."""
 
 from taskmq.testing.job_store_suite.runs.ends import RunEnds
+from taskmq.testing.job_store_suite.runs.history import RunsByModel
 from taskmq.testing.job_store_suite.runs.inbox import RunInboxes
 from taskmq.testing.job_store_suite.runs.lifecycle import RunLifecycles
 from taskmq.testing.job_store_suite.runs.versions import WorkflowVersions
@@ -8,5 +9,5 @@ from taskmq.testing.job_store_suite.runs.versions import WorkflowVersions
 __all__ = ["RunCases"]
 
 
-class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions):
+class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunsByModel):
     """Every guarantee of `RunStore`."""

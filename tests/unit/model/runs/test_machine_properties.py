@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import StepKey
-from taskmq.model.runs.rules import RULE_NAMES, StepState
+from taskmq.model.runs.rules import StepState
+from taskmq.testing.run_graphs import PARAMS, random_params, random_steps, random_value
 from taskmq.testing.run_model import RunModel
 from tests.unit.model.runs.run_kit import MemoryRun, graph_of
 
-_THRESHOLDS = ("one_success", "one_failed", "one_done", "at_least")
 _ENDS = ("succeeded", "succeeded", "succeeded", "failed", "skipped", "cancelled", "upstream_failed")
 
 
@@ -29,8 +28,9 @@ class _Comparison:
 
     def __init__(self, random: Random, size: int) -> None:
         self.random = random
-        self.graph = _random_graph(random, size)
-        params = {"n": random.randint(0, 3), "list": [*range(random.randint(0, 4))]}
+        steps = random_steps(random, size, sleeps=("1h", 3, "2027-01-31T00:00:00Z"), timeouts=("1h", 5))
+        self.graph = graph_of(steps, params=PARAMS)
+        params = random_params(random)
         self.machine = MemoryRun(self.graph, params)
         self.model = RunModel(self.graph, params)
         self.events = 0
@@ -84,10 +84,10 @@ class _Comparison:
                 roles = self.random.choice((None, ("finance",), ("other",)))
                 only = self.random.choice(("", name))
                 generation = self.random.choice((None, None, 0, 1))
-                value = msgspec.json.encode(self._value())
+                value = msgspec.json.encode(random_value(self.random))
                 self._both("signal", name=f"go-{name}", step=only, roles=roles, value=value, generation=generation)
             case "add" if self.graph.step(name).batch:
-                calls = [{"task": "t", "args": [self._value()]} for _ in range(self.random.randint(1, 4))]
+                calls = [{"task": "t", "args": [random_value(self.random)]} for _ in range(self.random.randint(1, 4))]
                 self._both("add", step=name, calls=tuple(msgspec.Raw(msgspec.json.encode(call)) for call in calls))
             case "close" if self.graph.step(name).batch:
                 self._both("close", step=name)
@@ -102,7 +102,7 @@ class _Comparison:
 
     def _end(self, key: StepKey, job: str) -> None:
         state = StepState(self.random.choice(_ENDS))
-        value = self._value() if state is StepState.SUCCEEDED else None
+        value = random_value(self.random) if state is StepState.SUCCEEDED else None
         for _ in range(self.random.choice((1, 1, 2))):
             self._both("end", step=key.name, child=key.child, job=job, state=state, value=msgspec.json.encode(value))
 
@@ -111,9 +111,6 @@ class _Comparison:
         if kind == "end":
             row = msgspec.structs.replace(row, generation=self.machine.jobs[row.job].generation)
         self.model.apply(row)
-
-    def _value(self) -> Any:
-        return self.random.choice((0, 1, 2.5, "text", None, True, [], [1, "a"], [{"x": 1}], {"x": 2}))
 
     def _compare(self) -> None:
         assert self.machine.states() == {name: str(step.state) for name, step in self.model.steps.items()}
@@ -130,54 +127,3 @@ class _Comparison:
                     assert self.machine.state(name, index) == child.state
         if self.model.has_ended and self.model.state == "succeeded":
             assert self.machine.value == self.model.value
-
-
-def _random_graph(random: Random, size: int) -> RunGraph:
-    steps: dict[str, Any] = {}
-    for number in range(size):
-        steps[f"s{number}"] = _random_step(random, f"s{number}", [*steps])
-    return graph_of(steps, params={"n": {}, "list": {}})
-
-
-def _random_step(random: Random, name: str, earlier: list[str]) -> dict[str, Any]:
-    step: dict[str, Any] = {}
-    kind = random.choice(("task", "task", "task", "each", "wait", "sleep", "workflow", "batch", "value"))
-    if kind == "batch":
-        return {"batch": True, "limit": random.choice((0, 2)), "may_fail": random.random() < 0.5}
-    near = earlier[-12:]
-    needs = random.sample(near, min(len(near), random.randint(0, 4)))
-    rules: list[Any] = [rule for rule in RULE_NAMES if rule != "at_least"] if needs else ["all_success", "all_done"]
-    rule = random.choice((*rules, *["all_success"] * 8))
-    if needs and random.random() < 0.1:
-        rule = {"at_least": random.randint(1, len(needs))}
-    step |= {"needs": needs, "rule": rule, "may_fail": random.random() < 0.5}
-    # A step that starts before others have ended would see them or not, by the order of transactions.
-    is_early = isinstance(rule, dict) or rule in _THRESHOLDS
-    sources = [] if is_early else [f"steps.{each}.result" for each in needs]
-    paths = ["params.n", *sources]
-    if random.random() < 0.3:
-        state = [] if is_early or not needs else [f'steps.{needs[0]}.state == "succeeded"']
-        step["if"] = random.choice(
-            (f"not {random.choice(paths)}", f"{random.choice(paths)} != 1", "params.n < 3", *state)
-        )
-    value = {"a": f"${{{random.choice(paths)}}}", "b": [f"n is ${{{random.choice(paths)}}}!"]}
-    match kind:
-        case "task":
-            step |= {"task": "t", "with": value, "args": [random.choice(("${params.n}", 1, "$${x}"))]}
-            if sources and random.random() < 0.1:
-                step["with"] = {"deep": f"${{{random.choice(sources)}[0].x}}"}
-        case "each":
-            source = random.choice((["${params.n}", 2, {"x": 3}], "${params.list}", f"${{{random.choice(paths)}}}"))
-            step |= {"task": "t", "each": source, "limit": random.choice((0, 0, 1, 2))}
-            step |= random.choice(({}, {"with": value}, {"args": ["${item}"]}, {"with": {"x": "${item.x}"}}))
-        case "wait":
-            on_timeout = random.choice(("fail", "skip", {"value": 5}))
-            step |= {"wait": f"go-{name}", "timeout": random.choice(("1h", 5)), "on_timeout": on_timeout}
-            step["roles"] = random.choice(([], ["finance"]))
-        case "sleep":
-            step["sleep"] = random.choice(("1h", 3, "2027-01-31T00:00:00Z"))
-        case "value":
-            step["value"] = value
-        case _:
-            step |= {"workflow": "w", "with": value}
-    return step

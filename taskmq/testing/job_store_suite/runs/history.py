@@ -1,0 +1,259 @@
+"""Random runs on a store, compared with the reference `taskmq.testing.run_model.RunModel`.
+
+Transitions are done by several stores, some of them at the same time, and some are cut off at any point: their
+transaction has happened or not. Ends are reported twice. Whatever happens, the run must be as in the model.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.jobs import DispatchedJob, NewInboxRow
+from taskmq.model.envelope import JSON
+from taskmq.model.jobs.reports import ReportKind
+from taskmq.model.runs.graphs import load_graph
+from taskmq.model.runs.records import InboxRow, RunState, StepKey, StepRecord
+from taskmq.model.runs.rules import StepState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import report
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
+from taskmq.testing.run_graphs import PARAMS, random_params, random_steps, random_value
+from taskmq.testing.run_model import RunModel
+from taskmq.testing.runner import case
+
+__all__ = ["RunsByModel"]
+
+_PAST: Final = "2000-01-01T00:00:00Z"
+_SLEEPS: Final = (_PAST, 0)
+# Due at once, or never in this test.
+_TIMEOUTS: Final = (0, "10h")
+_ENDS: Final[dict[ReportKind, StepState]] = {
+    "succeeded": StepState.SUCCEEDED,
+    "failed": StepState.FAILED,
+    "expired": StepState.FAILED,
+    "cancelled": StepState.CANCELLED,
+}
+_RUN_ENDS: Final[dict[RunState, StepState]] = {
+    RunState.SUCCEEDED: StepState.SUCCEEDED,
+    RunState.FAILED: StepState.FAILED,
+    RunState.CANCELLED: StepState.CANCELLED,
+}
+_LAST_CUT: Final = 40
+
+
+class RunsByModel(JobStoreCase):
+    """Guarantees for any graph and any sequence of events.
+
+    Attributes:
+        graphs: number of random graphs.
+        largest: maximum of steps in one.
+        first_graph: seed of the first graph.
+    """
+
+    graphs: int = 4
+    largest: int = 10
+    first_graph: int = 0
+
+    @case
+    async def test_random_runs_end_as_in_the_model(self) -> None:
+        drivers = [RunDriver(self.store()) for _ in range(3)]
+        for seed in range(self.first_graph, self.first_graph + self.graphs):
+            await _History(Random(seed), drivers, self.largest, f"graph {seed}").check()
+
+
+class _History:
+    """A random graph with random events, for the store and for the model."""
+
+    def __init__(self, random: Random, drivers: Sequence[RunDriver], largest: int, name: str) -> None:
+        self.random = random
+        self.drivers = drivers
+        self.name = name
+        self.run = ""
+        size = random.randint(1, largest)
+        steps = random_steps(random, size, sleeps=_SLEEPS, timeouts=_TIMEOUTS)
+        self.content = content_of(steps, params=PARAMS)
+        self.graph = load_graph(self.content)
+        self.params = random_params(random)
+        self.model = RunModel(self.graph, self.params)
+        self.jobs: dict[str, DispatchedJob] = {}
+
+    async def check(self) -> None:
+        inner = content_of({"i": {"task": "t"}}, output="${steps.i.result}")
+        await self.driver.runs.put_workflow("", "w", inner)
+        self.run = await self.driver.start(content=self.content, params=msgspec.json.encode(self.params))
+        for _ in range(2 * len(self.graph.order) + 10):
+            for _ in range(self.random.randint(1, 5)):
+                await self._event()
+            if self.random.random() < 0.7:
+                await self._settle()
+                await self._compare()
+        await self._settle()
+        await self._finish()
+        await self._compare()
+
+    @property
+    def driver(self) -> RunDriver:
+        return self.drivers[0]
+
+    async def _settle(self) -> None:
+        """Advance all runs, and dispatch their jobs."""
+        while pending := await self.driver.runs.pending(limit=10):
+            for run in pending:
+                await self._advance(run)
+        while (batch := await self.driver.try_dispatch()) is not None:
+            self.jobs |= {job.id: job for job in batch.jobs}
+
+    async def _advance(self, run: str) -> None:
+        match self.random.randint(0, 9):
+            case 0 | 1:
+                cut = asyncio.ensure_future(self.random.choice(self.drivers).advance(run))
+                for _ in range(self.random.randint(1, _LAST_CUT)):
+                    await asyncio.sleep(0)
+                cut.cancel()
+                with suppress(asyncio.CancelledError):
+                    await cut
+            case 2:
+                await asyncio.gather(*(driver.advance(run) for driver in self.drivers))
+            case _:
+                await self.random.choice(self.drivers).advance(run)
+
+    async def _finish(self) -> None:
+        """End all that runs, and close what is open."""
+        for _ in range(3 * len(self.graph.order)):
+            await self._fire()
+            for key, step in (await self._running()).items():
+                content = self.graph.step(key.name)
+                if content.batch and not key.is_child:
+                    await self._send("close", step=key.name)
+                elif content.wait:
+                    await self._send("signal", name=content.wait, roles=("finance",), value=b"1")
+                elif step.job:
+                    await self._end(key, step)
+            await self._settle()
+            if self.model.has_ended:
+                return
+        raise AssertionError(f"{self.name}: running still: {await self._running()}")
+
+    async def _running(self) -> dict[StepKey, StepRecord]:
+        return {key: step for key, step in (await self._steps()).items() if step.state is StepState.RUNNING}
+
+    async def _steps(self) -> dict[StepKey, StepRecord]:
+        runs = self.driver.runs
+        found = await runs.steps(self.run)
+        for name in self.graph.order:
+            if self.graph.step(name).has_children:
+                found += await runs.children(self.run, name)
+        return {step.key: step for step in found}
+
+    async def _event(self) -> None:
+        name = self.random.choice(self.graph.order)
+        match self.random.choices(
+            ("end", "fire", "signal", "add", "close", "cancel", "redrive"), (60, 6, 8, 8, 2, 1, 4)
+        )[0]:
+            case "end":
+                running = [(key, step) for key, step in (await self._running()).items() if step.job]
+                if running:
+                    await self._end(*self.random.choice(running))
+            case "fire":
+                await self._settle()
+                await self._fire()
+            case "signal":
+                await self._send(
+                    "signal",
+                    name=f"go-{name}",
+                    step=self.random.choice(("", name)),
+                    roles=self.random.choice((None, ("finance",), ("other",))),
+                    generation=self.random.choice((None, None, 0, 1)),
+                    value=msgspec.json.encode(random_value(self.random)),
+                )
+            case "add" if self.graph.step(name).batch:
+                calls = [{"task": "t", "args": [random_value(self.random)]} for _ in range(self.random.randint(1, 4))]
+                await self._send(
+                    "add", step=name, calls=tuple(msgspec.Raw(msgspec.json.encode(call)) for call in calls)
+                )
+            case "close" if self.graph.step(name).batch:
+                await self._send("close", step=name)
+            case "cancel":
+                # The model starts all children at once, and the machine those that it had room for.
+                await self._settle()
+                await self._send("cancel", error="stop")
+            case "redrive":
+                await self._send("redrive", step=self.random.choice(("", "", name)))
+            case _:
+                pass
+
+    async def _send(self, kind: Any, **fields: Any) -> None:
+        sent = NewInboxRow(kind=kind, id=f"{self.random.getrandbits(64):x}", **fields)
+        for _ in range(self.random.choice((1, 1, 2))):
+            assert await self.driver.runs.send(self.run, sent)
+        self.model.apply(InboxRow(number=0, kind=kind, **fields))
+
+    async def _fire(self) -> None:
+        """Fire the due timers, whose steps run."""
+        for key, step in (await self._running()).items():
+            content = self.graph.step(key.name)
+            if content.sleep is not None or (content.wait and content.timeout == 0):
+                self.model.apply(InboxRow(number=0, kind="timer", step=key.name, generation=step.generation))
+        for driver in self.drivers:
+            await driver.runs.fire_timers()
+        await self._settle()
+
+    async def _end(self, key: StepKey, step: StepRecord) -> None:
+        is_run = bool(self.graph.step(key.name).workflow)
+        job = (await self.driver.step(step.job, "i")).job if is_run else step.job
+        if job not in self.jobs:
+            return
+        # A run with a cancelled step has not failed.
+        kind = self.random.choice(("succeeded", "succeeded", "failed", *(() if is_run else ("expired", "cancelled"))))
+        value = msgspec.json.encode(random_value(self.random))
+        fields: dict[str, Any] = {"content_type": JSON, "result": value} if kind == "succeeded" else {}
+        accepted = False
+        for _ in range(self.random.choice((1, 1, 2))):
+            (applied,) = await self.driver.schedulers.apply([report(self.jobs[job], kind, **fields)])
+            accepted = accepted or applied.outcome == "accepted"
+        if not accepted:
+            return
+        state = _ENDS[kind]
+        if is_run:
+            await self._settle()
+            state = _RUN_ENDS[(await self.driver.run(step.job)).state]
+        self.model.apply(
+            InboxRow(
+                number=0,
+                kind="end",
+                step=key.name,
+                child=key.child,
+                state=state,
+                value=value if state is StepState.SUCCEEDED else b"null",
+                generation=step.generation,
+            )
+        )
+
+    async def _compare(self) -> None:
+        steps = await self._steps()
+        run = await self.driver.run(self.run)
+        found = {name: steps.get(StepKey(name), StepRecord(key=StepKey(name))).state for name in self.graph.order}
+        assert found == {name: step.state for name, step in self.model.steps.items()}, self.name
+        assert run.state == self.model.state, self.name
+        running = self.model.running()
+        assert {key: step.generation for key, step in steps.items() if step.state is StepState.RUNNING} == {
+            key: step.generation for key, step in running.items()
+        }, self.name
+        for key, step in running.items():
+            if step.call is not None and not self.graph.step(key.name).workflow:
+                assert await self.driver.arguments(self.run, *key) == list(step.call), (self.name, key)
+        for name, step in self.model.steps.items():
+            for index, child in enumerate(step.children):
+                if child.state is not StepState.WAITING:
+                    assert steps[StepKey(name, index)].state == child.state, (self.name, name, index)
+        succeeded = [StepKey(name) for name, step in self.model.steps.items() if step.state is StepState.SUCCEEDED]
+        values = await self.driver.runs.values(self.run, succeeded)
+        assert {key.name: msgspec.json.decode(value) for key, value in values.items()} == {
+            key.name: self.model.steps[key.name].value for key in succeeded
+        }, self.name
+        if self.model.has_ended and self.model.state is RunState.SUCCEEDED:
+            assert await self.driver.run_value(self.run) == self.model.value, self.name
