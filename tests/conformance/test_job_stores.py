@@ -112,6 +112,20 @@ def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> Non
             path.unlink()
 
 
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
+    """$TASKMQ_TEST_RUNS: number of random graphs of up to 60 steps, with cut calls and several schedulers."""
+    for seed in range(int(os.environ.get("TASKMQ_TEST_RUNS", "20"))):
+        suite = TestSqlite()
+        suite.graphs, suite.first_graph, suite.largest = 1, seed, 60
+        suite.path = tmp_path / f"{seed}.db"
+        suite.url = f"sqlite:///{suite.path}"
+        suite.test_random_runs_end_as_in_the_model()
+        for path in tmp_path.glob(f"{seed}.db*"):
+            path.unlink()
+
+
 class TestSqliteAsTimePasses(MovedClocks):
     @pytest.fixture(autouse=True)
     def _database(self, tmp_path: Path) -> None:

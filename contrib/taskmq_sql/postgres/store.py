@@ -35,6 +35,7 @@ from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.repetition import resume, retry
 from taskmq_sql.postgres.firings import PostgresFirings
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
+from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records
@@ -114,7 +115,7 @@ class PostgresJobStore(SqlJobStore):
                 turns=self._database.runner(self._database.runs, self._database.runs, ANSWERS),
                 lists=runner(self._database.upkeep),
                 lookups=self._database.runner(self._database.lookups, self._database.submits),
-                join=self._join,
+                join=partial(_join, self._database.names),
             ),
             ended_jobs=retention.ENDED_JOBS,
         )
@@ -154,10 +155,6 @@ class PostgresJobStore(SqlJobStore):
             return None
         found = await self._look_up(lambda own: own.fetchval(_FIND_KEY, numbers[tenant], key), connection)
         return None if found is None else str(found)
-
-    async def _join(self, connection: Any, work: Work[T]) -> T:
-        """Run a call in the caller's own transaction."""
-        return await drive(await connection_of(connection), work(), self._database.names)
 
     async def _look_up(self, read: Callable[[Connection], Awaitable[T]], connection: Any) -> T:
         """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""
@@ -317,6 +314,11 @@ class PostgresJobStore(SqlJobStore):
 
     async def _rows(self, query: str, *args: object) -> Sequence[Row]:
         return await self._database.walks.run("read", lambda connection: connection.fetch(query, *args))
+
+
+async def _join(names: Names, connection: Any, work: Work[T]) -> T:
+    """Run a call in a caller's own transaction."""
+    return await drive(await connection_of(connection), work(), names)
 
 
 async def _run_migration(work: Coroutine[Any, Any, T], address: str) -> T:

@@ -8,7 +8,7 @@ from taskmq_sql.steps import JobId, Row, Steps, ask, first, job_id
 __all__ = ["forget_some_ended", "forget_some_of_tenant"]
 
 _TOGETHER: Final = 500
-_ENDED: Final = "select id from taskmq.run where ended < $1 order by ended limit 1"
+_ENDED: Final = "select id from taskmq.run where ended <= $1 order by ended limit 1"
 _OF_TENANT: Final = "select id from taskmq.run where tenant = $1 and ended is not null order by id limit 1"
 # From here on no call finds the run. A redrive may have begun before.
 _HIDE: Final = "update taskmq.run set state = 0 where id = $1 and ended is not null returning version"
@@ -22,7 +22,7 @@ _RUN: Final = "delete from taskmq.run where id = $1"
 
 
 def forget_some_ended(before: int) -> Steps[bool]:
-    """Delete some rows of the run that ended first, before an instant (ms); return whether more may be left."""
+    """Delete some rows of the run that ended first, at an instant (ms) or before; return whether more may be left."""
     return (yield from _forget_some((yield from first(_ENDED, before))))
 
 

@@ -136,7 +136,7 @@ class SqlRuns:
         return await self._turns.write(partial(inbox.fire_timers, limit))
 
     async def forget_ended(self, *, before: int) -> None:
-        """Delete the runs that ended before an instant (ms), in portions."""
+        """Delete the runs that ended at an instant (ms) or before, in portions."""
         await self._repeat(partial(forget_some_ended, before))
 
     async def forget_tenant(self, tenant: str) -> None:

@@ -7,20 +7,19 @@ rollback  forgets the submissions since the beginning, or since the savepoint
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from taskmq.contracts.jobs import NewJob, Submitted
 from taskmq.errors import UnsupportedFeature
 from taskmq_embedded.memory import MemoryThread
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.submissions import submit
 
 __all__ = ["CallerTransactions"]
 
 T = TypeVar("T")
+
+_Work = Callable[[Transaction], object]
 
 # SQLAlchemy's events of transactions, on sessions and on connections.
 _SESSION: Final = ("after_commit", "after_soft_rollback", "after_transaction_create", "after_transaction_end")
@@ -48,8 +47,8 @@ class CallerTransactions:
         self._store = of
         self._open: WeakKeyDictionary[Any, _Submissions] = WeakKeyDictionary()
 
-    def submit(self, connection: Any, jobs: Sequence[NewJob]) -> list[Submitted]:
-        """Store the jobs once the transaction of this session or connection commits; begin one if none is open.
+    def write(self, connection: Any, write: Callable[[Transaction], T]) -> T:
+        """Write once the transaction of this session or connection commits; begin one if none is open.
 
         Raises:
             UnsupportedFeature: the connection does not announce its commits.
@@ -58,15 +57,15 @@ class CallerTransactions:
         if not subject.in_transaction():
             subject.begin()
         submissions = self._of(subject)
-        answers = self._attempt(submissions, partial(submit, jobs=jobs))
-        submissions.batches.append(list(jobs))
-        return answers
+        answer = self._attempt(submissions, write)
+        submissions.works.append(write)
+        return answer
 
     def read(self, connection: Any, read: Callable[[Transaction], T]) -> T:
         """Read what the caller's transaction sees.
 
         Raises:
-            UnsupportedFeature: as in `submit`.
+            UnsupportedFeature: as in `write`.
         """
         return self._attempt(self._of(self._subject(connection)), read)
 
@@ -100,8 +99,8 @@ class CallerTransactions:
         """Run the work as the caller's transaction sees the jobs, and roll it back."""
 
         def attempt(transaction: Transaction) -> T:
-            for jobs in submissions.batches:
-                submit(transaction, jobs)
+            for each in submissions.works:
+                each(transaction)
             raise _Undone(work(transaction))
 
         try:
@@ -110,22 +109,22 @@ class CallerTransactions:
             answer: T = undone.answer
             return answer
 
-    def _commit(self, batches: list[list[NewJob]]) -> None:
-        for jobs in batches:
-            self._thread.ask(partial(submit, jobs=jobs))
+    def _commit(self, works: list[_Work]) -> None:
+        for work in works:
+            self._thread.ask(work)
 
 
 class _Submissions:
-    """Jobs submitted in an open transaction of a session or connection; it listens to the transaction's events.
+    """Submissions in an open transaction of a session or connection; it listens to the transaction's events.
 
     Attributes:
-        batches: in order of submission.
+        works: in their order; each can be repeated.
     """
 
-    def __init__(self, commit: Callable[[list[list[NewJob]]], None]) -> None:
-        self.batches: list[list[NewJob]] = []
+    def __init__(self, commit: Callable[[list[_Work]], None]) -> None:
+        self.works: list[_Work] = []
         self._keep = commit
-        # Number of batches at the beginning of each savepoint. Sessions name the one that ends; on connections it is
+        # Number of works at the beginning of each savepoint. Sessions name the one that ends; on connections it is
         # the last one.
         self._began: dict[Any, int] = {}
         self._stack: list[int] = []
@@ -142,11 +141,11 @@ class _Submissions:
             self.commit(session)
 
     def after_transaction_create(self, session: Any, transaction: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
-        self._began[transaction] = len(self.batches)
+        self._began[transaction] = len(self.works)
 
     def after_soft_rollback(self, session: Any, transaction: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
         # A transaction that began before the first submission undoes them all. The event may come twice.
-        del self.batches[self._began.get(transaction, 0) :]
+        del self.works[self._began.get(transaction, 0) :]
 
     def after_transaction_end(self, session: Any, transaction: Any) -> None:
         if transaction.parent is None:
@@ -154,20 +153,20 @@ class _Submissions:
             self.rollback(session)
 
     def commit(self, subject: Any) -> None:
-        batches = list(self.batches)
+        works = list(self.works)
         self.rollback(subject)
-        self._keep(batches)
+        self._keep(works)
 
     def rollback(self, subject: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
-        self.batches.clear()
+        self.works.clear()
         self._began.clear()
         self._stack.clear()
 
     def savepoint(self, connection: Any, name: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
-        self._stack.append(len(self.batches))
+        self._stack.append(len(self.works))
 
     def release_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
         del self._stack[-1:]
 
     def rollback_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
-        del self.batches[self._stack.pop() if self._stack else 0 :]
+        del self.works[self._stack.pop() if self._stack else 0 :]

@@ -9,7 +9,6 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
-from taskmq_sql.sqlite.memory import MemoryJobStore
 from taskmq_sql.sqlite.store import SqliteJobStore
 
 __all__ = ["open_store"]
@@ -25,7 +24,7 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     `sqlite://:memory:NAME` is for tests: stores of one process with the same NAME share it until the last one closes.
 
     Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`, and in memory `of`, the scheme of the
-    store that it replaces, see `MemoryJobStore`.
+    store that it replaces, see `SqliteJobStore`.
 
     Raises:
         InvalidSetting: the URL is malformed, or Python's SQLite is too old.
@@ -43,10 +42,8 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
         raise InvalidSetting(f"{url!r}: keep_days must be a number of days from 1 to 36500, not {keep_days!r}")
     if sqlite3.sqlite_version_info < _OLDEST:
         raise InvalidSetting(f"{url!r} needs SQLite 3.37 or later, but this Python has {sqlite3.sqlite_version}")
-    if is_in_memory:
-        return MemoryJobStore(url, path, clock=options.clock, keep_days=int(keep_days), of=of)
     return SqliteJobStore(
-        url, path, clock=options.clock, synchronous=_SYNCHRONOUS[synchronous], keep_days=int(keep_days)
+        url, path, clock=options.clock, synchronous=_SYNCHRONOUS[synchronous], keep_days=int(keep_days), of=of
     )
 
 

@@ -38,13 +38,14 @@ from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
-from taskmq_embedded.memory import MEMORY
+from taskmq_embedded.memory import MEMORY, MemoryThread
 from taskmq_embedded.work import Care
 from taskmq_sql.jobs.claims import keep_results
 from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.retention import forget_old
 from taskmq_sql.runs import SqlRuns
 from taskmq_sql.schedules import SqlSchedules
+from taskmq_sql.sqlite.caller_transactions import CallerTransactions
 from taskmq_sql.sqlite.file.diagnosis import diagnose, size_of_pages
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.thread import FileThread, open_threads
@@ -54,7 +55,7 @@ from taskmq_sql.sqlite.firings import SqliteFirings
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
-from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in, write_in
+from taskmq_sql.sqlite.jobs.foreign import FileCallers
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
@@ -75,7 +76,8 @@ _DAY: Final = 86_400_000
 class SqliteJobStore(SqlJobStore):
     """A `JobStore`, `Catalogued` and `Remembering` in one file, for the processes of one host.
 
-    Each store has a writing and a reading thread; a store in memory has none. A new file gets its tables with the
+    Each store has a writing and a reading thread; a store in memory has none, and what a caller's transaction submits
+    to it exists once that one has committed. A new file gets its tables with the
     first call.
 
     Args:
@@ -83,6 +85,8 @@ class SqliteJobStore(SqlJobStore):
         synchronous: `FULL`: answered calls survive a power failure; `NORMAL`: they survive the end of any process.
         keep_days: how long ended jobs are kept.
         patience: seconds that a call waits for other processes that locked the file.
+        of: scheme of the store that one in memory replaces; it decides which `connection=` is accepted. "": any
+            connection that announces its commits.
     """
 
     def __init__(
@@ -94,12 +98,18 @@ class SqliteJobStore(SqlJobStore):
         synchronous: Synchronous = "FULL",
         keep_days: int = 30,
         patience: float = 10.0,
+        of: str = "",
     ) -> None:
         self._address = address
         self.path = path
         self._is_in_memory = str(path).startswith(MEMORY)
         self._clock = clock
         self._writer, self._reader = open_threads(path, clock, synchronous=synchronous, patience=patience)
+        self._callers = (
+            CallerTransactions(self._writer, of=of)
+            if isinstance(self._writer, MemoryThread)
+            else FileCallers(path, clock)
+        )
         runner = SqliteRunner(self._writer, self._reader)
         super().__init__(
             accounts=runner,
@@ -118,7 +128,7 @@ class SqliteJobStore(SqlJobStore):
                 turns=SqliteRunner(self._writer, self._reader, ANSWERS),
                 lists=runner,
                 lookups=runner,
-                join=self._join,
+                join=partial(_join, self._callers),
             ),
             ended_jobs=maintenance.ENDED_JOBS,
         )
@@ -136,7 +146,7 @@ class SqliteJobStore(SqlJobStore):
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
-            return submit_in(connection, jobs, path=self.path, now=self._clock.now_ms())
+            return self._callers.write(connection, partial(submissions.submit, jobs=list(jobs)))
         if not jobs:
             return []
         return await self._writer.add(submissions.submit, jobs, care=Care.DURABLE)
@@ -147,16 +157,11 @@ class SqliteJobStore(SqlJobStore):
     async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
         return await self._look_up(partial(submissions.find_key, tenant=tenant, key=key), connection)
 
-    async def _join(self, connection: Any, work: Work[T]) -> T:
-        """Run a call in the caller's own transaction; begin one if none is open."""
-        now = self._clock.now_ms()
-        return write_in(connection, lambda transaction: drive(transaction, work()), path=self.path, now=now)
-
     async def _look_up(self, read: Callable[[Transaction], T], connection: Any) -> T:
         """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""
         if connection is None:
             return await self._reader.call(read, care=Care.READ)
-        return read_in(connection, read, path=self.path, now=self._clock.now_ms())
+        return self._callers.read(connection, read)
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         return await self._reader.call(
@@ -226,6 +231,11 @@ class SqliteJobStore(SqlJobStore):
     async def aclose(self) -> None:
         await self._writer.aclose()
         await self._reader.aclose()
+
+
+async def _join(callers: CallerTransactions | FileCallers, connection: Any, work: Work[T]) -> T:
+    """Run a call in a caller's own transaction."""
+    return callers.write(connection, lambda transaction: drive(transaction, work()))
 
 
 class SqliteDispatch(SharedDispatch):

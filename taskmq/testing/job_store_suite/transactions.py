@@ -7,6 +7,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import ids
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.job_store_suite.uniqueness.submissions import duplicate_of, unique
 from taskmq.testing.runner import case, raises
 
@@ -41,6 +42,24 @@ class JobTransactions(JobStoreCase):
 
         assert [await other.state(job.id) for job in jobs] == [JobState.QUEUED] * 3
         assert sorted(ids((await other.dispatch()).jobs)) == sorted(ids(jobs))
+
+    @case
+    async def test_a_run_in_a_callers_transaction_starts_once_it_commits(self) -> None:
+        driver = RunDriver(self.store())
+        new = await driver.new_run({"s": {"task": "t"}})
+        rolled_back = await driver.new_run({"s": {"task": "t"}})
+
+        async with self.transaction(driver.store) as connection:
+            (started,) = await driver.runs.start([new], connection=connection)
+            assert started.is_new
+        with raises(_RollBack):
+            async with self.transaction(driver.store) as connection:
+                await driver.runs.start([rolled_back], connection=connection)
+                raise _RollBack
+        await driver.settle()
+
+        assert await driver.states(new.id) == {"s": "running"}
+        assert await driver.runs.get(rolled_back.id) is None
 
     @case
     async def test_jobs_in_a_rolled_back_transaction_never_exist(self) -> None:

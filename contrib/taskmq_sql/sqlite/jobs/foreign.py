@@ -1,64 +1,52 @@
 """Submissions and lookups in a caller's own transaction, which the caller commits."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskmq.contracts.jobs import NewJob, Submitted
 from taskmq.errors import StoreMismatch, StoreUnavailable, UnsupportedFeature
+from taskmq.model.clock import Clock
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.submissions import submit
 
-__all__ = ["read_in", "submit_in", "write_in"]
+__all__ = ["FileCallers"]
 
 T = TypeVar("T")
 
 
-def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) -> list[Submitted]:
-    """Store the jobs in the transaction of `connection`; begin one if none is open.
+class FileCallers:
+    """Callers' transactions on the store's file.
 
-    Args:
-        connection: a connection of `sqlite3`, or a SQLAlchemy connection or session on one, to the store's file.
-
-    Raises:
-        UnsupportedFeature: the connection is of another kind, or to another file.
-        StoreUnavailable: the file is locked, or writing it failed.
-    """
-    return write_in(connection, lambda transaction: submit(transaction, jobs), path=path, now=now)
-
-
-def write_in(connection: Any, write: Callable[[Transaction], T], *, path: Path, now: int) -> T:
-    """Write in the transaction of `connection`; begin one if none is open.
-
-    Raises:
-        UnsupportedFeature, StoreUnavailable: as in `submit_in`.
+    A connection is one of `sqlite3`, or a SQLAlchemy connection or session on one, to that file. Both methods raise
+    `UnsupportedFeature` for any other, and `StoreUnavailable` if the file is locked or cannot be written.
     """
 
-    def work(transaction: Transaction) -> T:
-        if not transaction.connection.in_transaction:
-            transaction.connection.execute("BEGIN IMMEDIATE")
-        return write(transaction)
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
 
-    return read_in(connection, work, path=path, now=now)
+    def write(self, connection: Any, write: Callable[[Transaction], T]) -> T:
+        """Write in the transaction of `connection`; begin one if none is open."""
 
+        def work(transaction: Transaction) -> T:
+            if not transaction.connection.in_transaction:
+                transaction.connection.execute("BEGIN IMMEDIATE")
+            return write(transaction)
 
-def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, now: int) -> T:
-    """Read in the transaction of `connection`; never begin one.
+        return self.read(connection, work)
 
-    Raises:
-        UnsupportedFeature, StoreUnavailable: as in `submit_in`.
-    """
-    raw = _raw(connection)
-    _check_file(raw, path)
-    if reason := JOB_STORE.difference(raw):
-        raise StoreMismatch(f"{path} {reason}")
-    try:
-        return read(Transaction(raw, Names(), now))
-    except sqlite3.OperationalError as error:
-        raise StoreUnavailable(f"job store {path}: {error}: roll back and retry") from error
+    def read(self, connection: Any, read: Callable[[Transaction], T]) -> T:
+        """Read in the transaction of `connection`; never begin one."""
+        raw = _raw(connection)
+        _check_file(raw, self._path)
+        if reason := JOB_STORE.difference(raw):
+            raise StoreMismatch(f"{self._path} {reason}")
+        try:
+            return read(Transaction(raw, Names(), self._clock.now_ms()))
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"job store {self._path}: {error}: roll back and retry") from error
 
 
 def _raw(connection: Any) -> sqlite3.Connection:

@@ -6,7 +6,7 @@ from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.model.envelope import MSGPACK
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import after, error, report
+from taskmq.testing.job_store_suite.driver import after, error, new_id, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
@@ -59,6 +59,72 @@ class RunEnds(JobStoreCase):
 
         step = await driver.step(run, "s")
         assert (str(step.state), step.error) == ("failed", "no worker knows it")
+
+    @case
+    async def test_a_job_that_expires_in_its_queue_fails_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t", "expires": 1}})
+        await driver.settle()
+
+        assert await driver.try_dispatch() is None
+        await driver.settle()
+
+        step = await driver.step(run, "s")
+        assert (str(step.state), step.error) == ("failed", "the job expired before it started")
+
+    @case
+    async def test_a_job_whose_dependency_fails_ends_the_step_as_upstream_failed(self) -> None:
+        driver = RunDriver(self.store())
+        first = await driver.dispatch_new(queue="first")
+        run = await driver.start({"s": {"task": "t", "after": first.id}})
+        await driver.settle()
+
+        await driver.expect_accepted(first, "failed")
+        await driver.release()
+        await driver.settle()
+
+        step = await driver.step(run, "s")
+        assert str(step.state) == "upstream_failed"
+        assert first.id in step.error
+
+    @case
+    async def test_a_job_with_an_unknown_dependency_fails_the_step(self) -> None:
+        driver = RunDriver(self.store())
+        other = new_id(0)
+        run = await driver.start({"s": {"task": "t", "after": other}})
+
+        await driver.settle()
+
+        step = await driver.step(run, "s")
+        assert (str(step.state), step.error) == ("failed", f"the job depends on job {other}, and that is unknown")
+
+    @case
+    async def test_a_job_that_another_one_replaces_ends_its_step_as_cancelled(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t", "unique": "u"}})
+        await driver.settle()
+
+        other = await driver.start({"s": {"task": "t", "unique": "u"}})
+        await driver.settle()
+
+        job = (await driver.step(other, "s")).job
+        step = await driver.step(run, "s")
+        assert (str(step.state), step.error) == ("cancelled", f"JobCancelled: replaced by job {job}")
+        await driver.finish(other, "s")
+        assert (await driver.states(other))["s"] == "succeeded"
+
+    @case
+    async def test_a_job_whose_unique_key_is_taken_fails_its_step(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"s": {"task": "t", "unique": "u"}})
+        await driver.settle()
+        await driver.finish(run, "s", "started")
+        first = (await driver.step(run, "s")).job
+
+        other = await driver.start({"s": {"task": "t", "unique": "u"}})
+        await driver.settle()
+
+        assert (await driver.step(other, "s")).error == f"job {first} exists already and has the job's key"
 
     @case
     async def test_a_retry_does_not_end_the_step(self) -> None:

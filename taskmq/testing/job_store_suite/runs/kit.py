@@ -8,10 +8,11 @@ from taskmq.contracts.jobs import Advanced, JobStore, NewInboxRow, NewJob, NewRu
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import ReportKind
+from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunRecord, StepJob, StepKey, StepRecord
 from taskmq.model.runs.validation import validate_workflow
-from taskmq.testing.job_store_suite.driver import QUEUE, JobDriver, new_id, report
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after, new_id, report
 
 __all__ = ["REFUSED_TASK", "RunDriver", "content_of"]
 
@@ -21,7 +22,9 @@ REFUSED_TASK = "refused"
 
 def content_of(steps: dict[str, Any], **fields: Any) -> bytes:
     """Return the text of a valid content."""
-    content, faults = validate_workflow({"steps": steps, **fields}, options=("queue", "held"))
+    content, faults = validate_workflow(
+        {"steps": steps, **fields}, options=("queue", "held", "expires", "after", "unique")
+    )
     assert content is not None, [str(fault) for fault in faults]
     return encode_workflow(content)[1]
 
@@ -120,7 +123,7 @@ class RunDriver(JobDriver):
             fields = {"content_type": JSON, "result": msgspec.json.encode(value), **fields}
         (applied,) = await self.schedulers.apply([report(record, kind, **fields)])
         assert applied.outcome == "accepted"
-        assert applied.run == run_id
+        assert applied.run == ("" if kind == "started" else run_id)
         await self.settle()
 
     async def send(self, run_id: str, row: NewInboxRow) -> str:
@@ -137,6 +140,7 @@ def make_job(run: RunRecord, job: StepJob) -> NewJob:
     """Build the job of a step; its body has the arguments only."""
     if job.task == REFUSED_TASK:
         raise InvalidOption(f"task {REFUSED_TASK!r} is unknown")
+    unique = job.options.get("unique")
     body = msgspec.json.encode([msgspec.Raw(job.args), msgspec.Raw(job.kwargs)])
     return NewJob(
         id=job.id,
@@ -144,5 +148,8 @@ def make_job(run: RunRecord, job: StepJob) -> NewJob:
         task=job.task,
         queue=job.options.get("queue", QUEUE),
         held=job.options.get("held", False),
+        expires=job.options.get("expires"),
+        detail=None if "after" not in job.options else after(job.options["after"]),
+        unique=None if unique is None else UniqueKey(name=unique, until="running", replaces=True, ttl=HOUR),
         body=body,
     )
