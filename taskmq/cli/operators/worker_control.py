@@ -1,6 +1,7 @@
 """`taskmq worker control`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
@@ -29,27 +30,35 @@ app = App(
     result_action="return_value",
 )
 
-_Every = Annotated[bool, Parameter(name="--all", negative="")]
-_WITHIN = "1s"
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """Flags that choose the workers besides those with the given names, and the time that they have to answer."""
+
+    every: Annotated[bool, Parameter(name="--all", negative="", help="All workers.")] = False
+    host: Annotated[str | None, Parameter(help="All workers on this host.")] = None
+    within: Annotated[str, Parameter(help="How long to wait for answers.")] = "1s"
+
+    def body(self, names: Sequence[str], **command: Any) -> ControlBody:
+        """Return a command for the named and the chosen workers."""
+        return ControlBody(workers=[*names], host=self.host or "", all=self.every, **command)
+
+
+_BY_NAME: Final = _Choice()
 
 
 @app.command
-def status(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
+def status(*names: str, choice: _Choice = _BY_NAME) -> int:
     """Show the state of workers and the jobs that they run.
 
     Parameters
     ----------
     names
         Workers, by name.
-    every
-        All workers.
-    host
-        All workers on this host.
-    within
-        How long to wait for answers.
     """
-    asked = Command(id="", name="ping", to=resolve_addresses(names, host=host, every=every))
-    found = ask(lambda api: api.workers.list(within=seconds_of(within)))
+    asked = Command(id="", name="ping", to=resolve_addresses(names, host=choice.host, every=choice.every))
+    found = ask(lambda api: api.workers.list(within=seconds_of(choice.within)))
     answers = [one for one in found if is_for(asked, worker=one.name, host=one.host)]
     missing = [name for name in names if name not in {one.name for one in answers}]
     if current_globals().output == "table":
@@ -60,15 +69,13 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
             print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
     else:
         show_rows((), answers, describe)
-    _note_silence(len(answers), missing, within)
+    _note_silence(len(answers), missing, choice.within)
     return _code_of(["done"] * len(answers), missing)
 
 
 @app.command
 @name_caller
-def drain(
-    *names: str, grace: str | None = None, every: _Every = False, host: str | None = None, within: str = _WITHIN
-) -> int:
+def drain(*names: str, grace: str | None = None, choice: _Choice = _BY_NAME) -> int:
     """Drain workers: they accept no new jobs, finish the running ones, and exit.
 
     Jobs that still run after the grace period are interrupted and requeued: another worker continues the same attempt
@@ -81,23 +88,14 @@ def drain(
         Workers, by name.
     grace
         How long running jobs may continue, such as 10m. Default: the worker's own --grace.
-    every
-        All workers.
-    host
-        All workers on this host.
-    within
-        How long to wait for answers.
     """
     seconds = None if grace is None else seconds_of(grace, what="grace")
-    body = ControlBody(command="drain", workers=[*names], host=host or "", all=every, grace=seconds)
-    return _send(body, within)
+    return _send(choice.body(names, command="drain", grace=seconds), choice.within)
 
 
 @app.command
 @name_caller
-def concurrency(
-    number: int, /, *names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN
-) -> int:
+def concurrency(number: int, /, *names: str, choice: _Choice = _BY_NAME) -> int:
     """Change how many tasks each process runs at a time. Surplus running tasks finish normally.
 
     The change lasts until the process ends.
@@ -108,41 +106,28 @@ def concurrency(
         Tasks per process, at least 1.
     names
         Workers, by name.
-    every
-        All workers.
-    host
-        All workers on this host.
-    within
-        How long to wait for answers.
     """
     if number < 1:
         raise InvalidOption("concurrency must be at least 1")
-    body = ControlBody(command="concurrency", workers=[*names], host=host or "", all=every, number=number)
-    return _send(body, within)
+    return _send(choice.body(names, command="concurrency", number=number), choice.within)
 
 
 @app.command
-def stacks(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
+def stacks(*names: str, choice: _Choice = _BY_NAME) -> int:
     """Show the stacks of all threads and tasks of workers: files, lines and functions, no values.
 
     Parameters
     ----------
     names
         Workers, by name.
-    every
-        All workers.
-    host
-        All workers on this host.
-    within
-        How long to wait for answers.
     """
-    answers = _control(ControlBody(command="stacks", workers=[*names], host=host or "", all=every), within)
+    answers = _control(choice.body(names, command="stacks"), choice.within)
     if current_globals().output == "table":
         for answer in answers.items:
             write_line(printable(f"== {answer.worker} ({answer.verdict})\n{answer.text}"))
     else:
         show_rows(_COLUMNS, answers.items, _row)
-    return _report_missing(answers, within)
+    return _report_missing(answers, choice.within)
 
 
 def _send(body: ControlBody, within: str) -> int:
