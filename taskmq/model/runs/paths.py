@@ -23,6 +23,7 @@ _PART: Final = re.compile(rf"\.({NAME})|\[(0|[1-9][0-9]{{0,8}})\]")
 _ROOT: Final = re.compile(NAME)
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 _CACHED: Final = 4096
+_LONGEST_CACHED: Final = 1_000
 
 
 class PathError(ValueError):
@@ -135,11 +136,16 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-@lru_cache(_CACHED)
 def _split(text: str) -> tuple[str | Path, ...]:
     """Split a text into literal parts and paths."""
     if "${" not in text:
         return (text,)
+    # Arguments may be large.
+    return _parse_text(text) if len(text) <= _LONGEST_CACHED else _parse_text.__wrapped__(text)
+
+
+@lru_cache(_CACHED)
+def _parse_text(text: str) -> tuple[str | Path, ...]:
     parts: list[str | Path] = []
     at = 0
     for found in _REFERENCE.finditer(text):

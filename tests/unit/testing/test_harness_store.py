@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from taskmq import Context, JobFilter, RetryPolicy, TaskMQ, chain
-from taskmq.errors import InvalidOption, JobCancelled, TaskFailed, UnsupportedFeature
+from taskmq import Context, JobFilter, RetryPolicy, TaskMQ, batch, chain
+from taskmq.errors import FlowFailed, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import UNDERWAY, JobState
@@ -367,3 +367,44 @@ def test_an_app_with_delays_in_the_state_is_refused_a_store_as_in_production() -
 
     with Harness(app), pytest.raises(InvalidOption, match="delay='state' with a job store"):
         app.jobs.submit("count")
+
+
+def test_workflows_of_an_app_without_a_state_run_in_the_store() -> None:
+    app = TaskMQ("amqp://nobody@nowhere:1/", store="postgresql://never-reached/db")
+
+    @app.task(name="one", retry=None)
+    async def one(number: int = 0) -> int:
+        return number + 1
+
+    @app.task(name="listed", retry=None)
+    async def listed(number: int) -> list[int]:
+        return list(range(number))
+
+    @app.task(name="fails", retry=None)
+    async def fails() -> int:
+        raise Sold("out")
+
+    with Harness(app) as harness:
+        run = (one.s(2) | listed.s() | one.s().each() | listed.si(2).options(delay="1h")).send(flow_id="it")
+        with pytest.raises(ResultTimeout, match="in a test, jobs run while"):
+            app.flow("it").result()
+        before = harness.now
+        harness.drain()
+        assert harness.now >= before + timedelta(hours=1)
+        assert run.state().count("succeeded") == 7
+        assert run.result() == [0, 1]
+
+        failed = chain(one.s(1), fails.si()).send()
+        with pytest.raises(Sold):
+            harness.drain()
+        with pytest.raises(FlowFailed, match="step fails failed"):
+            failed.result()
+
+        jobs = batch(one.s(1), on_success=listed.si(1)).send()
+        harness.drain()
+        jobs.add(one.s(2))
+        jobs.close()
+        harness.drain()
+        assert jobs.result() == [2, 3]
+        assert failed.cancel() is False
+    assert not app.sessions.prefers_runs

@@ -85,3 +85,9 @@ def _look_up(path: Path) -> Any:
         "steps.b.result": msgspec.Raw(b'"quoted"'),
     }
     return values[path.text]
+
+
+def test_a_long_template_is_resolved_like_a_short_one() -> None:
+    text = "x" * 2_000 + "${params.a} $${b}"
+
+    assert resolve(text, lambda _: 5) == "x" * 2_000 + "5 ${b}"
