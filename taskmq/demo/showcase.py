@@ -2,11 +2,32 @@
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from datetime import date
+from typing import Any
 
-from taskmq import Context, RetryPolicy, TaskMQ
+from taskmq import Context, Job, RetryPolicy, TaskMQ, group
 
-__all__ = ["app", "charge", "feed", "resize", "send_mail", "summarise", "tidy"]
+__all__ = [
+    "DECLINED",
+    "EXPIRED_CARD",
+    "app",
+    "charge",
+    "close",
+    "close_books",
+    "feed",
+    "resize",
+    "send_mail",
+    "submit_order",
+    "submit_photo",
+    "summarise",
+    "tidy",
+]
+
+DECLINED = 19
+"""One in this many orders is declined at the first attempt."""
+EXPIRED_CARD = 97
+"""One in this many orders is paid with an expired card."""
 
 app = TaskMQ(name="shop")
 _random = random.Random(17)
@@ -25,11 +46,11 @@ class CardExpiredError(Exception):
     name="orders.charge", queue="orders", retry=RetryPolicy(max_attempts=3, base="2s", never=(CardExpiredError,))
 )
 async def charge(ctx: Context, order: int, cents: int, currency: str = "EUR") -> str:
-    """Charge an order; some payments are declined at first, and every seventeenth card has expired."""
+    """Charge an order; some payments are declined at first, and some cards have expired."""
     await asyncio.sleep(0.05 + order % 7 / 20)
-    if order % 17 == 0:
+    if order % EXPIRED_CARD == 0:
         raise CardExpiredError(f"order {order}: the card has expired")
-    if order % 5 == 0 and ctx.attempt == 1:
+    if order % DECLINED == 0 and ctx.attempt == 1:
         raise PaymentDeclinedError(f"order {order}: {cents} {currency} were declined")
     return f"{cents} {currency} for order {order}"
 
@@ -64,17 +85,51 @@ async def tidy() -> None:
     """Do nothing: a demo has nothing to tidy up."""
 
 
-@app.every("4s", name="customers")
+@app.task(name="books.count", queue="reports", retry=None)
+async def count_sales(part: int) -> int:
+    """Count the sales of a part of the customers."""
+    await asyncio.sleep(0.5 + part / 2)
+    return 40 + part
+
+
+@app.task(name="books.total", queue="reports", retry=None)
+def add_up(sales: list[int]) -> int:
+    """Add up the sales of all customers."""
+    return sum(sales)
+
+
+close_books = group(count_sales.s(part) for part in range(4)) | add_up.s() | summarise.si()
+
+
+@app.every("5m", name="close-books")
+@app.task(name="books.close", queue="reports", retry=None)
+async def close() -> str:
+    """Start the workflow that adds up the sales; return its id."""
+    return (await close_books.asend()).id
+
+
+def submit_order(order: int) -> Coroutine[Any, Any, Job[str]]:
+    """Return the submission of an order's payment."""
+    labels = {"customer": f"c{order % 40}", "batch": str(order % 3)}
+    return app.jobs.asubmit(charge, order, 500 + order % 90_000, labels=labels)
+
+
+def submit_photo(order: int) -> Coroutine[Any, Any, Job[dict[str, int]]]:
+    """Return the submission of an order's photo."""
+    return app.jobs.asubmit(resize, order, description=f"a photo of order {order}")
+
+
+@app.every("8s", name="customers")
 @app.task(name="shop.feed", queue="mail", retry=None)
-async def feed() -> int:
-    """Create a few orders, photos and mails, some for later."""
-    orders = [_random.randrange(1, 100_000) for _ in range(_random.randrange(2, 7))]
-    for order in orders:
-        labels = {"customer": f"c{order % 40}", "batch": str(order % 3)}
-        await app.jobs.asubmit(charge, order, _random.randrange(500, 90_000), labels=labels)
-        await app.jobs.asubmit(send_mail, f"c{order % 40}@example.org", f"your order {order}", delay="20s")
-        if order % 3 == 0:
-            await app.jobs.asubmit(resize, order, description=f"a photo of order {order}")
-        if order % 11 == 0:
-            await app.jobs.asubmit(send_mail, "office@example.org", f"look at order {order}", held=True)
-    return len(orders)
+async def feed() -> None:
+    """Place an order now and then, with mails and photos, some for later."""
+    order = _random.randrange(1, 100_000)
+    if order % 2:
+        return
+    await submit_order(order)
+    await send_mail.asend(f"c{order % 40}@example.org", f"your order {order}")
+    await send_mail.options(delay="20s").asend(f"c{order % 40}@example.org", f"order {order} is on its way")
+    if order % 3 == 0:
+        await submit_photo(order)
+    if order % 11 == 0:
+        await app.jobs.asubmit(send_mail, "office@example.org", f"look at order {order}", held=True)

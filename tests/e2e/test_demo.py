@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -233,17 +233,32 @@ def test_an_outcome_is_wrong_if_one_value_differs(folder: Path, what: str) -> No
     assert sum(not check.is_right for check in outcome.checks) == 1
 
 
-def test_a_shop_is_served_with_its_dashboard_until_it_is_stopped(tmp_path: Path) -> None:
+def test_a_shop_is_served_with_a_day_of_history_until_it_is_stopped(tmp_path: Path) -> None:
     with Started(tmp_path, "demo", "--serve", "--port", "0", env={"TMPDIR": str(tmp_path)}) as demo:
         demo.says("taskmq server")
         (address,) = re.findall(r"at (http://[0-9.:]+)/", demo.said)
 
-        def has_run() -> bool:
-            which = {"filter": "status:succeeded"}
-            return bool(httpx.get(f"{address}/api/v1/jobs/count", params=which).json()["count"] > 0)
+        def read(path: str, **query: str) -> Any:
+            return httpx.get(f"{address}/api/v1/{path}", params=query).json()
 
+        def has_run() -> bool:
+            return bool(read("jobs/count", filter="status:succeeded ended:>-1m task:images.resize")["count"] > 0)
+
+        failed = read("jobs", filter="status:failed ended:<-1h task:orders.charge", limit="200")
+        day = read("metrics/query", metric="succeeded", since=_hours_ago(23), step="3600")["items"][0]["points"]
+        alerts = read("alerts", states="firing")["items"]
         eventually(has_run, "a job that has run", within=PATIENCE, every=timedelta(seconds=1))
+
+        # All kinds of errors, not only those of the bad release.
+        assert {job["error"]["type"].rpartition(".")[2] for job in failed} > {"ProviderTimeoutError"}
+        assert sum(point["value"] is not None for point in day) >= 23
+        assert [(alert["rule"], alert["severity"]) for alert in alerts] == [("payments-fail", "critical")]
+        assert [flow["nodes"] for flow in read("workflows")["items"][-1:]] == [7]
         assert httpx.get(f"{address}/ui/").status_code == 200
         assert demo.signal_and_wait(signal.SIGINT) in (0, 130)
 
     assert list(tmp_path.glob("taskmq-demo-*")) == []
+
+
+def _hours_ago(hours: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()

@@ -1,5 +1,6 @@
 """`taskmq demo`."""
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 
 from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import announce, note, print_record, print_rows
 from taskmq.cli.progress import progress
 from taskmq.demo.run import Outcome, default_folder, run_demo
 from taskmq.operations.retention import Advance
@@ -50,10 +51,14 @@ def demo(
 
 def _serve(port: int | None) -> int:
     from taskmq.cli.processes.dev import dev
+    from taskmq.demo.past import write_past
 
     with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as folder:
         os.chdir(folder)
+        Path(".taskmq").mkdir(mode=0o700)
         try:
+            announce("writing a day of jobs of a shop ...")
+            asyncio.run(write_past("sqlite:///.taskmq/jobs.db?synchronous=normal"))
             return dev("taskmq.demo.showcase:app", port=port)
         finally:
             os.chdir("/")
