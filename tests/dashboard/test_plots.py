@@ -29,10 +29,10 @@ async def _count(site: Served) -> None:
 def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("metrics?range=1h").page
-    plot = page.get_by_role("figure").filter(has_text="per step")
+    plot = page.get_by_role("figure").filter(has_text="jobs that ended")
 
     is_painted = plot.locator("path.line").first.evaluate("one => one.getTotalLength() > 0")
-    plot.get_by_role("button", name="Table of Jobs").click()
+    plot.get_by_role("button", name="Table of Throughput").click()
     shown: list[list[str]] = plot.locator("tbody tr").evaluate_all(
         "rows => rows.map(row => [...row.cells].slice(1).map(cell => cell.textContent))"
     )
@@ -42,6 +42,60 @@ def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site:
     expected = [[str(round(value)) for value in values] for values in told if values[0] is not None]
     assert is_painted
     assert [values for values in shown if values[0] != "\u2013"] == expected == [["7", "0", "0"], ["40", "3", "5"]]
+
+
+def test_a_crosshair_shows_all_values_of_its_time(eyes: Eyes) -> None:
+    page = eyes.open("metrics?range=1h").page
+    plot = page.get_by_role("figure").filter(has_text="jobs that ended").locator(".chart svg")
+    points: list[dict[str, str]] = []
+    page.on("response", lambda one: points.extend(one.json()["items"][0]["points"]) if "query" in one.url else None)
+    page.reload()
+    size = plot.bounding_box()
+    assert size is not None
+
+    plot.hover(position={"x": size["width"] - 14, "y": 90})
+
+    # The edge is the last whole minute.
+    clock = page.evaluate("at => new Date(at).toLocaleTimeString('en-GB')", points[-2]["at"])
+    expect(page.locator(".tip strong")).to_have_text(re.compile(f"{clock}$"))
+    expect(page.locator(".tip > span")).to_have_text(
+        [re.compile(name) for name in ("succeeded", "failed", "retried")]
+    )
+
+
+def test_the_address_keeps_the_period_of_the_overview(eyes: Eyes) -> None:
+    page = eyes.open().page
+    periods = page.get_by_role("group", name="Period")
+
+    periods.get_by_role("link", name="6 hours").click()
+
+    expect(page).to_have_url(re.compile(r"#/\?range=6h$"))
+    page.reload()
+    eyes.settle()
+    expect(periods.locator("[aria-current]")).to_have_text("6 hours")
+    eyes.see("jobs that ended, per 5 min")
+
+
+_SCALES = """async path => {
+    const { timeMarks, valueMarks } = await import(path);
+    const day = Date.UTC(2027, 0, 30);
+    return [
+        valueMarks([0, 7, 43], false, 1), valueMarks([0], false, 1),
+        valueMarks([0.03, 4], true, 1), valueMarks([2], true, 1),
+        timeMarks(day, day + 86400000, 9).map(time => (time - day) / 3600000),
+    ];
+}"""
+
+
+def test_the_marks_of_a_scale_are_round_and_cover_all_values(eyes: Eyes) -> None:
+    page = eyes.open().page
+    path = page.evaluate("() => document.querySelector('link[href*=\"scale.js\"]').href")
+
+    few, none, decades, one, times = page.evaluate(_SCALES, path)
+
+    assert (few, none, one) == ([0, 20, 40, 60], [0, 1], [1, 10])
+    assert decades == pytest.approx([0.01, 0.1, 1, 10])
+    assert times == list(range(0, 25, 3))
 
 
 def test_a_countdown_follows_the_clock(eyes: Eyes) -> None:

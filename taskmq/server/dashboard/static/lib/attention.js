@@ -54,9 +54,8 @@ function find(summary, queues, health) {
   ];
 }
 
-/** @param {{summary: import("./summary.js").Summary}} props */
-export function Attention({ summary }) {
-  const queues = useData(may("queues.read") ? "queues" : null, { max_age: 3 }, ["worker", "job"], 5000);
+/** @param {{summary: import("./summary.js").Summary, queues: import("./data.js").Loaded}} props */
+export function Attention({ summary, queues }) {
   const health = useData("health", {}, [], 10_000);
   const sources = { jobs: summary.counts, alerts: summary.alerts, queues, health };
   const missing = Object.entries(sources).filter(([, one]) => one.error).map(([name]) => name);

@@ -23,8 +23,26 @@ export const markOf = (state) => MARKS[state] ?? "•";
 export const State = ({ state = "" }) =>
   html`<span class=${`state s-${state}`}><${Icon} name=${state} /><span class="word">${state.replace("_", " ")}</span></span>`;
 
+/** The state of a queue as an icon and a word.
+ * @param {{state: import("./backlog.js").QueueState | null}} props */
+export const QueueWord = ({ state }) => state && html`<span class=${`state s-${state.kind}`}><${Icon} name=${state.icon} />${state.word}</span>`;
+
+/** The parts of one whole as a bar.
+ * @param {{of: [string, number | null, string][]}} props of: name, number, colour */
+export function Segments({ of }) {
+  const parts = of.filter(([, number]) => number);
+  const total = parts.reduce((sum, [, number]) => sum + Number(number), 0);
+  let at = 0;
+  // A part that exists is visible.
+  const widths = parts.map(([, number]) => Math.max(2, (Number(number) / total) * 100));
+  const whole = widths.reduce((sum, one) => sum + one, 0);
+  const words = parts.map(([name, number]) => `${number} ${name}`).join(", ") || "none";
+  return html`<svg class="segments" role="img" aria-label=${words}><title>${words}</title><rect class="rest" width="100%" height="8" rx="2" />
+    ${parts.map(([name, , color], part) => { const from = at; at += (widths[part] / whole) * 100; return html`<rect key=${name} class=${`c-${color}`} x=${`${from}%`} width=${`${at - from}%`} height="8" />`; })}</svg>`;
+}
+
 /** An id. Of a UUID only the end is visible, but all of it is copied, linked and read aloud. */
-export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}>${id}</span>` : id;
+export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}><bdi dir="ltr">${id}</bdi></span>` : id;
 
 /** A time as an age, with the exact time as a tooltip. */
 export function When({ at, exact = false }) {
@@ -182,8 +200,8 @@ export const Table = ({ label, columns, children }) => html`<div class="scroll" 
 </div>`;
 
 /** A titled section of a page. */
-export const Section = ({ title, children, actions = null }) =>
-  html`<section class="card"><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
+export const Section = ({ title, children, actions = null, kind = "" }) =>
+  html`<section class=${`card ${kind}`}><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
 
 /** A tile with a number. */
 export const Tile = ({ label, value, href = undefined, kind = "" }) => {

@@ -9,6 +9,7 @@ import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
 import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
+import { Timeline } from "../lib/timeline.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
@@ -16,29 +17,6 @@ const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped",
  * @param {any} attempt */
 const used = ({ processor_seconds, peak_memory }) => [
   processor_seconds === null ? "" : `, processor ${span(processor_seconds)}`, peak_memory === null ? "" : `, peak memory ${Math.round(peak_memory / 2 ** 20)} MiB`].join("");
-
-/** Draws waits and runs as bars over time. An interrupted run has its own bar. */
-function Timeline({ job, attempts, history }) {
-  const interrupted = history.filter((/** @type {any} */ one) => one.started);
-  const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended ?? new Date().toISOString(), isBad: one.state === "failed" })),
-    ...interrupted.map((/** @type {any} */ one) => ({ name: "Interrupted", from: one.started, to: one.at, isBad: false }))]
-    .filter((one) => one.from && one.to).sort((a, b) => a.from.localeCompare(b.from));
-  if (!runs.length || !job.submitted_at) return null;
-  const time = (/** @type {string} */ text) => new Date(text).getTime();
-  const start = Math.min(time(job.submitted_at), ...runs.map((one) => time(one.from)));
-  const length = Math.max(1, ...runs.map((one) => time(one.to) - start));
-  const place = (/** @type {number} */ at) => `${Math.max(0, Math.min(100, ((at - start) / length) * 100))}%`;
-  let before = start;
-  return html`<div class="spans">${runs.map((one, at) => {
-    const waited = before;
-    before = time(one.to);
-    const words = `${one.name}: waited ${span((time(one.from) - waited) / 1000)}, ran ${span(between(one.from, one.to))}`;
-    return html`<div key=${at}><span>${one.name}</span><div class="track" role="img" aria-label=${words} title=${words}>
-      <span class="waited" style=${{ left: place(waited), right: `calc(100% - ${place(time(one.from))})` }}></span>
-      <span class=${`ran ${one.isBad ? "is-bad" : ""}`} style=${{ left: place(time(one.from)), width: `calc(${place(time(one.to))} - ${place(time(one.from))})` }}></span>
-    </div></div>`;
-  })}</div><p class="dim">Hatched: waiting. Filled: running.</p>`;
-}
 
 /** Parse JSON from the user; throws an error with a readable message.
  * @param {string} text @param {string} what */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Metrics over time and by task. */
 import { useData } from "../lib/data.js";
-import { FigurePlots, RANGES, since } from "../lib/figures.js";
+import { FigurePlots, Ranges, since } from "../lib/figures.js";
 import { count, quote, span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { Empty, Head, Section, Loading, Table } from "../lib/parts.js";
@@ -31,7 +31,7 @@ export default function Metrics({ query }) {
   const of = { range, task, queue };
   return html`<${Head} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
     <div class="bar"><${Choice} task=${task} queue=${queue} /></div>
-    <div class="chips" role="group" aria-label="Time">${Object.entries(RANGES).map(([name, [words]]) => html`<a key=${name} href=${to("metrics", { ...of, range: name })} aria-current=${name === range ? "true" : undefined}>${words}</a>`)}</div>
-    <${FigurePlots} which=${["jobs", "rate", "wait", "run"]} ...${of} />
+    <${Ranges} chosen=${range} />
+    <div class="two"><${FigurePlots} which=${["jobs", "rate", "wait", "run"]} ...${of} /></div>
     <${Section} title="By task and queue"><${Totals} ...${of} /><//>`;
 }

@@ -2,11 +2,12 @@
 /** Overview of running jobs and failures. */
 import { may } from "../lib/api.js";
 import { Attention } from "../lib/attention.js";
+import { backlogOf, stateOf } from "../lib/backlog.js";
 import { useData } from "../lib/data.js";
 import { count, failure } from "../lib/format.js";
-import { FigurePlots } from "../lib/figures.js";
+import { FigurePlots, RANGES, Ranges } from "../lib/figures.js";
 import { html } from "../lib/html.js";
-import { Code, Empty, Head, Section, Loading, State, Table, Tile, When } from "../lib/parts.js";
+import { Code, Empty, Head, QueueWord, Section, Loading, Segments, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 import { countOf, FAILED_DAY, RUNNING, TILES } from "../lib/summary.js";
 
@@ -35,11 +36,23 @@ function Slots() {
 
 // Loading more would take too long.
 const MOST_SCHEDULES = 200;
+const MOST_QUEUES = 8;
+
+/** Lists the queues with the most jobs. */
+function Depths({ loaded }) {
+  const link = html`<a href=${to("queues")}>All queues</a>`;
+  return html`<${Section} title="Queues" kind="is-wide" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
+    ? html`<${Table} label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "p2"], "State"]}>${[...queues].sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
+        <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td>
+        <td class="bars"><${Segments} of=${[["with workers", one.in_hand, "run"], ["at the broker", one.ready, "cool"], ["in the store", one.stored ?? 0, "odd"]]} /></td>
+        <td class="number">${count(backlogOf(one))}</td><td class="p2"><${When} at=${one.oldest} /></td><td><${QueueWord} state=${stateOf(one, loaded.at)} /></td></tr>`)}<//>`
+    : html`<p class="dim">No queues.</p>`}<//><//>`;
+}
 
 /** Lists jobs that match a filter, if the summary counts any. */
 function Recent({ title, filter, none, summary }) {
   const loaded = useData(countOf(summary, filter)?.count || summary.counts.error ? "jobs" : null, { filter, limit: 8, cursor: "" });
-  return html`<${Section} title=${title}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label=${title} columns=${["Job", "State", "When", "Error"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
+  return html`<${Section} title=${title} kind="is-half"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label=${title} columns=${["Job", "State", "When", "Error"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
         <td><${When} at=${job.end_time ?? job.due_at} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`}<//>
     ${!loaded.data && !loaded.error && !loaded.isLoading && html`<p class="dim">${none}</p>`}<//>`;
@@ -65,16 +78,20 @@ function First() {
   <//>`;
 }
 
-/** @param {{summary: import("../lib/summary.js").Summary}} props */
-export default function Overview({ summary }) {
+/** @param {{summary: import("../lib/summary.js").Summary, query: Record<string, string>}} props */
+export default function Overview({ summary, query }) {
   const { data } = summary.counts;
-  return html`<${Head} title="Overview" /><${Attention} summary=${summary} />
+  const queues = useData(may("queues.read") ? "queues" : null, { max_age: 3 }, ["worker", "job"], 5000);
+  const range = RANGES[query.range] ? query.range : "24h";
+  return html`<${Head} title="Overview">${may("metrics.read") && html`<${Ranges} chosen=${range} of=${["1h", "6h", "24h"]} />`}${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}<//>
     ${may("jobs.read") && html`${data && data.items.every((/** @type {any} */ one) => !one.count) && html`<${First} />`}
       <div class="tiles"><${CountTiles} summary=${summary} />${may("workers.read") && html`<${Slots} />`}</div>`}
-    ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run"]} />`}
-    <div class="two">
-      ${may("jobs.read") && html`<${Recent} title="Recent failures" filter=${FAILED_DAY} none="No failures in 24 h." summary=${summary} />
-        <${Recent} title="Running jobs" filter=${RUNNING} none="No running jobs." summary=${summary} />`}
+    <div class="six">
+      <${Attention} summary=${summary} queues=${queues} />
+      ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run", "wait", "rate"]} range=${range} />`}
+      ${may("queues.read") && html`<${Depths} loaded=${queues} />`}
       ${may("schedules.read") && html`<${NextFires} />`}
+      ${may("jobs.read") && html`<${Recent} title="Running jobs" filter=${RUNNING} none="No running jobs." summary=${summary} />
+        <${Recent} title="Recent failures" filter=${FAILED_DAY} none="No failures in 24 h." summary=${summary} />`}
     </div>`;
 }

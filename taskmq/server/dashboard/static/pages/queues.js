@@ -5,8 +5,7 @@ import { stateOf } from "../lib/backlog.js";
 import { useData } from "../lib/data.js";
 import { count, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Icon } from "../lib/icons.js";
-import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Loading, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 function PauseAction({ name, isPaused, reload }) {
@@ -36,17 +35,13 @@ function Queue({ name }) {
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
 }
 
-/** The state of a queue as an icon and a word.
- * @param {{state: import("../lib/backlog.js").QueueState | null}} props */
-const Word = ({ state }) => state && html`<span class=${`state s-${state.kind}`}><${Icon} name=${state.icon} />${state.word}</span>`;
-
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} delayed jobs and retries` : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
       ? html`<${Table} label="Queues" columns=${["Queue", ["In the store", "number"], ["Oldest", "p3"], ["Ready", "number"], ["Unacknowledged", "number"], ["Consumers", "number"], ["Dead letters", "number"], "State", ""]}>${queues.map((/** @type {any} */ one) => { const state = stateOf(one, loaded.at); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
           <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.stored)}</td><td class="p3"><${When} at=${one.oldest} /></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
-          <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td><td><${Word} state=${state} /></td>
+          <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td><td><${QueueWord} state=${state} /></td>
           <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`; })}<//>`
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }

@@ -1,0 +1,61 @@
+// @ts-check
+/** Draws the waits, back-offs and runs of a job as bars over time. */
+import { instant, span } from "./format.js";
+import { html } from "./html.js";
+
+/** @typedef {{kind: "off" | "wait" | "run" | "bad", from: number, to: number}} Part */
+/** @typedef {{name: string, words: string, parts: Part[], seconds: number}} Row */
+
+const OVER = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
+// A wait of more than ten times the rest is cut to one and a half times.
+const LONG = 10;
+const CUT = 1.5;
+const SIGNS = /** @type {const} */ ([["off", "not due, or back-off"], ["wait", "waited"], ["run", "ran"], ["bad", "ran, failed"]]);
+
+/** Return the rows of a job: one for each attempt and interruption, and one for the wait of a job that has not ended.
+ * @param {any} job @param {any[]} attempts @param {any[]} history @param {number} now @returns {Row[]} */
+export function rowsOf(job, attempts, history, now) {
+  const runs = [...attempts.map((one) => ({ name: `Attempt ${one.attempt}`, from: Date.parse(one.started), to: Date.parse(one.ended ?? "") || now, isBad: one.state === "failed" })),
+    ...history.filter((one) => one.started).map((one) => ({ name: "Interrupted", from: Date.parse(one.started), to: Date.parse(one.at), isBad: false }))]
+    .filter((one) => one.from && one.to).sort((a, b) => a.from - b.from);
+  const due = Date.parse(job.due_at);
+  let before = Math.min(Date.parse(job.submitted_at), ...runs.map((one) => one.from));
+  const isOff = (/** @type {number} */ at) => at > 0 && runs[at - 1].isBad;
+  const rows = runs.map((one, at) => {
+    const waited = before;
+    before = one.to;
+    // The due time is that of the last attempt; what was before it is unknown, but most of a back-off is back-off.
+    const until = Math.min(one.from, at === runs.length - 1 || at === 0 ? Math.max(waited, Date.parse(at === 0 ? job.schedule_time ?? job.due_at : job.due_at) || waited) : isOff(at) ? one.from : waited);
+    return { name: one.name, seconds: (one.to - one.from) / 1000, words: `${one.name}: waited ${span((one.from - waited) / 1000)}, ran ${span((one.to - one.from) / 1000)}`,
+      parts: [{ kind: "off", from: waited, to: until }, { kind: "wait", from: until, to: one.from }, { kind: one.isBad ? "bad" : "run", from: one.from, to: one.to }] };
+  });
+  if (!OVER.has(job.state) && job.state !== "running" && now > before) {
+    const until = Math.max(before, Math.min(now, due || before));
+    rows.push({ name: "Waiting", seconds: (now - before) / 1000, words: `Waiting: for ${span((now - before) / 1000)}`, parts: [{ kind: "off", from: before, to: until }, { kind: "wait", from: until, to: now }] });
+  }
+  return /** @type {Row[]} */ (rows.map((row) => ({ ...row, parts: row.parts.filter((part) => part.to > part.from) })));
+}
+
+/** @param {{job: any, attempts: any[], history: any[]}} props */
+export function Timeline({ job, attempts, history }) {
+  const rows = job.submitted_at ? rowsOf(job, attempts, history, Date.now()) : [];
+  const parts = rows.flatMap((row) => row.parts);
+  if (!parts.length) return null;
+  const [start, end] = [Math.min(...parts.map((one) => one.from)), Math.max(...parts.map((one) => one.to))];
+  const longest = parts.reduce((best, one) => (one.to - one.from > best.to - best.from ? one : best));
+  const [length, rest] = [longest.to - longest.from, end - start - (longest.to - longest.from)];
+  const cut = longest.kind !== "run" && longest.kind !== "bad" && rest > 0 && length > LONG * rest ? length - CUT * rest : 0;
+  const whole = Math.max(1, end - start - cut);
+  const place = (/** @type {number} */ at) => {
+    const within = Math.max(0, Math.min(1, (at - longest.from) / Math.max(1, length)));
+    return ((at - start - cut * within) / whole) * 100;
+  };
+  const middle = place(longest.from + length / 2);
+  const kinds = new Set(parts.map((one) => one.kind));
+  return html`<div class="spans"><svg width="0" height="0" aria-hidden="true"><defs>${["wait", "bad"].map((kind) => html`<pattern key=${kind} id=${`hatch-${kind}`} class=${`bar-${kind}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs></svg>
+    ${rows.map((row, at) => html`<div key=${at}><span>${row.name}</span><svg class="track" role="img" aria-label=${row.words}><title>${row.words}</title>
+        ${row.parts.map((one) => html`<rect key=${one.from} class=${`bar-${one.kind}`} x=${`${place(one.from)}%`} width=${`${Math.max(0.6, place(one.to) - place(one.from))}%`} y="2" height="12" rx="2" fill=${one.kind === "wait" || one.kind === "bad" ? `url(#hatch-${one.kind})` : undefined}><title>${`${instant(new Date(one.from).toISOString())}, ${span((one.to - one.from) / 1000)}`}</title></rect>`)}
+        ${cut > 0 && row.parts.includes(longest) && [-2, 2].map((by) => html`<line key=${by} class="break" x1=${`${middle}%`} x2=${`${middle}%`} y2="16" transform=${`translate(${by})`} />`)}
+      </svg><span class="number">${span(row.seconds)}</span></div>`)}</div>
+    <p class="legend dim">${SIGNS.filter(([kind]) => kinds.has(kind)).map(([kind, words]) => html`<span key=${kind}><svg width="22" height="12" aria-hidden="true"><rect class=${`bar-${kind}`} x="1" y="1" width="20" height="10" rx="2" fill=${kind === "wait" || kind === "bad" ? `url(#hatch-${kind})` : undefined} /></svg> ${words}</span>`)}${cut > 0 && html`<span>‖ time cut short</span>`}</p>`;
+}
