@@ -27,11 +27,13 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     Lane,
     NewJob,
+    OpenedClaims,
     Pick,
     RatedJob,
     Released,
     ReturnedJob,
     Submitted,
+    TakenClaims,
     TakenStarts,
     Withdrawn,
     last_attempt,
@@ -56,6 +58,7 @@ from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_i
 from taskmq.model.limits import RateBook
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
+from taskmq.testing.job_store.claims import ClaimModel
 from taskmq.testing.job_store.dependencies import DependencyModel, Settled, submit_in_order
 from taskmq.testing.job_store.job_table import JobTable
 from taskmq.testing.job_store.leases import LeaseModel
@@ -92,6 +95,7 @@ class JobModel:
         jobs: live and ended jobs by id.
         leases: leases of the partitions.
         dependencies: dependencies between jobs, and ends that are not settled yet.
+        claims: claims of dispatched jobs.
         placed: partitions of queues that differ from the model's own.
         gates: gates that hold ready jobs, by job id.
         rates: until when each rate is used up, seconds since the epoch.
@@ -104,6 +108,7 @@ class JobModel:
         self.jobs = JobTable()
         self.leases = LeaseModel()
         self.dependencies = DependencyModel()
+        self.claims = ClaimModel(self.jobs)
         self.placed: dict[str, int] = {}
         self.gates: dict[str, str] = {}
         self.rates: dict[str, float] = {}
@@ -149,6 +154,7 @@ class JobModel:
             body=job.body,
             detail=job.detail,
         )
+        self.claims.join_line(job)
         if job.key is not None:
             self._keys[job.tenant, job.key] = (job.id, job.fingerprint)
         return Submitted(job.id, True, True, self.jobs[job.id].state, 1)
@@ -192,6 +198,7 @@ class JobModel:
         if job.dispatched is not None:
             self._attempts[job.id].append(last_attempt(job))
         self._outages.pop(job.id, None)
+        self.claims.leave_lines(job.id)
         live = self.jobs[job.id] = resume_job(job, update, waits=self.dependencies.resume(job.id, upstream))
         self.note(live, update.kind, by=update.by, note=update.note)
         return replace(live, reattached=self._reattach(job, job.id, update))
@@ -331,6 +338,27 @@ class JobModel:
         self.rates = book.used
         rates = {demand.key: demand for one in jobs for demand in one.rates}
         return TakenStarts(instants, waiting, {key: book.wait(demand) for key, demand in rates.items()})
+
+    def take_claims(self, partition: int, epoch: int, jobs: Sequence[DispatchedJob]) -> TakenClaims | None:
+        if not self._holds(partition, epoch):
+            return None
+        found = [(one, self.under_way(one.id, one.token)) for one in jobs]
+        dispatched = [
+            one
+            for one, job in found
+            if job is not None and job.state is JobState.DISPATCHED and job.cancel_requested is None
+        ]
+        taken = self.claims.take(jobs, dispatched, now=self.now)
+        for job_id, gate in taken.waiting.items():
+            self._set(self.jobs[job_id], JobState.QUEUED, dispatched=None)
+            self.gates[job_id] = gate
+        return taken
+
+    def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
+        opened, waiting = self.claims.open(places, self.gates, now=self.now)
+        for job_id in opened:
+            del self.gates[job_id]
+        return OpenedClaims(frozenset(lane_of(self.jobs[job_id]) for job_id in opened), frozenset(waiting))
 
     def confirm(self, batches: Sequence[int]) -> None:
         for number in batches:

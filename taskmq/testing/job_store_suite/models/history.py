@@ -31,6 +31,7 @@ from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, forged_token, later, new_id
+from taskmq.testing.job_store_suite.models.claims import ClaimSteps
 
 __all__ = ["JobHistory"]
 
@@ -76,6 +77,9 @@ class JobHistory:
     bodies: int = 0
     rates: tuple[tuple[RateDemand, ...], ...] = field(default_factory=_slow_rates)
 
+    def __post_init__(self) -> None:
+        self.claims = ClaimSteps(self.model)
+
     async def step(self, where: str) -> None:
         """Make one step on both, and compare everything observable."""
         steps: tuple[tuple[int, Callable[[], Coroutine[Any, Any, set[str]]]], ...] = (
@@ -94,6 +98,8 @@ class JobHistory:
             (3, self._put_behind),
             (3, self._open_gates),
             (3, self._take_starts),
+            (8, self._take_claims),
+            (3, self._open_claims),
             (3, self._resume),
             (2, self._repeat),
         )
@@ -120,7 +126,7 @@ class JobHistory:
         self.bodies += 1
         has_key = dice.random() < 0.4
         tenant = dice.choice(("", "acme"))
-        return await self.driver.new(
+        job = await self.driver.new(
             tenant=tenant,
             key=f"k{dice.randrange(8)}" if has_key else None,
             fingerprint=bytes([dice.randrange(2)]) if has_key else b"",
@@ -133,6 +139,7 @@ class JobHistory:
             body=b'{"task":"b%d"}' % self.bodies,
             detail=self._detail(tenant, has_key=has_key),
         )
+        return replace(job, line=self.claims.line_of(job.id))
 
     def _detail(self, tenant: str, *, has_key: bool) -> JobDetail | None:
         dice = self.dice
@@ -296,6 +303,19 @@ class JobHistory:
             assert taken.instants.keys() == expected.instants.keys(), f"{taken} instead of {expected}"
             assert taken.waiting == expected.waiting, f"{taken} instead of {expected}"
         return await self._compare_gates({job.id for job in jobs})
+
+    async def _take_claims(self) -> set[str]:
+        queue, jobs = self.dice.choice(_QUEUES), self.dice.sample(self.sent, k=min(3, len(self.sent)))
+        # Mostly those that are still dispatched.
+        jobs += [job for job in self.sent if self.model.jobs[job.id].state is JobState.DISPATCHED]
+        jobs = list({job.id: job for job in jobs if job.queue == queue}.values())
+        partition, epoch, of_model = await self._holder_of(jobs)
+        schedulers = self._pick_driver().schedulers
+        touched = await self.claims.take(schedulers, jobs, partition=partition, epoch=epoch, of_model=of_model)
+        return await self._compare_gates(touched)
+
+    async def _open_claims(self) -> set[str]:
+        return await self._compare_gates(await self.claims.open(self._pick_driver().schedulers))
 
     async def _compare_gates(self, jobs: set[str]) -> set[str]:
         for job in sorted(jobs):
