@@ -15,7 +15,7 @@ from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
 from taskmq_sql.jobs.withdrawals import holds_lease, lock_jobs, return_behind
-from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, first, insert, job_id, names_of
+from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, clock, insert, job_id, names_of
 
 __all__ = ["SqlClaims", "forget_claims", "keep_results"]
 
@@ -52,13 +52,17 @@ insert into taskmq.ready (queue, priority, tenant, due, id) @rows(int, smallint,
 
 _LINED_UP: Final = "select id, name from taskmq.claim_line where id = any($1::uuid[])"
 _QUEUE_UP: Final = "insert into taskmq.claim_line (name, id, queue) @rows(text, uuid, int)"
-_HEAD: Final = """
-select l.id, l.number from taskmq.claim_line l
-where l.name = $1 and exists (select 1 from taskmq.job j where j.id = l.id and j.queue = l.queue)
-order by l.number limit 1"""
+# The offset keeps PostgreSQL from joining the whole line, instead of walking it to its first live job.
+_HEADS: Final = """
+select c.name, (
+  select l.id from taskmq.claim_line l where l.name = c.name
+    and exists (select 1 from taskmq.job j where j.id = l.id and j.queue = l.queue limit 1 offset 0)
+  order by l.name, l.number limit 1) as head
+from taskmq.claim c where c.name = any($1::text[]) and c.place = 0"""
 _LEAVE: Final = """
 delete from taskmq.claim_line where (name, number) in (
-  select l.name, l.number from taskmq.claim_line l where l.name = $1 and l.number < $2
+  select l.name, l.number from taskmq.claim_line l
+  where l.name = $1 and l.number < (select h.number from taskmq.claim_line h where h.name = $1 and h.id = $2)
     and not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 _OPEN_HEAD: Final = """
 delete from taskmq.gated where id = $1 and gate = $2 returning queue, priority, tenant, due, id"""
@@ -203,19 +207,23 @@ def _line_up(jobs: Sequence[DispatchedJob], queues: Mapping[str, int]) -> Steps[
         (name, JobId(job), queues[job]) for job, name in lines.items() if job in queues and (job, name) not in found
     ]
     yield from insert(_QUEUE_UP, new)
-    heads: dict[str, str | None] = {}
-    for name in sorted(set(lines.values())):
-        row = yield from first(_HEAD, name)
-        heads[name] = None if row is None else job_id(row[0])
-    return heads
+    return (yield from _find_heads(sorted(set(lines.values()))))
 
 
-def _open_line(name: str) -> Steps[Sequence[Row]]:
-    """Take the first job of a line from behind its gate, if it is there, and forget the ended jobs before it."""
-    if (head := (yield from first(_HEAD, name))) is None:
-        return ()
-    yield from ask(_LEAVE, name, head[1])
-    return (yield from ask(_OPEN_HEAD, JobId(job_id(head[0])), name))
+def _find_heads(names: Sequence[str]) -> Steps[dict[str, str | None]]:
+    """Return the first live job of each line."""
+    rows = yield from ask(_HEADS, names)
+    return {row[0]: None if row[1] is None else job_id(row[1]) for row in rows}
+
+
+def _open_lines(names: Sequence[str]) -> Steps[Sequence[Row]]:
+    """Take the first jobs of lines from behind their gates, and forget the ended jobs before them."""
+    opened: list[Row] = []
+    for name, head in (yield from _find_heads(names)).items():
+        if head is not None:
+            yield from ask(_LEAVE, name, JobId(head))
+            opened += yield from ask(_OPEN_HEAD, JobId(head), name)
+    return opened
 
 
 def _find_held(places: Sequence[_Place]) -> Steps[set[tuple[str, int]]]:
@@ -255,13 +263,17 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     free |= dict.fromkeys((yield from _find_done(rows, held, now)), _MOST)
     opened: list[Row] = []
     waiting: set[str] = set()
-    for name, count in sorted(free.items()):
-        is_line = is_line_key(name)
+    lines = [name for name in names if is_line_key(name)]
+    if open_lines := [name for name in lines if free[name] > 0]:
+        opened += yield from _open_lines(open_lines)
+    waiting.update(lines)
+    for name in sorted(free.keys() - set(lines)):
+        count = free[name]
         found: Sequence[Row] = ()
         if count > 0:
-            found = yield from _open_line(name) if is_line else ask(_OPEN, name, min(count, _MOST))
+            found = yield from ask(_OPEN, name, min(count, _MOST))
         opened += found
-        if is_line or count <= 0 or len(found) >= count:
+        if count <= 0 or len(found) >= count:
             waiting.add(name)
     yield from insert(_READY, opened)
     queues = yield from names_of("queue", {row[0] for row in opened})
