@@ -262,7 +262,7 @@ class FlowFailed(TaskMQError):
 
 
 class FlowNotFound(TaskMQError):
-    """Raised when the state does not know the workflow: it expired, was never sent, or was lost."""
+    """Raised when a workflow or a run is unknown: it was never stored or sent, has expired, or was lost."""
 
 
 class FlowClosed(TaskMQError):

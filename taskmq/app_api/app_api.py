@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.queues import AppQueues
     from taskmq.app_api.reactions import AppReactions
+    from taskmq.app_api.runs import AppRuns
     from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
+    from taskmq.app_api.workflows import AppWorkflows
 
 __all__ = ["AppApi"]
 
@@ -154,8 +156,22 @@ class AppApi:
         return AppWorkers(self._app, self._caller)
 
     @property
+    def workflows(self) -> "AppWorkflows":
+        """Workflows: store, list and activate versions, and start runs."""
+        from taskmq.app_api.workflows import AppWorkflows
+
+        return AppWorkflows(self._app, self._caller)
+
+    @property
+    def runs(self) -> "AppRuns":
+        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        from taskmq.app_api.runs import AppRuns
+
+        return AppRuns(self._app, self._caller)
+
+    @property
     def flows(self) -> "AppFlows":
-        """Workflows: list, cancel and redrive."""
+        """Workflows that were sent to the state: list, cancel and redrive."""
         from taskmq.app_api.flows import AppFlows
 
         return AppFlows(self._app, self._caller)

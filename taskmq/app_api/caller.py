@@ -54,6 +54,11 @@ class ApiCaller(Protocol):
         ...
 
     @property
+    def roles(self) -> tuple[str, ...] | None:
+        """The caller's roles in the tenant, with those they include; None for an unidentified caller."""
+        ...
+
+    @property
     def is_at_app(self) -> bool:
         """Whether the caller runs in the app's own process, without access restrictions."""
         ...

@@ -56,6 +56,11 @@ class Operator:
         return True
 
     @property
+    def roles(self) -> None:
+        """The caller's roles: None, as the person is unidentified."""
+        return
+
+    @property
     def is_at_app(self) -> bool:
         """Whether the caller is at the app: always true."""
         return True

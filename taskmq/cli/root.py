@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliToke
 
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
+from taskmq.cli.typed_values import any_value
 from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.model.telemetry.plain_text import escape_controls
 from taskmq.version import VERSION
@@ -79,7 +80,14 @@ _COMMANDS = {
         "Manage schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
     "reaction": ("taskmq.cli.operators.reactions:app", "Show the app's reactions, and what they wait for."),
-    "workflow": ("taskmq.cli.workflows.workflow:app", "Check workflow files: validate, schema."),
+    "workflow": (
+        "taskmq.cli.workflows.workflow:app",
+        "Manage workflows: validate, schema, apply, list, show, versions, activate, diff, start.",
+    ),
+    "run": (
+        "taskmq.cli.workflows.run:app",
+        "Manage runs of workflows: list, show, steps, graph, signal, cancel, redrive.",
+    ),
     "flow": (
         "taskmq.cli.workflows.flow:app",
         "Manage workflows that were sent to the state: list, show, graph, close, cancel, redrive.",
@@ -233,18 +241,10 @@ def _describe_unused(error: UnusedCliTokensError) -> str:
     text = f"Unexpected arguments: {' '.join(words)}."
     command = tuple(error.command_chain or ())
     if command in _WITH_ARGUMENTS:
-        array = json.dumps([_parse_value(word) for word in words], ensure_ascii=False)
+        array = json.dumps([any_value(word) for word in words], ensure_ascii=False)
         given = f"--args {shlex.quote(array)}, a JSON array"
         return f"{text} Pass the task's arguments as {given}, or by name as --kwargs, a JSON object."
     return f"{text} See {' '.join(('taskmq', *command, '--help'))}."
-
-
-def _parse_value(word: str) -> Any:
-    """Parse a word as JSON; return the word itself if it is not JSON."""
-    try:
-        return json.loads(word)
-    except ValueError:
-        return word
 
 
 def _server_url(server: str | None, *others: str | None) -> str | None:

@@ -12,6 +12,7 @@ from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.units import parse_duration, to_datetime
 
 __all__ = [
+    "any_value",
     "array_of",
     "instant_of",
     "json_value",
@@ -19,6 +20,7 @@ __all__ = [
     "milliseconds_of",
     "node_labels_of",
     "object_of",
+    "param_of",
     "upstream_from",
 ]
 
@@ -101,6 +103,24 @@ def label_of(text: str, *, option: str = "--label") -> tuple[str, str]:
     if not parted or not name:
         raise InvalidOption(f"{option} {text!r}: must be NAME=VALUE")
     return name, value
+
+
+def any_value(text: str) -> Any:
+    """Parse a JSON value; return a text that is not JSON as it is."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def param_of(text: str) -> tuple[str, Any]:
+    """Parse a parameter into its name and value: JSON, or a text.
+
+    Raises:
+        InvalidOption: the text has no `=`.
+    """
+    name, value = label_of(text, option="--param")
+    return name, any_value(value)
 
 
 def node_labels_of(texts: Sequence[str]) -> dict[str, str]:

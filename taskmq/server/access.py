@@ -24,6 +24,7 @@ from taskmq.model.identity import (
     Identity,
     Level,
     Permission,
+    Role,
     allows_task,
     may,
     roles_in,
@@ -105,6 +106,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def allows(self, task: str) -> bool:
         """Whether the caller may call the task."""
         return allows_task(self.identity, self.tenant or "", task)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The caller's roles in the tenant, with those that they include."""
+        own = roles_in(self.identity, self.tenant or "")
+        return tuple(role.value for role in Role if any(each.includes(role) for each in own))
 
     @property
     def is_at_app(self) -> bool:

@@ -29,7 +29,6 @@ from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.dashboard import DASHBOARD_HANDLERS
 from taskmq.server.dashboard.developer import identify_developer
 from taskmq.server.edge import Edge, restoring_slashes
-from taskmq.server.flows import FLOW_HANDLERS
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -45,6 +44,7 @@ from taskmq.server.rates import RequestLimits
 from taskmq.server.schedules import SCHEDULE_HANDLERS
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import accounts_of, identify_by_store
+from taskmq.server.workflows import WORKFLOW_HANDLERS
 
 __all__ = ["HANDLERS", "ServerApplication", "build"]
 
@@ -55,7 +55,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *JOB_HANDLERS,
     *QUEUE_HANDLERS,
     *SCHEDULE_HANDLERS,
-    *FLOW_HANDLERS,
+    *WORKFLOW_HANDLERS,
     *NODE_HANDLERS,
     *HISTORY_HANDLERS,
     *EVENT_HANDLERS,

@@ -28,6 +28,8 @@ def double(number: int) -> int:
     return number * 2
 """
 _YES = "--yes"
+_RUN = "0193a1f2-7c1e-7abc-8def-0123456789ab"
+_FILE = '{"workflow": "weekly", "steps": {"a": {"task": "double", "args": [1]}, "b": {"wait": "go"}}}'
 
 _CHANGES = {
     ("queue pause", "images", "--note", "printer"): ("queue.pause", "images"),
@@ -56,9 +58,15 @@ _CHANGES = {
     ("node remove", "gpu-1", _YES): ("node.remove", "gpu-1"),
     ("definition put", "one", "double", "--args", "[1]"): ("definition.put", "one"),
     ("definition delete", "one", _YES): ("definition.delete", "one"),
-    ("workflow close", "FLOW"): ("workflow.close", "FLOW"),
-    ("workflow cancel", "FLOW"): ("workflow.cancel", "FLOW"),
-    ("workflow redrive", "FLOW"): ("workflow.redrive", "FLOW"),
+    ("workflow apply", "weekly.json"): ("workflow.put", "weekly"),
+    ("workflow activate", "weekly", "VERSION"): ("workflow.activate", "weekly"),
+    ("workflow start", "weekly", "--id", _RUN): ("workflow.start", "weekly"),
+    ("run signal", _RUN, "go"): ("run.signal", _RUN),
+    ("run redrive", _RUN): ("run.redrive", _RUN),
+    ("run cancel", _RUN): ("run.cancel", _RUN),
+    ("flow close", "FLOW"): ("workflow.close", "FLOW"),
+    ("flow cancel", "FLOW"): ("workflow.cancel", "FLOW"),
+    ("flow redrive", "FLOW"): ("workflow.redrive", "FLOW"),
     ("worker control drain", "w1", "--within", "10ms"): ("worker.drain", "w1"),
     ("worker control concurrency", "2", "w1", "--within", "10ms"): ("worker.concurrency", "w1"),
     ("job change", "JOB", "--priority", "8"): ("job.change", "JOB"),
@@ -88,7 +96,8 @@ _READING = """
     job waiting|bulk list|bulk show|definition show|definition list|definition versions|task list|task show|node list
     node show|node allocations|pool list|pool show|quota list|queue list|queue show|schedule history|schedule list
     schedule next|schedule explain|schedule show|reaction list|reaction show
-    workflow list|workflow show|workflow graph|dlq list|dlq groups|dlq show|dlq export
+    workflow validate|workflow schema|workflow list|workflow show|workflow versions|workflow diff|run list|run show
+    run steps|run graph|flow list|flow show|flow graph|dlq list|dlq groups|dlq show|dlq export
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export
     workers|top|stats|failures|status|doctor|probe
@@ -104,8 +113,11 @@ _NO_OPERATORS = """
 
 
 @pytest.fixture
-def shop(home: Path, taskmq: Here) -> Callable[..., Result]:
+def shop(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     (home / "shop.py").write_text(_APP)
+    (home / "weekly.json").write_text(_FILE)
+    # No scheduler runs.
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
 
     def run(*words: str) -> Result:
         return taskmq("--app", "shop:app", "-o", "json", *words)
@@ -137,7 +149,8 @@ def test_each_change_by_the_command_line_is_audited_with_its_user(shop: Callable
     assert job.code == 0, job.err
     bury("images.dlq", ["dead"])
     found: dict[tuple[str, ...], object] = {}
-    names = {"JOB": "@acme:arch-1", "FLOW": _begin_batch()}
+    version = shop("workflow", "apply", "weekly.json").data["version"]
+    names = {"JOB": "@acme:arch-1", "FLOW": _begin_batch(), "VERSION": version}
     for (words, *options), (action, subject) in _CHANGES.items():
         line = [names.get(word, word) for word in (*words.split(), *options)]
 

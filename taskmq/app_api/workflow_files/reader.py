@@ -13,9 +13,11 @@ from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.workflow_files.documents import Document, DocumentError, FileFormat, read_document
 from taskmq.errors import InvalidOption, InvalidWorkflow
 from taskmq.model.envelope import check_task_name
+from taskmq.model.identity import Role
 from taskmq.model.runs.graphs import StepContent, WorkflowContent
 from taskmq.model.runs.paths import paths_in
 from taskmq.model.runs.validation import WorkflowFault, validate_workflow
+from taskmq.model.units import did_you_mean
 from taskmq.operations.schedule_facts import build_trigger
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
@@ -33,6 +35,7 @@ JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_
 }
 """Options of a step's jobs that may stand among its fields."""
 
+_ROLES: Final = [role.value for role in Role]
 _RULE_FIELDS: Final = ScheduleRule.__struct_fields__
 _MOST_FAULTS: Final = 50
 _LONGEST_FAULT: Final = 500
@@ -79,7 +82,7 @@ def read_workflow(text: bytes, form: FileFormat, *, name: str = "") -> WorkflowF
         steps: dict[str, StepContent] = {}
         for step_name, step in content.steps.items():
             steps[step_name], of_options = _read_options(step_name, step)
-            faults += [*of_options, *_check_form(step_name, step)]
+            faults += [*of_options, *_check_wait(step_name, step)]
         content = replace(content, steps=steps)
         faults += _check_params(content.params)
     if content is None or faults:
@@ -147,7 +150,10 @@ def _check_options(name: str, task: str, options: Mapping[str, Any]) -> Iterator
             return
 
 
-def _check_form(name: str, step: StepContent) -> Iterator[WorkflowFault]:
+def _check_wait(name: str, step: StepContent) -> Iterator[WorkflowFault]:
+    for role in step.roles:
+        if role not in _ROLES:
+            yield WorkflowFault(name, "roles", f"no role {role!r}: {did_you_mean(role, _ROLES)}")
     if step.form is not None and (flaw := _flaw_of_schema(step.form)):
         yield WorkflowFault(name, "form", flaw)
 

@@ -24,7 +24,6 @@ from taskmq.http._generated.bulks import BulkCalls
 from taskmq.http._generated.connection import HttpConnection
 from taskmq.http._generated.dead_letters import DeadLetterCalls
 from taskmq.http._generated.definitions import DefinitionCalls, TaskCalls
-from taskmq.http._generated.flows import FlowCalls
 from taskmq.http._generated.history import AlertCalls, FigureCalls, LogCalls
 from taskmq.http._generated.jobs import JobCalls
 from taskmq.http._generated.nodes import NodeCalls, ResourceCalls
@@ -32,6 +31,7 @@ from taskmq.http._generated.pools import PoolCalls, QuotaCalls
 from taskmq.http._generated.queues import QueueCalls
 from taskmq.http._generated.schedules import ReactionCalls, ScheduleCalls
 from taskmq.http._generated.workers import WorkerCalls
+from taskmq.http._generated.workflows import FlowCalls, RunCalls, WorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
@@ -159,8 +159,18 @@ class Client:
         return ScheduleCalls(self._connection)
 
     @property
+    def workflows(self) -> WorkflowCalls:
+        """Workflows: store, list and activate versions, and start runs."""
+        return WorkflowCalls(self._connection)
+
+    @property
+    def runs(self) -> RunCalls:
+        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        return RunCalls(self._connection)
+
+    @property
     def flows(self) -> FlowCalls:
-        """Workflows: list, cancel and redrive."""
+        """Workflows that were sent to the state: list, cancel and redrive."""
         return FlowCalls(self._connection)
 
     @property

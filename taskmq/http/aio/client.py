@@ -23,7 +23,6 @@ from taskmq.http.aio.bulks import AsyncBulkCalls
 from taskmq.http.aio.connection import AsyncHttpConnection
 from taskmq.http.aio.dead_letters import AsyncDeadLetterCalls
 from taskmq.http.aio.definitions import AsyncDefinitionCalls, AsyncTaskCalls
-from taskmq.http.aio.flows import AsyncFlowCalls
 from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
@@ -31,6 +30,7 @@ from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
 from taskmq.http.aio.queues import AsyncQueueCalls
 from taskmq.http.aio.schedules import AsyncReactionCalls, AsyncScheduleCalls
 from taskmq.http.aio.workers import AsyncWorkerCalls
+from taskmq.http.aio.workflows import AsyncFlowCalls, AsyncRunCalls, AsyncWorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
@@ -158,8 +158,18 @@ class AsyncClient:
         return AsyncScheduleCalls(self._connection)
 
     @property
+    def workflows(self) -> AsyncWorkflowCalls:
+        """Workflows: store, list and activate versions, and start runs."""
+        return AsyncWorkflowCalls(self._connection)
+
+    @property
+    def runs(self) -> AsyncRunCalls:
+        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        return AsyncRunCalls(self._connection)
+
+    @property
     def flows(self) -> AsyncFlowCalls:
-        """Workflows: list, cancel and redrive."""
+        """Workflows that were sent to the state: list, cancel and redrive."""
         return AsyncFlowCalls(self._connection)
 
     @property

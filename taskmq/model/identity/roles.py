@@ -117,22 +117,28 @@ _VIEWER, _SUBMITTER, _OPERATOR, _ADMIN = Role
 
 RULES: Final[Mapping[Permission, Rule]] = {
     Permission.JOBS_READ: Rule(_TENANT, _VIEWER, "list and read jobs, their history, attempts and explanation"),
-    Permission.JOBS_SUBMIT: Rule(_TENANT, _SUBMITTER, "submit and clone jobs, of the tasks that the patterns allow"),
+    Permission.JOBS_SUBMIT: Rule(
+        _TENANT, _SUBMITTER, "submit and clone jobs, start workflows, of the tasks that the patterns allow"
+    ),
     Permission.JOBS_CHANGE: Rule(_TENANT, _SUBMITTER, "change, cancel, hold, release and retry single jobs"),
     Permission.JOBS_BULK: Rule(_TENANT, _OPERATOR, "cancel, hold, release, retry and change many jobs by a filter"),
-    Permission.DEFINITIONS_READ: Rule(_TENANT, _VIEWER, "list and read definitions and their versions"),
-    Permission.DEFINITIONS_CHANGE: Rule(_TENANT, _OPERATOR, "put and delete definitions"),
+    Permission.DEFINITIONS_READ: Rule(
+        _TENANT, _VIEWER, "list and read definitions and workflows, and their versions"
+    ),
+    Permission.DEFINITIONS_CHANGE: Rule(
+        _TENANT, _OPERATOR, "put and delete definitions, store and activate workflows"
+    ),
     Permission.SCHEDULES_READ: Rule(_TENANT, _VIEWER, "list and read schedules and their next occurrences"),
     Permission.SCHEDULES_OPERATE: Rule(_TENANT, _OPERATOR, "pause, resume, run and backfill schedules"),
     Permission.SCHEDULES_CHANGE: Rule(_TENANT, _OPERATOR, "add, change and remove schedules"),
-    Permission.WORKFLOWS_READ: Rule(_TENANT, _VIEWER, "list and read workflows and their graphs"),
-    Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "close, cancel and redrive workflows"),
+    Permission.WORKFLOWS_READ: Rule(_TENANT, _VIEWER, "list and read runs of workflows and their graphs"),
+    Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "close, cancel and redrive runs of workflows"),
     Permission.LOGS_READ: Rule(_TENANT, _VIEWER, "read and search the logs of jobs"),
     Permission.METRICS_READ: Rule(_TENANT, _VIEWER, "query rollups of a tenant's jobs"),
     Permission.ALERTS_READ: Rule(_TENANT, _VIEWER, "list alerts and their rules"),
     Permission.ALERTS_CHANGE: Rule(_TENANT, _OPERATOR, "change, test and silence alert rules"),
     Permission.EVENTS_READ: Rule(_TENANT, _VIEWER, "follow a tenant's live events"),
-    Permission.EVENTS_SEND: Rule(_TENANT, _SUBMITTER, "send an outside event"),
+    Permission.EVENTS_SEND: Rule(_TENANT, _SUBMITTER, "send an outside event, or a signal to a run"),
     Permission.TASKS_READ: Rule(_ANYWHERE, _VIEWER, "list tasks and the schema of their arguments"),
     Permission.MEMBERS_READ: Rule(_TENANT, _ADMIN, "list the members of a tenant and their roles"),
     Permission.MEMBERS_CHANGE: Rule(_TENANT, _ADMIN, "grant and revoke roles in a tenant"),

@@ -7,7 +7,7 @@ or a final star are written in double quotes, where a backslash escapes a quote 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried
+from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, instant_text, parse_duration, to_ms
 
-__all__ = ["filter_text", "may_have_times", "parse_filter"]
+__all__ = ["filter_text", "may_have_times", "parse_filter", "parse_run_filter"]
 
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
@@ -40,6 +41,8 @@ _FIELDS: Final = (
     "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "ended",
     "label.NAME", "key", "id", "retried",
 )  # fmt: skip
+_RUN_FIELDS: Final = ("workflow", "status", "tenant", "started", "label.NAME", "parent")
+_RUN_STATES: Final = {str(state): state for state in RunState}
 _RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
 _OTHER_NAMES: Final = {
     "submitted": "created",
@@ -81,18 +84,39 @@ def parse_filter(text: str, now_ms: int) -> JobFilter:
     Raises:
         InvalidFilter: the text cannot be parsed; the message says where, and what is possible there.
     """
-    reader = _Reader(text)
-    found: JobFilter = EVERYTHING
-    said: set[str] = set()
-    for part in reader.parts():
-        fields = _meaning(part, now_ms)
+    fields = _collect(text, now_ms, _JOBS)
+    return replace(EVERYTHING, **fields)
+
+
+def parse_run_filter(text: str, now_ms: int) -> dict[str, Any]:
+    """Parse a filter of runs; return the fields of `RunFilter` that it sets.
+
+        workflow:nightly* status:failed started:>-24h tenant:acme label.team:ops parent:ID
+
+    Args:
+        now_ms: base of relative times, ms since the epoch.
+
+    Raises:
+        InvalidFilter: the text cannot be parsed; the message says where, and what is possible there.
+    """
+    fields = _collect(text, now_ms, _RUNS)
+    return {**fields, "labels": dict(fields["labels"])} if "labels" in fields else fields
+
+
+def _collect(text: str, now_ms: int, language: "_Language") -> dict[str, Any]:
+    """Return the fields that all parts of a filter set."""
+    found: dict[str, Any] = {}
+    for part in _Reader(text).parts():
+        fields = _meaning(part, now_ms, language)
         for name in fields:
-            if name in said and name != "labels":
-                raise _error(part.column, f"{part.field} occurs twice: a job must match both, so write it once")
-            said.add(name)
+            if name in found and name != "labels":
+                raise _error(
+                    part.column,
+                    f"{part.field} occurs twice: a {language.noun} must match both, so write it once",
+                )
         if "labels" in fields:
-            fields["labels"] = found.labels + fields["labels"]
-        found = replace(found, **fields)
+            fields["labels"] = found.get("labels", ()) + fields["labels"]
+        found |= fields
     return found
 
 
@@ -199,14 +223,14 @@ class _Reader:
         return is_there
 
 
-def _meaning(part: _Part, now: int) -> dict[str, Any]:
+def _meaning(part: _Part, now: int, language: "_Language") -> dict[str, Any]:
     """Return the fields of the filter that a part sets."""
-    field = part.field
+    field, noun = part.field, language.noun
     if field.startswith("-"):
-        raise _error(part.column, f"{field}: excludes jobs, which is not possible: name the jobs to find")
-    if (read := _READERS.get(field)) is None:
-        known = _OTHER_NAMES.get(field)
-        hint = f"did you mean {known!r}?" if known else did_you_mean(field, _FIELDS)
+        raise _error(part.column, f"{field}: excludes {noun}s, which is not possible: name the {noun}s to find")
+    if (read := language.readers.get(field)) is None:
+        known = language.other_names.get(field)
+        hint = f"did you mean {known!r}?" if known else did_you_mean(field, language.fields)
         raise _error(part.column, f"unknown field {field!r}: {hint}")
     return read(part, now)
 
@@ -219,6 +243,26 @@ def _read_status(part: _Part, now: int) -> dict[str, Any]:
             raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
         states |= meant
     return {"states": frozenset(states)}
+
+
+def _read_run_status(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    for value in part.values:
+        if value.is_beginning or value.text not in _RUN_STATES:
+            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _RUN_STATES)}")
+    return {"states": tuple(_RUN_STATES[value.text] for value in part.values)}
+
+
+def _read_workflow(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    if len(part.values) > 1:
+        raise _error(part.values[1].column, "workflow takes one name; a star stands for any text: workflow:nightly*")
+    return {"workflow": part.values[0].text + "*" * part.values[0].is_beginning}
+
+
+def _read_parent(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    return {"parent": _only(part).text}
 
 
 def _read_names(part: _Part, now: int) -> dict[str, Any]:
@@ -284,11 +328,21 @@ def _at_least(part: _Part) -> tuple[_Value, str, int]:
 
 
 def _read_time(part: _Part, now: int) -> dict[str, Any]:
+    end, instant = _read_bound(part, now)
+    return {f"{_TIMES[part.field]}_{end}": instant}
+
+
+def _read_started(part: _Part, now: int) -> dict[str, Any]:
+    end, instant = _read_bound(part, now)
+    return {"since" if end == "from" else "until": instant}
+
+
+def _read_bound(part: _Part, now: int) -> tuple[str, int]:
+    """Return `from` or `before`, and the instant."""
     value = _only(part)
     for sign, end, later in ((">=", "from", 0), (">", "from", 1), ("<=", "before", 1), ("<", "before", 0)):
         if value.text.startswith(sign):
-            instant = _instant(value, value.text.removeprefix(sign), now)
-            return {f"{_TIMES[part.field]}_{end}": instant + later}
+            return end, _instant(value, value.text.removeprefix(sign), now) + later
     raise _error(value.column, f"{part.field} needs a > or < before the time: write {_EXAMPLES[part.field]}")
 
 
@@ -339,6 +393,15 @@ def _time_text(instant: int) -> str:
     return instant_text(instant)
 
 
+class _Language(NamedTuple):
+    """The fields of one kind of filter."""
+
+    noun: str
+    fields: tuple[str, ...]
+    other_names: Mapping[str, str]
+    readers: Mapping[str, Callable[[_Part, int], dict[str, Any]]]
+
+
 _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
     # The API's name for it; `status` has the API's original words there.
     "state": _read_status,
@@ -360,4 +423,21 @@ _EXAMPLES: Final = {
     "due": "due:<+1h",
     "ended": "ended:>-12h",
     "retried": "retried:yes",
+    "started": "started:>-24h",
+    "workflow": "workflow:nightly*",
 }
+_JOBS: Final = _Language("job", _FIELDS, _OTHER_NAMES, _READERS)
+_RUNS: Final = _Language(
+    "run",
+    _RUN_FIELDS,
+    {"created": "started", "name": "workflow"},
+    {
+        "state": _read_run_status,
+        "status": _read_run_status,
+        "workflow": _read_workflow,
+        "tenant": _read_tenant,
+        "label": _read_label,
+        "parent": _read_parent,
+        "started": _read_started,
+    },
+)

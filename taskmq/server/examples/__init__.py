@@ -7,13 +7,13 @@ from taskmq.server.examples.accounts import ACCOUNTS
 from taskmq.server.examples.bulks import BULKS
 from taskmq.server.examples.definitions import DEFINITIONS
 from taskmq.server.examples.example import Example
-from taskmq.server.examples.flows import FLOWS
 from taskmq.server.examples.history import HISTORY
 from taskmq.server.examples.jobs import JOBS
 from taskmq.server.examples.nodes import NODES
 from taskmq.server.examples.pools import POOLS
 from taskmq.server.examples.queues import QUEUES
 from taskmq.server.examples.schedules import SCHEDULES
+from taskmq.server.examples.workflows import FLOWS, WORKFLOWS
 
 __all__ = ["EXAMPLES", "Example"]
 
@@ -28,4 +28,5 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     **QUEUES,
     **SCHEDULES,
     **FLOWS,
+    **WORKFLOWS,
 }

@@ -21,6 +21,8 @@ from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
+from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
+from taskmq.api.workflows.runs import SignalBody
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.errors import (
     DefinitionConflict,
@@ -32,6 +34,7 @@ from taskmq.errors import (
     InvalidFilter,
     InvalidOption,
     InvalidSetting,
+    InvalidWorkflow,
     JobCancelled,
     JobConflict,
     JobNotFound,
@@ -265,10 +268,33 @@ def _use_the_installation(client: Client) -> None:
     client.schedules.remove("hourly")
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
+    _use_workflows(client)
     for ask in (client.flows.get, client.flows.cancel, client.flows.close, client.flows.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
     assert list(client.flows.list(name="rep*", states=["running"], since=past)) == []
+
+
+def _use_workflows(client: Client) -> None:
+    text = "steps: {a: {task: data_processing}, b: {wait: approval}}"
+    made = client.workflows.put("weekly", WorkflowBody(text=text))
+    assert made.is_new
+    with pytest.raises(InvalidWorkflow, match="line 1, step a, rule: 'no' is not a rule"):
+        client.workflows.put("weekly", WorkflowBody(text="steps: {a: {task: report, rule: no}}"))
+    assert client.workflows.get("weekly", version=made.version).content["steps"]["b"] == {"wait": "approval"}
+    assert [one.version for one in client.workflows.versions("weekly")] == [made.version]
+    assert client.workflows.activate("weekly", made.version).is_current
+    assert [one.name for one in client.workflows.list()] == ["weekly"]
+    started = client.workflows.start("weekly", StartRunBody(labels={"team": "ops"}))
+    assert client.runs.get(started.run_id).labels == {"team": "ops"}
+    assert [run.run_id for run in client.runs.list("workflow:week*")] == [started.run_id]
+    assert [step.step for step in client.runs.steps(started.run_id, limit=1).items] == ["a"]
+    assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
+    with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):
+        client.runs.signal(started.run_id, SignalBody(signal="aproval"))
+    for ask in (client.runs.get, client.runs.cancel, client.runs.redrive):
+        with pytest.raises(FlowNotFound):
+            ask("none")
 
 
 def _use_turns(client: Client) -> None:

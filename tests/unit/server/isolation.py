@@ -143,6 +143,16 @@ _OTHERS = st.one_of(
     _request("POST", "/dead-letters/work/purge", name=st.just("work"), job=_NAMES),
     st.tuples(st.just("event"), _IDS, st.sampled_from(["started", "dead"])),
     *_all_steps("/flows", "/flows?name=*&states=running", "/flows?tenant=OTHER"),
+    *_all_steps(
+        "/workflows", "/workflows/nightly", "/workflows/nightly/versions", "/workflows?tenant=OTHER",
+        "/runs", "/runs?filter=tenant:OTHER", "/runs?filter=workflow:n*", "/runs?tenant=OTHER",
+    ),
+    _request(
+        "PUT",
+        "/workflows/nightly",
+        text=st.sampled_from([f"steps: {{a: {{task: data_processing, args: [{key}]}}}}" for key in "ab"]),
+    ),
+    _request("POST", "/workflows/nightly/start", labels=st.just({"team": "a"})),
     _request("GET", "/flows/{}", _NAMES),
     _request("POST", "/flows/{}/cancel", _NAMES, reason=_KEYS),
     *(_request("POST", f"/flows/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),

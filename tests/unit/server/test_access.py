@@ -33,6 +33,7 @@ _VALUES = {
     "name": "work",
     "queue": "work",
     "workflow_id": "w1",
+    "run_id": "r1",
     "user_id": "u1",
     "user": "ann",
     "role_tenant": "acme",

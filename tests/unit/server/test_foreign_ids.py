@@ -14,15 +14,19 @@ from typing import Any, Final, NamedTuple
 import pytest
 from httpx import Response
 
+from taskmq.app_api.workflow_files.reader import read_workflow
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import history_of
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.identity import RULES, Level, Membership, Permission, Role, may, session_key, token_key
+from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.topology import WorkQueue
 from taskmq.server import EventSource
+from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.unit.server.kit import CALLERS, Site, open_site
 
 _OWNER: Final = "other-admin"
@@ -33,6 +37,8 @@ _THERE: Final = {
     "/api/v1/bulk/operations/{bulk_id}": "bulk",
     "/api/v1/schedules/{name}": "schedule",
     "/api/v1/flows/{workflow_id}": "workflow",
+    "/api/v1/workflows/{name}": "named workflow",
+    "/api/v1/runs/{run_id}": "run",
     "/api/v1/definitions/{name}": "definition",
     "/api/v1/alerts/rules/{name}": "rule",
     "/api/v1/alerts/silences/{silence_id}": "silence",
@@ -59,7 +65,7 @@ _IN_QUERY: Final = {
 # Tasks belong to the app, for all tenants. A stream does not end: `test_events` covers it.
 _NOT_CALLED: Final = {"getTask", "getReaction", "followEvents"}
 # They name objects of the caller from then on.
-_MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule")
+_MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule", "putWorkflow")
 _LAST: Final = (*_MAKES, "eraseUser", "removeTenant")
 _ORDER: Final = ("GET", "POST", "PATCH", "PUT", "DELETE")
 
@@ -179,6 +185,10 @@ async def _populate(site: Site, ids: dict[str, str]) -> None:
         token = NewApiToken(id=ids[kind.replace("session", "token")], user_id=user_id, name="ci", digest=digest)
         await credentials.add_token(token, by=by)
     await site.app.tasks["data_processing"].s("a").asend(flow_id=ids["workflow"], tenant="other")
+    runs = RunDriver(store)
+    content = read_workflow(EXAMPLES["putWorkflow"].body["text"].encode(), "yaml").content
+    await runs.runs.put_workflow("other", ids["named workflow"], encode_workflow(content)[1])
+    ids["run"] = await runs.start(tenant="other", workflow=ids["named workflow"])
     job = await JobDriver(store).dispatch_new(
         tenant="other", key=ids["job"], queue="of-other", task="data_processing"
     )
@@ -203,12 +213,14 @@ async def _populate(site: Site, ids: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Iterator[Foreign]:
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign]:
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
     source = EventSource(name="shop", task="data_processing", tenant="other", secrets=("of the shop and of us",))
     with open_site(tmp_path, sources=[source]) as site:
         ids = {
             "job": "order-17", "schedule": "hourly", "workflow": "close", "definition": "monthly", "rule": "late",
-            "member": "ann", "queue": "work", "tenant": "other", "source": "shop", "node": "render-1",
+            "named workflow": "nightly", "member": "ann", "queue": "work", "tenant": "other", "source": "shop",
+            "node": "render-1",
         }  # fmt: skip
         ids |= {kind: str(uuid.uuid4()) for kind in ("user", "session", "token", "user session", "user token")}
         with site.client.portal() as portal:

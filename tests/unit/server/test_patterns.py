@@ -6,6 +6,7 @@ a task is declared, or its independence of tasks.
 
 import uuid
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
 from taskmq.model.identity import RULES, Level, Membership, Permission, Role, session_key, token_key
 from taskmq.model.topology import WorkQueue
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
 
@@ -24,6 +26,8 @@ _SCHEDULE: Final = {"task": "billing.charge", "kwargs": {"amount": 1}, "every": 
 _PAST: Final = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T12:00:00Z"}
 _MEMBER: Final = {"role": "viewer", "tasks": ["billing.*"]}
 _ROLES: Final = [{"tenant": "acme", "role": "submitter"}]
+_CONTENT: Final = content_of({"a": {"task": "data_processing"}}, workflow="nightly")
+_FILE: Final = "workflow: nightly\nsteps: {a: {task: data_processing}}"
 
 
 class _Call(NamedTuple):
@@ -55,6 +59,11 @@ _REFUSED: Final = {
     "resumeSchedule": _Call("/schedules/hourly/resume"),
     "runSchedule": _Call("/schedules/hourly/run"),
     "backfillSchedule": _Call("/schedules/hourly/backfill", _PAST),
+    "putWorkflow": _Call("/workflows/nightly", {"text": _FILE}),
+    "activateWorkflow": _Call("/workflows/nightly/activate", {"version": sha256(_CONTENT).hexdigest()}),
+    "startWorkflow": _Call("/workflows/nightly/start"),
+    "cancelRun": _Call("/runs/{run}/cancel"),
+    "redriveRun": _Call("/runs/{run}/redrive"),
     "cancelFlow": _Call("/flows/close/cancel"),
     "closeFlow": _Call("/flows/close/close"),
     "redriveFlow": _Call("/flows/close/redrive"),
@@ -84,6 +93,8 @@ _NO_TASK: Final = {
     "explainRule", "testAlertRule", "deleteSilence",
     # A source has its task, and a sender without a signature the patterns of the caller: `test_outside_events`.
     "sendEvent",
+    # A step waits for a signal of people who may not call the tasks behind it.
+    "signalRun",
     # Objects of the instance that belong to no task.
     "addTenant", "removeTenant", "changeTenant", "pauseQueue", "resumeQueue", "purgeQueue", "moveMessages",
     "controlWorkers", "putPool", "removePool", "putQueuePolicy", "removeQueuePolicy", "putQuota", "removeQuota",
@@ -110,6 +121,7 @@ async def _populate(site: Site) -> dict[str, str]:
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
     await site.app.tasks["data_processing"].s("a").asend(flow_id="close", tenant="acme")
+    ids["run"] = await _start_run(site)
     broker = site.app.sessions.current().broker
     await broker.declare([WorkQueue("work")])
     letter = Outgoing(
@@ -122,6 +134,13 @@ async def _populate(site: Site) -> dict[str, str]:
     )
     await broker.publish(letter, timeout=10)
     return ids
+
+
+async def _start_run(site: Site) -> str:
+    """Store a workflow and start a run; return its id."""
+    runs = RunDriver(site.app.sessions.store())
+    await runs.runs.put_workflow("acme", "nightly", _CONTENT)
+    return await runs.start(tenant="acme", workflow="nightly")
 
 
 class _Filled(NamedTuple):

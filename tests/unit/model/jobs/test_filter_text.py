@@ -1,11 +1,15 @@
+import re
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.filter_text import filter_text, may_have_times, parse_filter
+from taskmq.model.jobs.filter_text import filter_text, may_have_times, parse_filter, parse_run_filter
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 
 _NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -225,3 +229,39 @@ def test_a_filter_is_formatted_as_people_would_write_it() -> None:
         'status:cancelled,failed task:a task:billing.* tenant:"" duration:>=5000ms '
         'created:>=2026-01-01T00:00:00.000Z label.team:"a b"'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("", {}),
+        ("workflow:nightly*", {"workflow": "nightly*"}),
+        ('workflow:"a*"', {"workflow": "a*"}),
+        ("status:failed,running", {"states": (RunState.FAILED, RunState.RUNNING)}),
+        ("state:cancelled tenant:acme", {"states": (RunState.CANCELLED,), "tenant": "acme"}),
+        ("started:>-1h started:<=now", {"since": _NOW - 3_600_000 + 1, "until": _NOW + 1}),
+        ("label.team:ops label.stage:test", {"labels": {"team": "ops", "stage": "test"}}),
+        ("parent:0193", {"parent": "0193"}),
+    ],
+)
+def test_a_filter_of_runs_is_parsed(text: str, fields: dict[str, Any]) -> None:
+    assert parse_run_filter(text, _NOW) == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("status:dead", "unknown status 'dead'"),
+        ("status:fail*", "unknown status 'fail'"),
+        ("workflow:a,b", "workflow takes one name"),
+        ("workflow:a workflow:b", "workflow occurs twice: a run must match both"),
+        ("created:>-1h", "unknown field 'created': did you mean 'started'?"),
+        ("task:x", "unknown field 'task'"),
+        ("started:-1h", "started needs a > or < before the time: write started:>-24h"),
+        ("-status:failed", "-status: excludes runs, which is not possible: name the runs to find"),
+        ("workflow:", "workflow: has no value: write for example workflow:nightly*"),
+    ],
+)
+def test_a_faulty_filter_of_runs_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidFilter, match=re.escape(message)):
+        parse_run_filter(text, _NOW)

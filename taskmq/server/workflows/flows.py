@@ -16,7 +16,7 @@ from taskmq.workflow.handle import FlowStateName
 from taskmq.workflow.service import Redriven
 from taskmq.workflow.workflows import read_states
 
-__all__ = ["FLOW_HANDLERS"]
+__all__ = ["FLOWS"]
 
 
 @get(
@@ -103,7 +103,7 @@ async def redrive(api: ApiGiven, workflow_id: FromPath[str]) -> Redriven:
     return await api.flows.redrive(workflow_id)
 
 
-FLOW_HANDLERS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, close, redrive)
+FLOWS: Final[tuple[Any, ...]] = (list_all, get_workflow, cancel, close, redrive)
 
 
 def _states(text: str) -> frozenset[FlowStateName]:

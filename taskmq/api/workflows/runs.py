@@ -1,0 +1,167 @@
+"""Runs of workflows, their steps and signals."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from taskmq.api.values import Note, ShortText
+
+__all__ = [
+    "CancelRunBody",
+    "RedriveBody",
+    "RunGraphView",
+    "RunLineList",
+    "RunLineView",
+    "RunStepList",
+    "RunStepView",
+    "SignalBody",
+    "SignalledRun",
+    "WorkflowRunView",
+]
+
+
+class CancelRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason, shown with the run."""
+
+    reason: Note = "cancelled by an operator"
+
+
+class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first step that runs again, with all steps below it. Default: all steps without success."""
+
+    step: ShortText = ""
+
+
+class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signal for a run.
+
+    Attributes:
+        signal: the name that a step waits for.
+        value: the value of the step.
+        step: the only step that may take it. Default: the first one that waits.
+        signal_id: sending it again changes nothing, and returns the first answer. Default: generated.
+    """
+
+    signal: ShortText
+    value: Any = None
+    step: ShortText = ""
+    signal_id: ShortText | None = None
+
+
+class SignalledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a signal.
+
+    Attributes:
+        effect: `consumed` by a step, `waiting` in the run for a step, or `sent` if no scheduler has read it yet.
+    """
+
+    run_id: str
+    signal_id: str
+    effect: Literal["consumed", "waiting", "sent"]
+
+
+RunStateWord = Literal["running", "succeeded", "failed", "cancelled"]
+StepStateWord = Literal["waiting", "running", "succeeded", "failed", "upstream_failed", "skipped", "cancelled"]
+
+
+class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a list.
+
+    Attributes:
+        version: the version of the workflow that it runs.
+        cancelled: why it is or was cancelled.
+        unfinished: the number of steps that have not ended.
+        failures: the number of failed steps whose failure is the run's.
+        generation: how often it was redriven.
+        scheduled_for: the instant of its schedule's occurrence; "" if no schedule started it.
+        parent, parent_step: the run and step that started it; "" if none did.
+    """
+
+    run_id: str
+    workflow: str
+    version: str
+    tenant: str
+    state: RunStateWord
+    cancelled: str | None
+    error: str
+    started: str | None
+    ended: str | None
+    unfinished: int
+    failures: int
+    generation: int
+    scheduled_for: str
+    parent: str
+    parent_step: str
+    labels: dict[str, str]
+
+
+class WorkflowRunView(RunLineView, frozen=True, kw_only=True):
+    """A run with its parameters and its value.
+
+    Attributes:
+        params: its parameters; None for callers who may not read jobs.
+        value: its value, if it succeeded; None for callers who may not read jobs.
+    """
+
+    params: dict[str, Any] | None
+    value: Any
+
+
+class RunLineList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of runs, newest first.
+
+    Attributes:
+        next: the `cursor` of the next page; None on the last page.
+        is_bounded: whether the search stopped before the page was full; the next page continues from there.
+    """
+
+    items: list[RunLineView]
+    next: str | None
+    is_bounded: bool = False
+
+
+class RunStepView(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run.
+
+    Attributes:
+        kind: `task`, `each`, `batch`, `wait`, `sleep`, `workflow` or `value`.
+        task: the task or workflow that it runs; "" for others.
+        needs: the steps before it.
+        job_id: its job, or the run that it started.
+        generation: the redrive that it last belonged to; 0 for none.
+        total, active, done: of a step with children, how many it has, how many run and how many have succeeded.
+        signal, form, roles: of a wait, the signal, the JSON Schema of its value, and the roles that may send it.
+    """
+
+    step: str
+    kind: str
+    task: str
+    state: StepStateWord
+    needs: list[str]
+    job_id: str
+    generation: int
+    error: str
+    started: str | None
+    ended: str | None
+    total: int | None = None
+    active: int = 0
+    done: int = 0
+    signal: str = ""
+    form: dict[str, Any] | None = None
+    roles: list[str] = []
+
+
+class RunStepList(msgspec.Struct, frozen=True):
+    """Steps of a run, ordered by name. `next` is the `cursor` of the next page."""
+
+    items: list[RunStepView]
+    next: str | None
+
+
+class RunGraphView(msgspec.Struct, frozen=True, kw_only=True):
+    """The graph of a run: its steps, each after the steps before it."""
+
+    run_id: str
+    workflow: str
+    version: str
+    steps: list[RunStepView]

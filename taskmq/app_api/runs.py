@@ -1,0 +1,220 @@
+"""Runs of workflows: list, inspect, signal, cancel and redrive."""
+
+import uuid
+from typing import Any, cast
+
+import msgspec
+
+from taskmq.api.workflows.runs import (
+    RunGraphView,
+    RunLineList,
+    RunLineView,
+    RunStepList,
+    RunStepView,
+    SignalBody,
+    SignalledRun,
+    WorkflowRunView,
+)
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, render_all
+from taskmq.contracts.jobs import NewInboxRow, RunFilter
+from taskmq.errors import FlowNotFound, InvalidArguments, NotPermitted, RequestRefused
+from taskmq.model.identity import Permission
+from taskmq.model.jobs.filter_text import parse_run_filter
+from taskmq.model.keys import run_id_of, tenant_key
+from taskmq.model.runs.graphs import RunGraph
+from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
+from taskmq.model.units import did_you_mean
+from taskmq.stored_jobs.task_catalogue import open_validator
+from taskmq.workflow.runs.service import RunService
+
+__all__ = ["AppRuns"]
+
+
+class AppRuns(AppCalls):
+    """Runs by id. Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed.
+
+    A scheduler applies a change. Methods wait for it up to ten seconds; later it still applies.
+    """
+
+    async def get(self, run_id: str) -> WorkflowRunView:
+        """Return a run with its parameters and its value."""
+        run = await self._find(run_id)
+        shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
+        value = await self._service.store.run_value(run.id) if shows_data else None
+        return WorkflowRunView(
+            **msgspec.structs.asdict(_line(run)),
+            params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
+            value=None if value is None else msgspec.json.decode(value),
+        )
+
+    async def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
+        """Return a page of runs, newest first.
+
+        Args:
+            which: the filter, such as `workflow:nightly* status:failed started:>-24h label.team:ops`.
+
+        Raises:
+            InvalidFilter: the filter cannot be parsed.
+        """
+        fields = parse_run_filter(which, self._app.sessions.clock.now_ms())
+        if self._caller.tenant is not None:
+            if fields.get("tenant", self._caller.tenant) != self._caller.tenant:
+                return RunLineList(items=[], next=None)
+            fields["tenant"] = self._caller.tenant
+        page = await self._service.store.list_runs(RunFilter(**fields), after=cursor or None, limit=limit)
+        return RunLineList(items=render_all(_line, page.runs), next=page.after, is_bounded=page.is_bounded)
+
+    async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
+        """Return a page of a run's steps, ordered by name."""
+        run = await self._find(run_id)
+        graph = await self._service.graph(run)
+        names = sorted(name for name in graph.order if name > (cursor or ""))
+        records = {
+            step.key.name: step for step in await self._service.store.steps(run.id, after=cursor or "", limit=limit)
+        }
+        items = [_step(graph, name, records.get(name)) for name in names[:limit]]
+        return RunStepList(items, names[limit - 1] if len(names) > limit else None)
+
+    async def graph(self, run_id: str) -> RunGraphView:
+        """Return the graph of a run with the state of each step."""
+        run = await self._find(run_id)
+        graph = await self._service.graph(run)
+        steps = [_step(graph, name, record) for name, record in (await self._service.steps(run)).items()]
+        return RunGraphView(run_id=run.id, workflow=run.workflow, version=run.version, steps=steps)
+
+    async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
+        """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.
+
+        Raises:
+            InvalidArguments: the value does not fit the form of the step.
+            RequestRefused: `signal_refused`: no step may take it; the message says why.
+        """
+        run = await self._find(run_id)
+        _check_signal(await self._service.graph(run), run, body)
+        await self._note(run, "signal", after={"signal": body.signal, "step": body.step})
+        row = NewInboxRow(
+            kind="signal",
+            id=body.signal_id or uuid.uuid4().hex,
+            name=body.signal,
+            step=body.step,
+            value=msgspec.json.encode(body.value),
+            roles=self._caller.roles,
+        )
+        answer = await self._service.send(run, row)
+        if answer is not None and answer.startswith("refused"):
+            raise RequestRefused(f"run {run.id}: signal {body.signal!r} {answer}", status=409, code="signal_refused")
+        effect = cast("Any", answer or "sent")
+        return SignalledRun(run_id=run.id, signal_id=row.id, effect=effect)
+
+    async def cancel(self, run_id: str, *, reason: str = "cancelled by an operator") -> None:
+        """Cancel a run: steps that have not started never will, and running ones are stopped.
+
+        Raises:
+            RequestRefused: `workflow_ended`: it has already ended.
+        """
+        run = await self._find_operable(run_id)
+        if run.ended is not None:
+            said = f"run {run.id} has ended: it is {run.state}"
+            raise RequestRefused(said, status=409, code="workflow_ended")
+        await self._note(run, "cancel", note=reason)
+        await self._service.send(run, NewInboxRow(kind="cancel", id=uuid.uuid4().hex, error=reason))
+
+    async def redrive(self, run_id: str, *, step: str = "") -> None:
+        """Run steps of an ended run again: those without success, or one step and all below it.
+
+        Raises:
+            RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
+        """
+        run = await self._find_operable(run_id)
+        await self._note(run, "redrive", after={"step": step})
+        answer = await self._service.send(run, NewInboxRow(kind="redrive", id=uuid.uuid4().hex, step=step))
+        if answer is not None and answer.startswith("refused"):
+            raise RequestRefused(f"run {run.id}: redrive {answer}", status=409, code="redrive_refused")
+
+    @property
+    def _service(self) -> RunService:
+        return RunService(self._app.sessions)
+
+    async def _find(self, run_id: str) -> RunRecord:
+        run = await self._service.store.get(run_id_of(tenant_key(self._caller.tenant, run_id)))
+        if run is None or self._caller.tenant not in (None, run.tenant):
+            raise FlowNotFound(f"there is no run {run_id[:80]!r}")
+        return run
+
+    async def _find_operable(self, run_id: str) -> RunRecord:
+        """Return a run, if the caller may call the tasks of all its steps."""
+        run = await self._find(run_id)
+        graph = await self._service.graph(run)
+        for step in graph.content.steps.values():
+            if step.task and not self._caller.allows(step.task):
+                raise NotPermitted(f"permission denied: a step calls task {step.task!r}, which you may not call")
+        return run
+
+    async def _note(self, run: RunRecord, verb: str, *, after: dict[str, Any] | None = None, note: str = "") -> None:
+        await self._caller.note_action(self._app, f"run.{verb}", subject=run.id, after=after, note=note)
+
+
+def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
+    """Check that a step waits for the signal, and that the value fits its form.
+
+    Raises:
+        RequestRefused, InvalidArguments: see `AppRuns.signal`.
+    """
+    steps = [name for name in graph.waits.get(body.signal, ()) if body.step in ("", name)]
+    if not steps:
+        hint = did_you_mean(body.signal, sorted(graph.waits)) if graph.waits else "none of its steps waits for one"
+        said = f"run {run.id}: no step waits for signal {body.signal!r}: {hint}"
+        raise RequestRefused(said, status=409, code="signal_refused")
+    flaws: list[str] = []
+    for name in steps:
+        form = graph.step(name).form
+        errors = [] if form is None else open_validator(form, purpose="forms of signals").iter_errors(body.value)
+        flaw = next((str(error.message) for error in errors), "")
+        if not flaw:
+            return
+        flaws.append(f"step {name}: {flaw}")
+    raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
+
+
+def _line(run: RunRecord) -> RunLineView:
+    return RunLineView(
+        run_id=run.id,
+        workflow=run.workflow,
+        version=run.version,
+        tenant=run.tenant,
+        state=run.state.value,
+        cancelled=run.cancelled,
+        error=run.error,
+        started=instant_text(run.created),
+        ended=instant_text(run.ended),
+        unfinished=run.unfinished,
+        failures=run.failures,
+        generation=run.generation,
+        scheduled_for=run.scheduled_for,
+        parent=run.parent,
+        parent_step=run.parent_step,
+        labels=dict(run.labels),
+    )
+
+
+def _step(graph: RunGraph, name: str, record: StepRecord | None) -> RunStepView:
+    content, found = graph.step(name), record or StepRecord(key=StepKey(name))
+    return RunStepView(
+        step=name,
+        kind=content.kind,
+        task=content.task or content.workflow,
+        state=found.state.value,
+        needs=list(graph.upstream[name]),
+        job_id=found.job,
+        generation=found.generation,
+        error=found.error,
+        started=instant_text(found.started),
+        ended=instant_text(found.ended),
+        total=found.total,
+        active=found.active,
+        done=found.done,
+        signal=content.wait,
+        form=content.form,
+        roles=list(content.roles),
+    )

@@ -1,0 +1,180 @@
+"""Workflows by name: store versions, choose the current one, and start runs."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from taskmq.api.job_requests import JobTerms
+from taskmq.api.workflows.definitions import (
+    StartedRunView,
+    StartRunBody,
+    WorkflowBody,
+    WorkflowLineView,
+    WorkflowList,
+    WorkflowView,
+)
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.workflow_files.call_checks import find_call_faults
+from taskmq.app_api.workflow_files.reader import read_workflow
+from taskmq.contracts.jobs import NewRun, RunStore, StoredVersion
+from taskmq.errors import FlowNotFound, InvalidOption, InvalidWorkflow, NotPermitted, RequestRefused
+from taskmq.model.envelope import new_job_id
+from taskmq.model.keys import run_id_of, tenant_key
+from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
+from taskmq.model.units import did_you_mean
+from taskmq.stored_jobs.task_catalogue import open_validator
+from taskmq.workflow.runs.service import RunService
+
+__all__ = ["AppWorkflows"]
+
+
+class AppWorkflows(AppCalls):
+    """Workflows by name. Methods raise `FlowNotFound`; changes and starts `NotPermitted` for tasks not allowed."""
+
+    async def put(self, name: str, body: WorkflowBody) -> WorkflowView:
+        """Store the workflow of a file. New content becomes the current version; known content changes nothing.
+
+        Raises:
+            InvalidWorkflow: the file has faults.
+        """
+        file = read_workflow(body.text.encode(), body.format, name=name)
+        if faults := await find_call_faults(self._app, file.content):
+            raise file.refuse(faults)
+        if file.schedule is not None and not body.dry_run:
+            raise InvalidWorkflow(
+                f"workflow {name}: its schedule cannot be stored with it: remove `schedule` from the file"
+            )
+        await self._check_calls(file.content)
+        version, text = encode_workflow(file.content)
+        if body.dry_run:
+            known = await self._runs.workflow(self._tenant, name, version)
+            made = StoredVersion(name=name, version=version, at=0, is_current=True, is_new=known is None)
+            return _view(made if known is None else known[0], text)
+        await self._caller.note_action(self._app, "workflow.put", subject=name, after={"version": version})
+        return _view(await self._runs.put_workflow(self._tenant, name, text), text)
+
+    async def get(self, name: str, *, version: str = "") -> WorkflowView:
+        """Return the current version, or the given one."""
+        return _view(*await self._find(name, version))
+
+    async def versions(self, name: str) -> Sequence[WorkflowLineView]:
+        """Return all versions, newest first."""
+        if not (found := await self._runs.versions(self._tenant, name)):
+            raise _not_found(name, "")
+        return render_all(_line, found)
+
+    async def activate(self, name: str, version: str) -> WorkflowView:
+        """Make a version the current one: runs without a version get it from now on."""
+        _, text = await self._find(name, version)
+        await self._check_calls(_content_of(text))
+        await self._caller.note_action(self._app, "workflow.activate", subject=name, after={"version": version})
+        made = await self._runs.activate(self._tenant, name, version)
+        if made is None:
+            raise _not_found(name, version)
+        return _view(made, text)
+
+    async def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
+        """Return a page of the current versions, ordered by name."""
+        found = await self._runs.workflows(self._tenant, after=cursor or "", limit=limit + 1)
+        after = found[limit - 1].name if len(found) > limit else None
+        return WorkflowList(render_all(_line, found[:limit]), after)
+
+    async def start(self, name: str, body: StartRunBody) -> StartedRunView:
+        """Start a run. The same id again changes nothing.
+
+        Raises:
+            InvalidOption: a parameter is missing, unknown or does not fit its schema.
+            RequestRefused: `run_exists`: another run has the id.
+        """
+        stored, text = await self._find(name, body.version)
+        content = _content_of(text)
+        await self._check_calls(content)
+        _check_params(name, content, body.params)
+        chosen = body.run_id or new_job_id(self._app.sessions.clock.now_ms(), os.urandom(10))
+        run_id = run_id_of(tenant_key(self._tenant or None, chosen))
+        await self._caller.note_action(
+            self._app, "workflow.start", subject=name, after={"run": run_id, "version": stored.version}
+        )
+        run = NewRun(
+            id=run_id,
+            tenant=self._tenant,
+            workflow=name,
+            version=stored.version,
+            params=msgspec.json.encode(body.params),
+            labels=body.labels,
+        )
+        service = RunService(self._app.sessions)
+        (started,) = await service.store.start([run])
+        if started.refusal:
+            raise RequestRefused(f"workflow {name}: {started.refusal}", status=409, code="run_refused")
+        if not started.is_new:
+            known = await self._runs.get(run_id)
+            if known is None or (known.tenant, known.workflow) != (self._tenant, name):
+                raise RequestRefused(
+                    f"another run has the id {run_id}: choose a new one", status=409, code="run_exists"
+                )
+        service.wake()
+        return StartedRunView(run_id=run_id, workflow=name, version=started.version, is_new=started.is_new)
+
+    @property
+    def _runs(self) -> RunStore:
+        return RunService(self._app.sessions).store
+
+    @property
+    def _tenant(self) -> str:
+        return self._caller.tenant or ""
+
+    async def _find(self, name: str, version: str) -> tuple[StoredVersion, bytes]:
+        if (found := await self._runs.workflow(self._tenant, name, version)) is None:
+            raise _not_found(name, version)
+        return found
+
+    async def _check_calls(self, content: WorkflowContent) -> None:
+        """Check that the caller may call the tasks of all steps, with their options."""
+        for name, step in content.steps.items():
+            if not step.task:
+                continue
+            if not self._caller.allows(step.task):
+                raise NotPermitted(f"step {name}: you are not permitted to call task {step.task!r}")
+            terms = JobTerms(owner=step.options.get("owner", ""), queue=step.options.get("queue"))
+            await self._check_options(terms, step.task)
+
+
+def _not_found(name: str, version: str) -> FlowNotFound:
+    which = f" with version {version[:80]}" if version else ""
+    return FlowNotFound(f"there is no workflow {name[:128]!r}{which}")
+
+
+def _content_of(text: bytes) -> WorkflowContent:
+    return msgspec.json.decode(text, type=WorkflowContent)
+
+
+def _check_params(name: str, content: WorkflowContent, params: dict[str, Any]) -> None:
+    """Check the parameters of a run by their schemas.
+
+    Raises:
+        InvalidOption: one is missing, unknown or does not fit.
+    """
+    for param, value in params.items():
+        if (schema := content.params.get(param)) is None:
+            hint = did_you_mean(param, content.params) if content.params else "it has none"
+            raise InvalidOption(f"workflow {name}: no parameter {param[:80]!r}: {hint}")
+        for error in open_validator(schema, purpose="parameters of workflows").iter_errors(value):
+            raise InvalidOption(f"workflow {name}: parameter {param!r}: {error.message}")
+    missing = [param for param, schema in content.params.items() if param not in params and "default" not in schema]
+    if missing:
+        raise InvalidOption(f"workflow {name}: give {', '.join(map(repr, missing))}: it has no default")
+
+
+def _line(stored: StoredVersion) -> WorkflowLineView:
+    return WorkflowLineView(
+        name=stored.name, version=stored.version, at=instant_text(stored.at or None), is_current=stored.is_current
+    )
+
+
+def _view(stored: StoredVersion, text: bytes) -> WorkflowView:
+    line = msgspec.structs.asdict(_line(stored))
+    return WorkflowView(**line, content=msgspec.json.decode(text), is_new=stored.is_new)

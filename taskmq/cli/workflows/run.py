@@ -1,0 +1,201 @@
+"""`taskmq run`: runs of workflows."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from cyclopts import App, Parameter
+
+from taskmq.api.workflows.runs import SignalBody
+from taskmq.cli.actor import name_caller
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import note, printable, write_line
+from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
+from taskmq.cli.typed_values import any_value
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
+
+if TYPE_CHECKING:
+    from taskmq.api.workflows.runs import RunGraphView, RunLineView, RunStepView, WorkflowRunView
+    from taskmq.cli.server_link import Pages
+
+__all__ = ["app"]
+
+app = App(
+    name="run",
+    help="Manage runs of workflows: list, show, steps, graph, signal, cancel, redrive.",
+    result_action="return_value",
+)
+
+_COLUMNS: Final = ("run", "workflow", "state", "started", "ended", "unfinished", "error")
+_STEP_COLUMNS: Final = ("step", "kind", "task", "state", "started", "ended", "children", "job", "error")
+_Tenant = Annotated[str | None, Parameter(help="The tenant. Default: all tenants, or that of the token.")]
+
+
+@app.command(name="list")
+def list_runs(which: str = "", /, *, tenant: _Tenant = None, limit: int = 50) -> None:
+    """List runs, newest first.
+
+    Parameters
+    ----------
+    which
+        A filter such as 'workflow:nightly* status:failed started:>-24h label.team:ops'.
+    limit
+        Maximum number of runs.
+    """
+
+    def pages(api: Api) -> "Pages[RunLineView]":
+        return partial(api.runs.page, which)
+
+    found = ask(lambda api: first_items(pages(api), limit), tenant=tenant)
+    show_rows(_COLUMNS, found.items, _row)
+
+
+@app.command
+def show(run: str, /) -> None:
+    """Show a run with its parameters and its value. Exits with 3 if there is none.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    """
+    found = ask(lambda api: api.runs.get(run))
+    show_record(found, lambda: _record(found))
+
+
+@app.command
+def steps(run: str, /) -> None:
+    """List the steps of a run, each after the steps before it.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    """
+    show_rows(_STEP_COLUMNS, ask(lambda api: api.runs.graph(run)).steps, _step_row)
+
+
+@app.command
+def graph(run: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format")] = "mermaid") -> None:
+    """Print the graph of a run and the states of its steps, for Mermaid or Graphviz.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    form
+        mermaid, for Markdown pages, or dot: `taskmq run graph ID --format dot | dot -Tsvg`.
+    """
+    found: RunGraphView = ask(lambda api: api.runs.graph(run))
+    if current_globals().output != "table":
+        show_record(found, dict)
+        return
+    write_line(
+        printable(format_graph([GraphStep(one.step, one.task, one.state, one.needs) for one in found.steps], form))
+    )
+
+
+@app.command
+@name_caller
+def signal(
+    run: str,
+    signal: str,
+    value: str = "null",
+    /,
+    *,
+    step: str = "",
+    signal_id: Annotated[str | None, Parameter(name="--id")] = None,
+) -> None:
+    """Send a signal to a run. Exits with 6 if no step takes it.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    signal
+        The name that a step waits for.
+    value
+        The value of the step: JSON, or a text.
+    step
+        The only step that may take it.
+    signal_id
+        An id: sending it again changes nothing.
+    """
+    body = SignalBody(signal=signal, value=any_value(value), step=step, signal_id=signal_id)
+    sent = ask(lambda api: api.runs.signal(run, body))
+    show_record(sent, lambda: {"run": sent.run_id, "signal": signal, "id": sent.signal_id, "effect": sent.effect})
+
+
+@app.command
+@name_caller
+def cancel(run: str, /, *, reason: str = "cancelled by an operator") -> None:
+    """Cancel a run: pending steps never start, running jobs are stopped. Exits with 6 if it has ended.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    reason
+        The reason, shown with the run.
+    """
+    ask(lambda api: api.runs.cancel(run, reason=reason))
+    note(f"run {run}: cancellation requested")
+
+
+@app.command
+@name_caller
+def redrive(run: str, /, *, step: str = "") -> None:
+    """Run steps of an ended run again: those without success. Exits with 6 if it has not ended.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    step
+        Run this step and all below it again, whether they succeeded or not.
+    """
+    ask(lambda api: api.runs.redrive(run, step=step))
+    note(f"run {run}: steps run again")
+
+
+def _row(run: "RunLineView") -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "workflow": run.workflow,
+        "state": run.state,
+        "started": text_of_instant(run.started),
+        "ended": text_of_instant(run.ended),
+        "unfinished": run.unfinished,
+        "error": run.error or run.cancelled or "",
+    }
+
+
+def _record(run: "WorkflowRunView") -> dict[str, Any]:
+    facts = _row(run) | {
+        "version": run.version,
+        "tenant": run.tenant,
+        "generation": run.generation,
+        "scheduled_for": run.scheduled_for,
+        "parent": run.parent,
+        **{name: _as_json(getattr(run, name)) for name in ("labels", "params", "value")},
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _as_json(value: Any) -> str:
+    return "" if value in (None, {}) else msgspec.json.encode(value).decode()
+
+
+def _step_row(step: "RunStepView") -> dict[str, Any]:
+    children = "" if step.total is None else f"{step.done} of {step.total}"
+    return {
+        "step": step.step,
+        "kind": step.kind,
+        "task": step.task or step.signal,
+        "state": step.state,
+        "started": text_of_instant(step.started),
+        "ended": text_of_instant(step.ended),
+        "children": children,
+        "job": step.job_id,
+        "error": step.error,
+    }

@@ -1,0 +1,229 @@
+# Generated from taskmq/http/aio/workflows.py by `python -m tests.house.blocking_client`: change that one.
+"""Workflows, their runs, and workflows that were sent to the state, through the server."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from taskmq.api.workers import (
+    CancelFlowBody,
+    FlowLineView,
+    FlowList,
+    FlowReportView,
+    FlowStateWord,
+)
+from taskmq.api.workflows.definitions import (
+    ActivateBody,
+    StartedRunView,
+    StartRunBody,
+    WorkflowBody,
+    WorkflowLineView,
+    WorkflowList,
+    WorkflowVersions,
+    WorkflowView,
+)
+from taskmq.api.workflows.runs import (
+    CancelRunBody,
+    RedriveBody,
+    RunGraphView,
+    RunLineList,
+    RunLineView,
+    RunStepList,
+    SignalBody,
+    SignalledRun,
+    WorkflowRunView,
+)
+from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.workflow.service import Redriven
+
+__all__ = ["FlowCalls", "RunCalls", "WorkflowCalls"]
+
+
+class FlowCalls:
+    """Workflows that were sent to the state, by their ids."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def get(self, workflow_id: str) -> FlowReportView:
+        """Return a workflow with the state of each step."""
+        return self._connection.ask("getFlow", FlowReportView, path={"workflow_id": workflow_id})
+
+    def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
+        """Cancel a workflow: steps that have not started never will, and running ones are stopped."""
+        body = CancelFlowBody() if reason is None else CancelFlowBody(reason=reason)
+        self._connection.ask("cancelFlow", dict[str, str], path={"workflow_id": workflow_id}, body=body)
+
+    def close(self, workflow_id: str) -> None:
+        """Close a batch to new jobs. It ends when its jobs have ended.
+
+        Raises:
+            FlowClosed: it is cancelled, or not a batch.
+        """
+        self._connection.ask("closeFlow", dict[str, str], path={"workflow_id": workflow_id})
+
+    def redrive(self, workflow_id: str) -> Redriven:
+        """Run failed steps again."""
+        return self._connection.ask("redriveFlow", Redriven, path={"workflow_id": workflow_id})
+
+    def page(
+        self,
+        *,
+        name: str | None = None,
+        states: Sequence[FlowStateWord] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> FlowList:
+        """Return a page of workflows, newest first.
+
+        Args:
+            name: the workflow's name, with `*` and `?`.
+            states: only these states; none for all.
+            since: sent at or after this time.
+            until: sent before this time.
+        """
+        query = {
+            "name": name,
+            "states": ",".join(states) or None,
+            "since": since,
+            "until": until,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return self._connection.ask("listFlows", FlowList, query=query)
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        states: Sequence[FlowStateWord] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        page_size: int = 200,
+    ) -> Iterator[FlowLineView]:
+        """Iterate over matching workflows, newest first; see `page`."""
+        return every(
+            lambda cursor: self.page(
+                name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor
+            )
+        )
+
+
+class WorkflowCalls:
+    """Workflows by name, their versions, and starts of runs.
+
+    Methods raise `FlowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
+    """
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def put(self, name: str, body: WorkflowBody) -> WorkflowView:
+        """Store the workflow of a file. New content becomes the current version; known content changes nothing.
+
+        Raises:
+            InvalidWorkflow: the file has faults.
+        """
+        return self._connection.ask("putWorkflow", WorkflowView, path={"name": name}, body=body)
+
+    def get(self, name: str, *, version: str = "") -> WorkflowView:
+        """Return the current version, or the given one."""
+        query = {"version": version or None}
+        return self._connection.ask("getWorkflow", WorkflowView, path={"name": name}, query=query)
+
+    def versions(self, name: str) -> Sequence[WorkflowLineView]:
+        """Return all versions, newest first."""
+        return (self._connection.ask("listWorkflowVersions", WorkflowVersions, path={"name": name})).items
+
+    def activate(self, name: str, version: str) -> WorkflowView:
+        """Make a version the current one: runs without a version get it from now on."""
+        body = ActivateBody(version=version)
+        return self._connection.ask("activateWorkflow", WorkflowView, path={"name": name}, body=body)
+
+    def start(self, name: str, body: StartRunBody) -> StartedRunView:
+        """Start a run. The same run id again changes nothing.
+
+        Raises:
+            InvalidOption: a parameter is missing, unknown or does not fit its schema.
+            RequestRefused: `run_exists`: another run has the id.
+        """
+        repeats = body.run_id is not None
+        return self._connection.ask("startWorkflow", StartedRunView, path={"name": name}, body=body, repeats=repeats)
+
+    def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
+        """Return a page of the current versions, ordered by name."""
+        query = {"limit": limit, "cursor": cursor}
+        return self._connection.ask("listWorkflows", WorkflowList, query=query)
+
+    def list(self, *, page_size: int = 200) -> Iterator[WorkflowLineView]:
+        """Iterate over the current versions, ordered by name."""
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))
+
+
+class RunCalls:
+    """Runs of workflows by id.
+
+    Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
+    change. Methods wait for it up to ten seconds; later it still applies.
+    """
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def get(self, run_id: str) -> WorkflowRunView:
+        """Return a run with its parameters and its value."""
+        return self._connection.ask("getRun", WorkflowRunView, path={"run_id": run_id})
+
+    def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
+        """Return a page of a run's steps, ordered by name."""
+        query = {"limit": limit, "cursor": cursor}
+        return self._connection.ask("listRunSteps", RunStepList, path={"run_id": run_id}, query=query)
+
+    def graph(self, run_id: str) -> RunGraphView:
+        """Return the graph of a run with the state of each step."""
+        return self._connection.ask("getRunGraph", RunGraphView, path={"run_id": run_id})
+
+    def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
+        """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.
+
+        Raises:
+            InvalidArguments: the value does not fit the form of the step.
+            RequestRefused: `signal_refused`: no step may take it; the message says why.
+        """
+        repeats = body.signal_id is not None
+        return self._connection.ask("signalRun", SignalledRun, path={"run_id": run_id}, body=body, repeats=repeats)
+
+    def cancel(self, run_id: str, *, reason: str = "cancelled by an operator") -> None:
+        """Cancel a run: steps that have not started never will, and running ones are stopped.
+
+        Raises:
+            RequestRefused: `workflow_ended`: it has already ended.
+        """
+        body = CancelRunBody(reason=reason)
+        self._connection.ask("cancelRun", dict[str, str], path={"run_id": run_id}, body=body)
+
+    def redrive(self, run_id: str, *, step: str = "") -> None:
+        """Run steps of an ended run again: those without success, or one step and all below it.
+
+        Raises:
+            RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
+        """
+        body = RedriveBody(step=step)
+        self._connection.ask("redriveRun", dict[str, str], path={"run_id": run_id}, body=body)
+
+    def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
+        """Return a page of runs, newest first.
+
+        Args:
+            which: the filter, such as `workflow:nightly* status:failed started:>-24h label.team:ops`.
+
+        Raises:
+            InvalidFilter: the filter cannot be parsed.
+        """
+        query = {"filter": which or None, "limit": limit, "cursor": cursor}
+        return self._connection.ask("listRuns", RunLineList, query=query)
+
+    def list(self, which: str = "", *, page_size: int = 200) -> Iterator[RunLineView]:
+        """Iterate over runs, newest first."""
+        return every(lambda cursor: self.page(which, limit=page_size, cursor=cursor))

@@ -1,0 +1,159 @@
+"""Examples for workflows and their runs."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskmq.server.examples.example import SOME_ID, Example
+
+__all__ = ["FLOWS", "WORKFLOWS"]
+
+_STEP: Final = {
+    "step": "total",
+    "task": "shop.total",
+    "state": "ready",
+    "attempts": None,
+    "error": None,
+    "part_of": None,
+}
+_OF_FLOW: Final = {"workflow_id": SOME_ID}
+
+FLOWS: Final[Mapping[str, Example]] = {
+    "listFlows": Example(
+        parameters={"name": "shop.*", "states": "running,failed"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "workflow_id": SOME_ID,
+                        "name": "shop.resize",
+                        "tenant": "acme",
+                        "state": "running",
+                        "cancelled": None,
+                        "started": "2027-01-30T17:12:01.250Z",
+                        "nodes": 12,
+                        "unfinished": 5,
+                    }
+                ],
+                "next": None,
+                "is_bounded": False,
+            }
+        },
+    ),
+    "getFlow": Example(
+        parameters=_OF_FLOW,
+        answers={
+            200: {
+                "workflow_id": SOME_ID,
+                "tenant": "acme",
+                "state": "running",
+                "cancelled": None,
+                "steps": [
+                    {**_STEP, "step": "resize", "task": "shop.resize", "state": "succeeded", "after": []},
+                    {**_STEP, "after": ["resize"]},
+                ],
+            }
+        },
+    ),
+    "cancelFlow": Example(
+        parameters=_OF_FLOW,
+        body={"reason": "ordered twice"},
+        answers={200: {"status": "cancelled", "workflow_id": SOME_ID}},
+    ),
+    "closeFlow": Example(parameters=_OF_FLOW, answers={200: {"status": "closed", "workflow_id": SOME_ID}}),
+    "redriveFlow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
+}
+
+_VERSION: Final = "6c84de60ec94134017ff326325a62702c1d56d1d5bbf504a71be9b5bec03a317"
+_FILE: Final = """\
+workflow: nightly
+params: {key: {type: string, default: photos}}
+steps:
+  extract: {task: data_processing, with: {key: "${params.key}"}}
+  approve: {wait: approval, needs: [extract], timeout: 2d}
+"""
+_CONTENT: Final = {
+    "workflow": "nightly",
+    "params": {"key": {"type": "string", "default": "photos"}},
+    "steps": {
+        "extract": {"task": "data_processing", "with": {"key": "${params.key}"}},
+        "approve": {"wait": "approval", "needs": ["extract"], "timeout": "2d"},
+    },
+}
+_LINE: Final = {"name": "nightly", "version": _VERSION, "at": "2027-01-30T17:12:01.250Z", "is_current": True}
+_WORKFLOW: Final = {**_LINE, "content": _CONTENT, "is_new": False}
+_OF_WORKFLOW: Final = {"name": "nightly"}
+_RUN: Final[dict[str, Any]] = {
+    "run_id": SOME_ID,
+    "workflow": "nightly",
+    "version": _VERSION,
+    "tenant": "acme",
+    "state": "running",
+    "cancelled": None,
+    "error": "",
+    "started": "2027-01-31T02:30:00.250Z",
+    "ended": None,
+    "unfinished": 1,
+    "failures": 0,
+    "generation": 0,
+    "scheduled_for": "",
+    "parent": "",
+    "parent_step": "",
+    "labels": {"team": "ops"},
+}
+_OF_RUN: Final = {"run_id": SOME_ID}
+_RUN_STEP: Final[dict[str, Any]] = {
+    "step": "approve",
+    "kind": "wait",
+    "task": "",
+    "state": "running",
+    "needs": ["extract"],
+    "job_id": "",
+    "generation": 0,
+    "error": "",
+    "started": "2027-01-31T02:30:04.500Z",
+    "ended": None,
+    "total": None,
+    "active": 0,
+    "done": 0,
+    "signal": "approval",
+    "form": None,
+    "roles": [],
+}
+
+WORKFLOWS: Final[Mapping[str, Example]] = {
+    "listWorkflows": Example(answers={200: {"items": [_LINE], "next": None}}),
+    "getWorkflow": Example(parameters=_OF_WORKFLOW, answers={200: _WORKFLOW}),
+    "listWorkflowVersions": Example(parameters=_OF_WORKFLOW, answers={200: {"items": [_LINE]}}),
+    "putWorkflow": Example(
+        parameters=_OF_WORKFLOW, body={"text": _FILE, "format": "yaml"}, answers={200: {**_WORKFLOW, "is_new": True}}
+    ),
+    "activateWorkflow": Example(parameters=_OF_WORKFLOW, body={"version": _VERSION}, answers={200: _WORKFLOW}),
+    "startWorkflow": Example(
+        parameters=_OF_WORKFLOW,
+        body={"params": {"key": "photos"}, "labels": {"team": "ops"}},
+        answers={201: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "is_new": True}},
+    ),
+    "listRuns": Example(
+        parameters={"filter": "workflow:nightly* status:running,failed started:>-24h"},
+        answers={200: {"items": [_RUN], "next": None, "is_bounded": False}},
+    ),
+    "getRun": Example(parameters=_OF_RUN, answers={200: {**_RUN, "params": {"key": "photos"}, "value": None}}),
+    "listRunSteps": Example(parameters=_OF_RUN, answers={200: {"items": [_RUN_STEP], "next": None}}),
+    "getRunGraph": Example(
+        parameters=_OF_RUN,
+        answers={200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_RUN_STEP]}},
+    ),
+    "signalRun": Example(
+        parameters=_OF_RUN,
+        body={"signal": "approval", "value": {"ok": True}, "signal_id": "order-17"},
+        answers={200: {"run_id": SOME_ID, "signal_id": "order-17", "effect": "consumed"}},
+    ),
+    "cancelRun": Example(
+        parameters=_OF_RUN,
+        body={"reason": "ordered twice"},
+        answers={200: {"status": "cancelling", "run_id": SOME_ID}},
+    ),
+    "redriveRun": Example(
+        parameters=_OF_RUN, body={"step": "extract"}, answers={200: {"status": "redriven", "run_id": SOME_ID}}
+    ),
+}

@@ -1,0 +1,116 @@
+"""`/workflows`: store and list versions of workflows, and start runs."""
+
+from typing import Annotated, Any, Final
+
+from litestar import get, post
+from litestar.handlers import put
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from taskmq.api.workflows.definitions import (
+    ActivateBody,
+    StartedRunView,
+    StartRunBody,
+    WorkflowBody,
+    WorkflowList,
+    WorkflowVersions,
+    WorkflowView,
+)
+from taskmq.model.identity import Permission
+from taskmq.server.inputs import ApiGiven, Cursor, Limit
+from taskmq.server.settings import API
+
+__all__ = ["WORKFLOWS"]
+
+
+@get(
+    f"{API}/workflows",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="listWorkflows",
+    summary="List workflows",
+    tags=["workflows"],
+)
+async def list_workflows(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> WorkflowList:
+    """Return the current versions of a tenant's workflows, ordered by name; for an instance role without a tenant,
+    those without a tenant.
+    """
+    return await api.workflows.page(limit=limit, cursor=cursor)
+
+
+@get(
+    f"{API}/workflows/{{name:str}}",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="getWorkflow",
+    summary="Get a workflow",
+    tags=["workflows"],
+)
+async def get_workflow(
+    api: ApiGiven, name: FromPath[str], version: Annotated[str, QueryParameter(max_length=64)] = ""
+) -> WorkflowView:
+    """Return the current version of a workflow, or the given one, with its content."""
+    return await api.workflows.get(name, version=version)
+
+
+@get(
+    f"{API}/workflows/{{name:str}}/versions",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="listWorkflowVersions",
+    summary="List the versions of a workflow",
+    tags=["workflows"],
+)
+async def list_versions(api: ApiGiven, name: FromPath[str]) -> WorkflowVersions:
+    """Return all versions of a workflow, newest first."""
+    return WorkflowVersions([*await api.workflows.versions(name)])
+
+
+@put(
+    f"{API}/workflows/{{name:str}}",
+    permission=Permission.DEFINITIONS_CHANGE,
+    operation_id="putWorkflow",
+    summary="Store a workflow",
+    tags=["workflows"],
+)
+async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[WorkflowBody]) -> WorkflowView:
+    """Store the workflow of a file. New content becomes the current version; known content changes nothing.
+
+    422: the file has faults; the detail has a line for each.
+    """
+    return await api.workflows.put(name, data)
+
+
+@post(
+    f"{API}/workflows/{{name:str}}/activate",
+    status_code=200,
+    permission=Permission.DEFINITIONS_CHANGE,
+    operation_id="activateWorkflow",
+    summary="Choose the current version of a workflow",
+    tags=["workflows"],
+)
+async def activate(api: ApiGiven, name: FromPath[str], data: JSONBody[ActivateBody]) -> WorkflowView:
+    """Make a version the current one: runs without a version get it from now on."""
+    return await api.workflows.activate(name, data.version)
+
+
+@post(
+    f"{API}/workflows/{{name:str}}/start",
+    status_code=201,
+    permission=Permission.JOBS_SUBMIT,
+    operation_id="startWorkflow",
+    summary="Start a run",
+    tags=["workflows"],
+)
+async def start(api: ApiGiven, name: FromPath[str], data: JSONBody[StartRunBody | None] = None) -> StartedRunView:
+    """Start a run of the current version of a workflow, or of the given one. The same run id again changes nothing.
+
+    409: another run has the id.
+    """
+    return await api.workflows.start(name, StartRunBody() if data is None else data)
+
+
+WORKFLOWS: Final[tuple[Any, ...]] = (
+    list_workflows,
+    get_workflow,
+    list_versions,
+    put_workflow,
+    activate,
+    start,
+)

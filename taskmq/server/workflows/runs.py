@@ -1,0 +1,132 @@
+"""`/runs`: list, inspect, signal, cancel and redrive runs of workflows."""
+
+from typing import Annotated, Any, Final
+
+from litestar import get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from taskmq.api.workflows.runs import (
+    CancelRunBody,
+    RedriveBody,
+    RunGraphView,
+    RunLineList,
+    RunStepList,
+    SignalBody,
+    SignalledRun,
+    WorkflowRunView,
+)
+from taskmq.model.identity import Permission
+from taskmq.server.inputs import ApiGiven, Cursor, Limit
+from taskmq.server.settings import API
+
+__all__ = ["RUNS"]
+
+
+@get(
+    f"{API}/runs",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="listRuns",
+    summary="List runs",
+    tags=["runs"],
+)
+async def list_runs(
+    api: ApiGiven,
+    which: Annotated[
+        str,
+        QueryParameter(
+            name="filter",
+            max_length=4_000,
+            description="A filter such as `workflow:nightly* status:failed started:>-24h label.team:ops`.",
+        ),
+    ] = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> RunLineList:
+    """Return a tenant's runs, newest first; for an instance role, all tenants'.
+
+    A page with `is_bounded` still has a `next`: the search stopped before it examined everything.
+    """
+    return await api.runs.page(which, limit=limit, cursor=cursor)
+
+
+@get(
+    f"{API}/runs/{{run_id:str}}",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="getRun",
+    summary="Get a run",
+    tags=["runs"],
+)
+async def get_run(api: ApiGiven, run_id: FromPath[str]) -> WorkflowRunView:
+    """Return a run with its parameters and, if it succeeded, its value."""
+    return await api.runs.get(run_id)
+
+
+@get(
+    f"{API}/runs/{{run_id:str}}/steps",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="listRunSteps",
+    summary="List the steps of a run",
+    tags=["runs"],
+)
+async def list_steps(api: ApiGiven, run_id: FromPath[str], limit: Limit = 50, cursor: Cursor = None) -> RunStepList:
+    """Return the steps of a run, ordered by name."""
+    return await api.runs.steps(run_id, limit=limit, cursor=cursor)
+
+
+@get(
+    f"{API}/runs/{{run_id:str}}/graph",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="getRunGraph",
+    summary="Get the graph of a run",
+    tags=["runs"],
+)
+async def get_graph(api: ApiGiven, run_id: FromPath[str]) -> RunGraphView:
+    """Return all steps of a run, each after the steps before it."""
+    return await api.runs.graph(run_id)
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/signal",
+    status_code=200,
+    permission=Permission.EVENTS_SEND,
+    operation_id="signalRun",
+    summary="Send a signal to a run",
+    tags=["runs"],
+)
+async def signal(api: ApiGiven, run_id: FromPath[str], data: JSONBody[SignalBody]) -> SignalledRun:
+    """Send a signal to a run, and wait up to ten seconds for its effect.
+
+    409: no step takes it. 422: the value does not fit the form of the step.
+    """
+    return await api.runs.signal(run_id, data)
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/cancel",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="cancelRun",
+    summary="Cancel a run",
+    tags=["runs"],
+)
+async def cancel(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CancelRunBody | None] = None) -> dict[str, str]:
+    """Cancel a run: steps that have not started never will, and running ones are stopped. 409: it has ended."""
+    await api.runs.cancel(run_id, reason=(data or CancelRunBody()).reason)
+    return {"status": "cancelling", "run_id": run_id}
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/redrive",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="redriveRun",
+    summary="Redrive a run",
+    tags=["runs"],
+)
+async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBody | None] = None) -> dict[str, str]:
+    """Run steps of an ended run again: those without success, or one step and all below it. 409: it has not ended."""
+    await api.runs.redrive(run_id, step=(data or RedriveBody()).step)
+    return {"status": "redriven", "run_id": run_id}
+
+
+RUNS: Final[tuple[Any, ...]] = (list_runs, get_run, list_steps, get_graph, signal, cancel, redrive)

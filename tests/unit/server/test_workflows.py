@@ -1,0 +1,288 @@
+"""Named workflows and their runs over HTTP."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from anyio.from_thread import BlockingPortal
+from httpx import Response
+
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from tests.servers import eventually
+from tests.unit.server.kit import Site
+
+_FILE = """
+workflow: nightly
+params:
+  key: {type: string, maxLength: 8}
+  number: {type: integer, default: 1}
+steps:
+  extract: {task: data_processing, with: {key: "${params.key}"}}
+  approve:
+    wait: approval
+    needs: [extract]
+    roles: [operator]
+    form: {type: object, properties: {ok: {type: boolean}}, required: [ok]}
+  charge: {task: billing.charge, needs: [approve], with: {amount: "${params.number}"}, if: steps.approve.result.ok}
+"""
+
+
+class _Runs:
+    """The scheduler and the workers of a site."""
+
+    def __init__(self, site: Site, portal: BlockingPortal) -> None:
+        self._site = site
+        self._portal = portal
+        self._driver = RunDriver(site.app.sessions.store())
+
+    def settle(self) -> None:
+        self._portal.call(self._driver.settle)
+
+    def finish(self, run_id: str, step: str, value: Any = None) -> None:
+        async def finish() -> None:
+            await self._driver.finish(run_id, step, value=value)
+
+        self._portal.call(finish)
+
+    def ask(self, path: str, body: Any, by: str = "acme-admin") -> Response:
+        """Send a request whose answer waits for the scheduler."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(self._site, "POST", path, body, by=by)
+
+            def is_answered() -> bool:
+                self.settle()
+                return answer.done()
+
+            eventually(is_answered, "the answer")
+            return answer.result()
+
+
+@pytest.fixture
+def runs(site: Site) -> Iterator[_Runs]:
+    with site.client.portal() as portal:
+
+        async def begin() -> _Runs:
+            return _Runs(site, portal)
+
+        yield portal.call(begin)
+
+
+def _start(site: Site, **body: Any) -> str:
+    assert site("PUT", "/workflows/nightly", {"text": _FILE}).status_code == 200
+    answer = site("POST", "/workflows/nightly/start", {"params": {"key": "photos"}, **body})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["run_id"])
+
+
+def test_new_content_of_a_workflow_becomes_the_current_version(site: Site) -> None:
+    first = site("PUT", "/workflows/nightly", {"text": _FILE}).json()
+    same = site("PUT", "/workflows/nightly", {"text": _FILE}).json()
+    trial = site("PUT", "/workflows/nightly", {"text": _FILE.replace("8", "9"), "dry_run": True}).json()
+    second = site("PUT", "/workflows/nightly", {"text": _FILE.replace("8", "16")}).json()
+    again = site("PUT", "/workflows/nightly", {"text": _FILE}).json()
+    listed = site("GET", "/workflows/nightly/versions").json()["items"]
+    back = site("POST", "/workflows/nightly/activate", {"version": first["version"]}).json()
+
+    assert [(one["is_new"], one["is_current"]) for one in (first, same, trial, second, again)] == [
+        (True, True), (False, True), (True, True), (True, True), (False, False),
+    ]  # fmt: skip
+    assert first["version"] == same["version"] == again["version"]
+    assert trial["at"] is None
+    assert [one["version"] for one in listed] == [second["version"], first["version"]]
+    assert back["is_current"]
+    assert site("GET", "/workflows/nightly").json()["version"] == first["version"]
+    assert site("GET", f"/workflows/nightly?version={second['version']}").json()["content"]["params"]["key"] == {
+        "type": "string",
+        "maxLength": 16,
+    }
+    assert [one["name"] for one in site("GET", "/workflows").json()["items"]] == ["nightly"]
+    assert site("GET", "/workflows/other").json()["code"] == "workflow_not_found"
+    assert site("POST", "/workflows/nightly/activate", {"version": "none"}).status_code == 404
+
+
+def test_a_faulty_workflow_is_refused_with_its_lines(site: Site) -> None:
+    text = _FILE.replace("billing.charge", "biling.charge").replace("amount:", "amuont:")
+
+    answer = site("PUT", "/workflows/nightly", {"text": text})
+    scheduled = site("PUT", "/workflows/nightly", {"text": f"schedule: {{cron: '@daily'}}{_FILE}"})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_workflow")
+    assert answer.json()["detail"] == (
+        "line 13, step charge, task: no task 'biling.charge': did you mean 'billing.charge'?"
+    )
+    assert scheduled.status_code == 422
+    assert site("GET", "/workflows").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "give 'key': it has no default"),
+        ({"params": {"key": "photos", "nubmer": 2}}, "no parameter 'nubmer': did you mean 'number'?"),
+        ({"params": {"key": "photographs"}}, "parameter 'key': the value is longer than 8 characters"),
+    ],
+)
+def test_a_run_with_wrong_parameters_is_not_started(site: Site, body: Any, reason: str) -> None:
+    site("PUT", "/workflows/nightly", {"text": _FILE})
+
+    answer = site("POST", "/workflows/nightly/start", body)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option")
+    assert reason in answer.json()["detail"]
+    assert site("GET", "/runs").json()["items"] == []
+
+
+def test_a_run_started_again_under_its_id_is_the_same_run(site: Site) -> None:
+    body = {"params": {"key": "photos"}, "run_id": "order-17"}
+
+    first = _start(site, run_id="order-17", labels={"team": "ops"})
+    again = site("POST", "/workflows/nightly/start", body)
+    site("PUT", "/workflows/other", {"text": _FILE.replace("nightly", "other")})
+    taken = site("POST", "/workflows/other/start", body)
+
+    assert (again.status_code, again.json()["run_id"], again.json()["is_new"]) == (201, first, False)
+    assert site("GET", "/runs/order-17").json()["run_id"] == first
+    assert site("GET", "/runs/order-17", by="other-admin").status_code == 404
+    assert (taken.status_code, taken.json()["code"]) == (409, "run_exists")
+
+
+def test_runs_are_listed_by_a_filter(site: Site) -> None:
+    first = _start(site, labels={"team": "ops"})
+    second = _start(site)
+
+    def ids(which: str, by: str = "acme-viewer") -> list[str]:
+        return [run["run_id"] for run in site("GET", "/runs", params={"filter": which}, by=by).json()["items"]]
+
+    assert ids("") == [second, first]
+    assert ids("workflow:night* status:running started:>-1h") == [second, first]
+    assert ids("label.team:ops") == [first]
+    assert ids("status:failed") == ids("workflow:other") == ids("started:<-1h") == []
+    assert ids("tenant:other") == ids("", by="other-admin") == []
+    assert ids("tenant:acme", by="all-viewer") == [second, first]
+    page = site("GET", "/runs?limit=1").json()
+    assert [run["run_id"] for run in page["items"]] == [second]
+    assert [run["run_id"] for run in site("GET", f"/runs?limit=1&cursor={page['next']}").json()["items"]] == [first]
+    assert site("GET", "/runs?filter=stauts:failed").json()["code"] == "invalid_filter"
+
+
+def test_a_run_is_shown_with_its_steps_until_its_end(site: Site, runs: _Runs) -> None:
+    run_id = _start(site)
+    runs.settle()
+    before = site("GET", f"/runs/{run_id}/graph").json()
+    runs.finish(run_id, "extract", "done")
+    signalled = runs.ask(f"/runs/{run_id}/signal", {"signal": "approval", "value": {"ok": True}})
+    runs.settle()
+    runs.finish(run_id, "charge", 17)
+
+    assert [(step["step"], step["kind"], step["state"], step["needs"]) for step in before["steps"]] == [
+        ("extract", "task", "running", []),
+        ("approve", "wait", "waiting", ["extract"]),
+        ("charge", "task", "waiting", ["approve"]),
+    ]
+    assert signalled.json()["effect"] == "consumed"
+    run = site("GET", f"/runs/{run_id}").json()
+    assert (run["state"], run["value"], run["params"]) == (
+        "succeeded",
+        {"charge": 17},
+        {"key": "photos", "number": 1},
+    )
+    first = site("GET", f"/runs/{run_id}/steps?limit=2").json()
+    rest = site("GET", f"/runs/{run_id}/steps?cursor={first['next']}").json()
+    steps = [*first["items"], *rest["items"]]
+    assert [step["step"] for step in steps] == ["approve", "charge", "extract"]
+    assert {step["state"] for step in steps} == {"succeeded"}
+    job = site("GET", f"/jobs/{steps[2]['job_id']}").json()
+    assert job["task"] == "data_processing"
+
+
+@pytest.mark.parametrize(
+    ("body", "by", "status", "code"),
+    [
+        ({"signal": "aproval", "value": {"ok": True}}, "acme-operator", 409, "signal_refused"),
+        ({"signal": "approval", "value": {"ok": 1}}, "acme-operator", 422, "invalid_arguments"),
+        ({"signal": "approval", "value": {"ok": True}, "step": "extract"}, "acme-operator", 409, "signal_refused"),
+        ({"signal": "approval", "value": {"ok": True}}, "acme-submitter", 409, "signal_refused"),
+        ({"signal": "approval", "value": {"ok": True}}, "acme-viewer", 403, "not_allowed"),
+        ({"signal": "approval", "value": {"ok": True}}, "other-admin", 404, "workflow_not_found"),
+    ],
+)
+def test_a_signal_that_no_step_may_take_is_refused(
+    site: Site, runs: _Runs, body: Any, by: str, status: int, code: str
+) -> None:
+    run_id = _start(site)
+    runs.settle()
+    runs.finish(run_id, "extract")
+
+    answer = runs.ask(f"/runs/{run_id}/signal", body, by=by)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_a_signal_sent_twice_is_consumed_once(site: Site, runs: _Runs) -> None:
+    run_id = _start(site)
+    runs.settle()
+    body = {"signal": "approval", "value": {"ok": False}, "signal_id": "order-17"}
+
+    early = runs.ask(f"/runs/{run_id}/signal", body)
+    runs.finish(run_id, "extract")
+    again = runs.ask(f"/runs/{run_id}/signal", {**body, "value": {"ok": True}})
+
+    assert [early.json()["effect"], again.json()["effect"]] == ["waiting", "consumed"]
+    run = site("GET", f"/runs/{run_id}").json()
+    assert run["state"] == "succeeded"
+    steps = {step["step"]: step for step in site("GET", f"/runs/{run_id}/steps").json()["items"]}
+    assert steps["charge"]["state"] == "skipped"
+
+
+def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
+    run_id = _start(site)
+    runs.settle()
+
+    early = runs.ask(f"/runs/{run_id}/redrive", {})
+    cancelled = runs.ask(f"/runs/{run_id}/cancel", {"reason": "ordered twice"})
+    runs.settle()
+    late = runs.ask(f"/runs/{run_id}/cancel", {})
+    shown = site("GET", f"/runs/{run_id}").json()
+    unknown = runs.ask(f"/runs/{run_id}/redrive", {"step": "nothing"})
+    redriven = runs.ask(f"/runs/{run_id}/redrive", {})
+
+    assert (early.status_code, early.json()["code"]) == (409, "redrive_refused")
+    assert cancelled.json() == {"status": "cancelling", "run_id": run_id}
+    assert (late.status_code, late.json()["code"]) == (409, "workflow_ended")
+    assert (shown["state"], shown["cancelled"]) == ("cancelled", "ordered twice")
+    assert "there is no step 'nothing'" in unknown.json()["detail"]
+    assert redriven.json() == {"status": "redriven", "run_id": run_id}
+    assert site("GET", f"/runs/{run_id}").json()["generation"] == 1
+
+
+def test_a_change_is_sent_even_if_no_scheduler_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
+    run_id = _start(site)
+
+    answer = site("POST", f"/runs/{run_id}/signal", {"signal": "approval", "value": {"ok": True}})
+
+    assert answer.json()["effect"] == "sent"
+
+
+def test_runs_belong_to_their_tenant_and_values_to_those_who_read_jobs(site: Site) -> None:
+    run_id = _start(site)
+
+    assert site("GET", f"/runs/{run_id}", by="other-admin").json()["code"] == "workflow_not_found"
+    assert site("GET", "/workflows/nightly", by="other-admin").status_code == 404
+    assert site("POST", "/workflows/nightly/start", {}, by="picky").status_code == 403
+    assert site("POST", f"/runs/{run_id}/cancel", by="picky").status_code == 403
+    assert site("GET", f"/runs/{run_id}", by="all-viewer").json()["params"] == {"key": "photos", "number": 1}
+    assert site("GET", "/runs/nonsense").status_code == 404
+
+
+def test_changes_of_workflows_and_runs_are_audited(site: Site, runs: _Runs) -> None:
+    run_id = _start(site)
+    runs.ask(f"/runs/{run_id}/cancel", {"reason": "ordered twice"})
+
+    found = site("GET", "/audit?limit=10").json()["items"]
+    assert [(each["action"], each["subject"]) for each in found] == [
+        ("run.cancel", run_id),
+        ("workflow.start", "nightly"),
+        ("workflow.put", "nightly"),
+    ]
