@@ -58,5 +58,4 @@ NEEDING_STATE = (
     Feature("concurrency limits", _send("alone")),
     Feature("rate limits", _send("paced")),
     Feature("unique jobs", _check_refused(lambda app, _: app.tasks["single"].options(lane="broker").asend(1))),
-    Feature("workflows", _check_refused(lambda app, _: (app.tasks["double"].s(1) | app.tasks["double"].s()).asend())),
 )

@@ -156,6 +156,11 @@ async def _check_dependencies(app: TaskMQ, _: Path) -> None:
     assert await first.astate() is JobState.SUCCEEDED
 
 
+async def _check_workflows(app: TaskMQ, _: Path) -> None:
+    run = await (app.tasks["double"].s(1) | app.tasks["double"].s()).asend()
+    assert await run.aresult(timeout=PATIENCE) == 4
+
+
 async def _check_bulks(app: TaskMQ, _: Path) -> None:
     jobs = [await app.jobs.asubmit("double", n, delay="1h", labels={"bulk": "yes"}) for n in range(3)]
     bulks = TenantBulks(app, None, by=Actor(user="ann"))
@@ -223,5 +228,6 @@ STORED = (
     Feature("schedules", _check_schedules),
     Feature("reactions to the end of a job", _check_reactions),
     Feature("dependencies", _check_dependencies),
+    Feature("workflows", _check_workflows, is_shared=True),
     Feature("bulk operations", _check_bulks),
 )

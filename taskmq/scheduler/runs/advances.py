@@ -49,6 +49,8 @@ class RunAdvances:
         self._wakeups = wakeups
         self._clock = clock
         self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
+        # When runs that could not be advanced are tried again, by the loop's clock.
+        self._failed: dict[str, float] = {}
         self._room = asyncio.Semaphore(_TOGETHER)
         self.next_timer: int | None = None
         self._is_stopping = asyncio.Event()
@@ -89,7 +91,8 @@ class RunAdvances:
         count = 0
         while not self._is_stopping.is_set():
             self.next_timer = await self._runs.fire_timers()
-            ids = await self._runs.pending(limit=_PORTION)
+            now = asyncio.get_running_loop().time()
+            ids = [each for each in await self._runs.pending(limit=_PORTION) if self._failed.get(each, now) <= now]
             done = sum(await asyncio.gather(*map(self._advance, ids)))
             count += done
             if not done:
@@ -112,7 +115,9 @@ class RunAdvances:
                     if is_interruption(error):
                         raise
                     _log.exception("run %s cannot be advanced, will retry", run_id)
+                    self._failed[run_id] = asyncio.get_running_loop().time() + _LONGEST_PAUSE
                     break
+                self._failed.pop(run_id, None)
                 if advanced is None:
                     break
                 count += 1

@@ -66,6 +66,15 @@ class StepJobs:
             UnloadedTask: `load` has to read the task first.
             TaskMQError: the step cannot have a job; the error says why.
         """
+        try:
+            return self._make(run, step, now)
+        except (TaskMQError, UnloadedTask):
+            raise
+        except Exception as error:
+            # The app's middleware and makers of keys, which may raise anything.
+            raise TaskMQError(f"{type(error).__name__}: {error}") from error
+
+    def _make(self, run: RunRecord, step: StepJob, now: int) -> NewJob:
         sending = self._sending(run, step, now)
         public = tenant_key(run.tenant or None, run.id)
         sending.envelope = replace(
@@ -75,14 +84,8 @@ class StepJobs:
         if run.labels:
             detail = submission.detail or JobDetail()
             sending.submission = replace(submission, detail=replace(detail, labels={**run.labels, **detail.labels}))
-        try:
-            with self._app.producer.send_context(sending):
-                job = self._job_of(sending, now)
-        except TaskMQError:
-            raise
-        except Exception as error:
-            # The app's middleware, which may raise anything.
-            raise TaskMQError(f"{type(error).__name__}: {error}") from error
+        with self._app.producer.send_context(sending):
+            job = self._job_of(sending, now)
         if len(job.body) > self._longest:
             raise TooLarge(len(job.body), self._longest, f"job {job.id} of task {job.task}")
         return job

@@ -67,8 +67,8 @@ class ContentBuilder:
     def __init__(self, reserved: Collection[str] = ()) -> None:
         self._steps: dict[str, StepContent] = {}
         self._seen: Counter[str] = Counter()
-        # The last name, its base and the number before it, for a step that gets another name.
-        self._latest = ("", "", 0)
+        # The base of the last name and the number before it, for a step that gets another name.
+        self._latest = ("", 0)
         self._reserved = frozenset(reserved)
         for name in self._reserved:
             if re.fullmatch(NAME, name) is None:
@@ -87,8 +87,8 @@ class ContentBuilder:
         """Name the last step of a part; several parallel ones are followed by a step with this name."""
         last = placed.source.needs
         if len(last) == 1 and placed.source.template == _result_of(last[0]):
-            if self._latest[0] == last[0]:
-                self._seen[self._latest[1]] = self._latest[2]
+            base, before = self._latest
+            self._seen[base] = before
             self._steps = {name if key == last[0] else key: step for key, step in self._steps.items()}
             return replace(placed, source=PartValue(_result_of(name), (name,)))
         self._steps[name] = StepContent(value=placed.source.template, needs=last)
@@ -216,7 +216,7 @@ class ContentBuilder:
             self._seen[base] += 1
             name = base if self._seen[base] == 1 else f"{base}-{self._seen[base]}"
             if name not in self._reserved and name not in self._steps:
-                self._latest = (name, base, before)
+                self._latest = (base, before)
                 return name
 
 

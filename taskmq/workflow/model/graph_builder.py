@@ -163,7 +163,10 @@ class GraphBuilder:
         if plan.job_id is not None:
             raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")
         if plan.lane == "store":
-            raise InvalidOption(f"task {task.name}: steps of workflows go to the broker: leave lane='store' out")
+            raise InvalidOption(
+                f"task {task.name}: steps of workflows go to the broker, but its calls to the store: use "
+                'task.options(lane="broker")'
+            )
         order_key, key = plan.order_key, plan.idempotency_key
         if inputs:
             raw_args, raw_kwargs = task.signature.encode_part(

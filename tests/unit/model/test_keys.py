@@ -107,6 +107,16 @@ def test_a_derived_key_is_recognised_behind_its_tenant(found: str, wanted: str) 
     assert keys.is_derived_id(keys.split_tenant_key(found)[1])
 
 
+def test_a_run_has_its_own_uuid_or_one_derived_from_its_name_and_tenant() -> None:
+    own = "01a228ab-01ea-7433-960c-c84758cc5dc0"
+
+    assert keys.run_id_of(own) == keys.run_id_of(f"@acme:{own}") == own
+    derived = [keys.run_id_of(name) for name in ("nightly", "@acme:nightly", "@other:nightly", own.upper())]
+    assert len(set(derived)) == 4
+    assert keys.run_id_of("nightly") == derived[0]
+    assert keys.run_id_of(derived[0]) == derived[0]
+
+
 _FACTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
 _FLOWS = st.text(st.sampled_from("ab._:-1"), min_size=1, max_size=4)
 _DERIVED = st.one_of(

@@ -6,6 +6,7 @@ import pytest
 
 from taskmq import Job, TaskMQ
 from taskmq.errors import InvalidOption, JobConflict, UnsupportedFeature
+from taskmq.model.envelope import JSON
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
@@ -77,9 +78,10 @@ def test_a_workflow_step_has_to_go_to_the_broker() -> None:
     define(app)
 
     with pytest.raises(InvalidOption, match=r'options\(lane="broker"\)'):
-        _task(app, "kept").s(1)
+        _task(app, "kept").s(1).compile(JSON)
 
-    assert _task(app, "kept").options(lane="broker").s(1) is not None
+    assert _task(app, "kept").options(lane="broker").s(1).compile(JSON).nodes
+    assert _task(app, "kept").s(1).plan().content.steps["kept"].task == "kept"
 
 
 def test_there_are_two_lanes() -> None:

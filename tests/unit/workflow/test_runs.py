@@ -174,6 +174,20 @@ async def test_a_middleware_that_fails_fails_the_step(shop: Shop) -> None:
             await run.aresult(10)
 
 
+async def test_a_maker_of_keys_that_fails_fails_the_step(shop: Shop) -> None:
+    def divide(number: int) -> str:
+        return str(1 // number)
+
+    @shop.app.task(name="keyed", retry=None, idempotency_key=divide)
+    async def keyed(number: int) -> int:
+        return number
+
+    async with shop.open():
+        run = await (shop.add.s(-1) | keyed.s()).asend()
+        with pytest.raises(FlowFailed, match="ZeroDivisionError"):
+            await run.aresult(10)
+
+
 async def test_steps_of_tasks_that_a_scheduler_lacks_wait_for_a_worker_that_has_them(shop: Shop) -> None:
     other = TaskMQ(new_url())
 
