@@ -169,11 +169,10 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
     flaws: list[str] = []
     for name in steps:
         form = graph.step(name).form
-        errors = [] if form is None else open_validator(form, purpose="forms of signals").iter_errors(body.value)
-        flaw = next((str(error.message) for error in errors), "")
-        if not flaw:
+        validator: Any = None if form is None else open_validator(form, purpose="forms of signals")
+        if validator is None or validator.is_valid(body.value):
             return
-        flaws.append(f"step {name}: {flaw}")
+        flaws += [f"step {name}: {error.message}" for error in validator.iter_errors(body.value)][:1]
     raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
 
 

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from taskmq.errors import UnsupportedFeature
 
@@ -72,6 +72,7 @@ class _Event(NamedTuple):
 class _Frame(NamedTuple):
     values: Any
     place: Place
+    is_map: bool = False
 
 
 def read_document(text: bytes, form: FileFormat) -> Document:
@@ -101,8 +102,8 @@ def _build(events: Iterable[_Event]) -> Document:
         if event.kind == "end":
             stack.pop()
             continue
-        values, place = stack[-1]
-        if isinstance(values, dict) and key is None:
+        values, place, is_map = stack[-1]
+        if is_map and key is None:
             key, line = _check_key(event, values), event.line
             continue
         if len(stack) == 1:
@@ -110,7 +111,9 @@ def _build(events: Iterable[_Event]) -> Document:
         else:
             here = (*place, len(values) if key is None else key)
         lines[here] = event.line if key is None else line
-        value = {"map": {}, "list": []}.get(event.kind, event.value)
+        value: Any = event.value
+        if event.kind != "scalar":
+            value = dict[str, Any]() if event.kind == "map" else list[Any]()
         if key is None:
             values.append(value)
         else:
@@ -119,7 +122,7 @@ def _build(events: Iterable[_Event]) -> Document:
         if event.kind != "scalar":
             if len(stack) > _DEEPEST:
                 raise DocumentError(event.line, f"values are nested more than {_DEEPEST} deep")
-            stack.append(_Frame(value, here))
+            stack.append(_Frame(value, here, event.kind == "map"))
     if not root:
         raise DocumentError(1, "the file is empty")
     if not isinstance(root[0], dict):
@@ -147,8 +150,7 @@ def _read_yaml(text: str) -> Iterator[_Event]:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     documents = 0
     try:
-        events: Iterable[Any] = yaml.parse(text, Loader=loader)
-        for event in events:
+        for event in cast("Iterable[Any]", yaml.parse(text, Loader=loader)):
             line = event.start_mark.line + 1
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1

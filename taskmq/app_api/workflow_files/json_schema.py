@@ -9,6 +9,7 @@ import msgspec
 from taskmq.api.job_requests import JobTerms
 from taskmq.api.schedules import ScheduleFields, ScheduleRule
 from taskmq.app_api.workflow_files.reader import JOB_WORDS, SCHEDULE
+from taskmq.model.identity import Role
 from taskmq.model.runs.graphs import StepContent, StepKind, WorkflowContent
 from taskmq.model.runs.paths import NAME
 from taskmq.model.runs.rules import RuleName
@@ -41,6 +42,7 @@ def workflow_schema() -> dict[str, Any]:
     properties: dict[str, Any] = step["properties"]
     properties |= {word: terms[word] for word in sorted(JOB_WORDS)}
     properties["each"] |= {"type": ["string", "array"]}
+    properties["roles"]["items"] = {"enum": list(Role)}
     properties["sleep"] |= _DURATION
     properties["timeout"] |= _DURATION
     properties["options"] |= {"properties": {word: terms[word] for word in sorted(JOB_WORDS)}}

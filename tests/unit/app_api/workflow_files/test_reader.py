@@ -207,3 +207,8 @@ def test_at_most_fifty_faults_are_named_in_the_order_of_their_lines() -> None:
     assert [fault.split(",")[0] for fault in str(caught.value).splitlines()] == [
         f"line {line}" for line in range(3, 53)
     ]
+
+
+def test_only_roles_of_users_may_answer_a_wait() -> None:
+    with pytest.raises(InvalidWorkflow, match="line 2, step a, roles: no role 'boss': known: viewer, submitter"):
+        read_workflow(b"workflow: w\nsteps: {a: {wait: s, roles: [boss]}}", "yaml")
