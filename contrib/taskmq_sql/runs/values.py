@@ -132,7 +132,7 @@ def _put_value(run: str, here: Workspace, name: str) -> Steps[None]:
 def _describe_excess(run: str, name: str) -> Steps[str]:
     """Return why the values of a step's children are too large for a list; "" if they are not."""
     found = yield from first(_SIZE, JobId(run), name)
-    size = int((found and found[0]) or 0)
+    size = 0 if found is None else int(found[0] or 0)
     if size <= MOST_VALUE_BYTES:
         return ""
     return (

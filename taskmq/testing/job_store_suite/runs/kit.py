@@ -48,7 +48,8 @@ class RunDriver(JobDriver):
         """Return a run that is not started yet."""
         if steps is not None:
             fields["content"] = content_of(steps, params=fields.pop("schemas", {}))
-        return NewRun(**{"id": new_id(await self.store.now_ms()), "workflow": "w", **fields})
+        given: dict[str, Any] = {"id": new_id(await self.store.now_ms()), "workflow": "w", **fields}
+        return NewRun(**given)
 
     async def start(self, steps: dict[str, Any] | None = None, **fields: Any) -> str:
         """Start a run and return its id."""
