@@ -44,11 +44,17 @@ define("progress", report)
 define("step", save)
 define("checkpoint", checkpoint)
 """
+
+
+def _order_key(number: int) -> str:
+    return str(number % _KEYS)
+
+
 _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "key": {"idempotency_key": "number"},
     "concurrency": {"concurrency": Concurrency(1_000)},
     "rate": {"rate_limit": RateLimit("100000/s")},
-    "order": {"queue": "line", "order_key": lambda number: str(number % _KEYS)},
+    "order": {"queue": "line", "order_key": _order_key},
     "progress": {},
     "step": {},
     "checkpoint": {},
@@ -59,7 +65,8 @@ async def features(stage: Stage, jobs: int) -> dict[str, Figures]:
     """Return the processor time per job of each part, for jobs without a feature and for jobs with each one."""
     (stage.folder / "bench.py").write_text(_TASKS, encoding="utf-8")
     for name, options in _OPTIONS.items():
-        stage.app.task(**{"name": name, "queue": "work", "retry": None, **options})(_take)
+        given: Any = {"name": name, "queue": "work", "retry": None, **options}
+        stage.app.task(**given)(_take)
     stage.start_both()
     await stage.warm()
     found: dict[str, Figures] = {}

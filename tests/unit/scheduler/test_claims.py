@@ -21,7 +21,10 @@ _QUEUES = ("work", "other-1", "other-2")
 
 
 def _define(app: TaskMQ) -> None:
-    shared = Concurrency(1, key=lambda account, number=0: account, name="accounts")
+    def account_of(account: str, number: int = 0) -> str:
+        return account
+
+    shared = Concurrency(1, key=account_of, name="accounts")
 
     for queue in _QUEUES:
 
