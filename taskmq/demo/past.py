@@ -34,7 +34,8 @@ from taskmq.testing.fake_clock import FakeClock
 
 __all__ = ["write_past"]
 
-_DAY: Final = 1440
+# A day, and one step of its charts, which begin in the middle of a step.
+_DAY: Final = 1455
 # The charts of an hour, six hours and a day have points every minute, five and fifteen.
 _STEPS: Final = ((60, 1), (360, 5), (_DAY, 15))
 _BAD_RELEASE: Final = range(95, 150)

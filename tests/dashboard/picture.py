@@ -20,7 +20,7 @@ from tests.servers import eventually
 __all__ = ["main"]
 
 _PICTURE = ROOT / "docs" / "images" / "dashboard.png"
-_SIZE: ViewportSize = {"width": 1180, "height": 720}
+_SIZE: ViewportSize = {"width": 1180, "height": 800}
 _PATIENCE = timedelta(seconds=90)
 
 
@@ -53,7 +53,7 @@ def _shrink(path: Path) -> None:
     """Reduce the picture to few colours."""
     image = importlib.import_module("PIL.Image")
     with image.open(path) as picture:
-        picture.convert("RGB").quantize(64, dither=image.Dither.NONE).save(path, optimize=True)
+        picture.convert("RGB").quantize(128, dither=image.Dither.NONE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -228,6 +228,17 @@ def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, si
     assert whole.locator(".id").count() == 0
 
 
+def test_each_term_of_a_filter_has_a_link_that_removes_it(eyes: Eyes) -> None:
+    page = eyes.open("jobs?filter=status%3Afailed%20label.team%3A%22ops%20%5C%22a%5C%22%22%20task%3Amail.*").page
+    terms = page.get_by_role("group", name="Terms of the filter").get_by_role("link")
+    expect(terms).to_have_count(3)
+
+    page.get_by_role("link", name="Remove status:failed").click()
+
+    expect(terms).to_have_text([re.compile(r'^label.team:"ops \\"a\\"" .$'), re.compile(r"^task:mail\.\* .$")])
+    expect(page.get_by_label("Filter", exact=True)).to_have_value('label.team:"ops \\"a\\"" task:mail.*')
+
+
 @pytest.mark.nightly(
     "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )

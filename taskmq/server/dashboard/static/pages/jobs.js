@@ -40,6 +40,12 @@ function Filter({ filter }) {
   </form>`;
 }
 
+/** The terms of the filter, each with a link that removes it. */
+function Terms({ filter }) {
+  const terms = filter.match(/(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
+  return terms.length > 0 && html`<div class="chips" role="group" aria-label="Terms of the filter">${terms.map((/** @type {string} */ term, /** @type {number} */ at) => html`<a key=${at} class="term" href=${to("jobs", { filter: terms.filter((/** @type {string} */ _, /** @type {number} */ other) => other !== at).join(" ") })} aria-label=${`Remove ${term}`}>${term} <span aria-hidden="true">×</span></a>`)}</div>`;
+}
+
 /** Remove the last term of a filter that matches nothing.
  * @param {string} filter */
 const withoutLast = (filter) => filter.replace(/\s*(\S+:"(?:[^"\\]|\\.)*"|\S+)\s*$/, "");
@@ -102,7 +108,7 @@ export default function Jobs({ query }) {
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
-    <div class="bar"><${Filter} filter=${filter} /></div>
+    <div class="bar"><${Filter} filter=${filter} /></div><${Terms} filter=${filter} />
     <div class="chips" role="group" aria-label="States">${CHIPS.map(([word, meant]) => html`<a key=${word} href=${to("jobs", { filter: withStates(filter, meant) })} aria-current=${states === meant ? "true" : undefined}>${word}</a>`)}</div>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
