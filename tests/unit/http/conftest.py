@@ -32,7 +32,9 @@ class Served:
         self.http = http
         self.url = str(http.base_url).rstrip("/")
         self.asked: set[str] = set()
-        http.event_hooks = {"request": [self._note]}
+        # Successful calls that are no reads, with the ids of their requests.
+        self.changes: list[tuple[str, str]] = []
+        http.event_hooks = {"request": [self._note], "response": [self._keep]}
         self.token = token
         self.client = self.by(token)
 
@@ -42,13 +44,21 @@ class Served:
         return Client(self.url, token=token, http=self.http, **options)
 
     def _note(self, request: httpx.Request) -> None:
-        fits = [
-            (operation.path.count("{"), name)
-            for name, operation in OPERATIONS.items()
-            if operation.method == request.method and _has_form(request.url.path, operation.path)
-        ]
-        # `/jobs/count` is not a job.
-        self.asked.add(min(fits)[1])
+        self.asked.add(_operation_of(request))
+
+    def _keep(self, response: httpx.Response) -> None:
+        if response.is_success and response.request.method not in {"GET", "HEAD"}:
+            self.changes.append((_operation_of(response.request), response.headers["X-Request-ID"]))
+
+
+def _operation_of(request: httpx.Request) -> str:
+    fits = [
+        (operation.path.count("{"), name)
+        for name, operation in OPERATIONS.items()
+        if operation.method == request.method and _has_form(request.url.path, operation.path)
+    ]
+    # `/jobs/count` is not a job.
+    return min(fits)[1]
 
 
 def _has_form(path: str, form: str) -> bool:
