@@ -100,6 +100,10 @@ _COMMANDS = {
         "taskmq.cli.history.stats:stats",
         "Show statistics of runs: throughput, failures, wait times, run times.",
     ),
+    "usage": (
+        "taskmq.cli.history.usage:usage",
+        "Show what jobs used by day: runs, waiting, running and processor time.",
+    ),
     "failures": (
         "taskmq.cli.history.failures:failures",
         "List failed jobs and workflows, and how to run them again.",

@@ -161,6 +161,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getJobLogs": _get("/jobs/{job_id}/logs"),
     "searchLogs": _get("/logs"),
     "listRollups": _get("/rollups"),
+    "getUsage": _get("/usage"),
     "queryMetrics": _get("/metrics/query"),
     "listFailures": _get("/failures"),
     "listAlerts": _get("/alerts"),

@@ -100,7 +100,7 @@ _READING = """
     run steps|run graph|flow list|flow show|flow graph|dlq list|dlq groups|dlq show|dlq export
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export
-    workers|top|stats|failures|status|doctor|probe
+    workers|top|stats|usage|failures|status|doctor|probe
 """
 _NO_OPERATORS = """
     demo|dev|bench|worker|beat|scheduler|server|send|job submit|alert test|store upgrade

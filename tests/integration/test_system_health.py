@@ -1,4 +1,4 @@
-"""The health of the system for operators: schedulers, partitions, clocks and servers, on PostgreSQL and SQLite."""
+"""Facts about an installation for its operators, on PostgreSQL and SQLite: health, waiting jobs, usage."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import Upgradable
 from taskmq.operations.diagnosis.system import SystemFacts, examine_system, find_problems
 from taskmq.scheduler import Scheduler
@@ -31,6 +32,10 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> _Open:
 
         @app.task(name="render", queue="pdf")
         async def render() -> None: ...
+
+        @app.task(name="burn", queue="pdf")
+        def burn() -> int:
+            return sum(range(1_000_000))
 
         return app
 
@@ -133,6 +138,31 @@ async def test_the_gauge_of_waiting_jobs_counts_both_lanes(open_again: _Open) ->
 
             waiting = scheduler.snapshot().waiting
             assert set(waiting["pdf"]) == {"store", "broker", "worker"}
+
+
+async def test_usage_has_waiting_running_and_processor_time_of_both_lanes_by_day(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        worker, figures = Worker(open_again(), WorkerConfig(concurrency=2, grace=5.0)), OperatorApi(app).figures
+        async with _run_together(Scheduler(open_again(), counts_runs=True), worker):
+            # The scheduler asks workers for events once it listens.
+            await until(lambda: worker.stats.on_end is not None)
+            await app.jobs.asubmit("burn", tenant="acme")
+            await app.tasks["burn"].asend()
+
+            async def is_counted() -> bool:
+                return sum(line.runs for line in await figures.usage()) == 2
+
+            await until(is_counted)
+            lines = await figures.usage()
+            (whole,) = await figures.usage(by=("queue",), task="burn")
+
+    assert [(line.tenant, line.task, line.queue, line.succeeded) for line in lines] == [
+        ("", "burn", "pdf", 1),
+        ("acme", "burn", "pdf", 1),
+    ]
+    assert all(line.processor_seconds > 0 and line.running_seconds > 0 for line in lines)
+    assert (whole.runs, whole.ended, whole.failed, whole.tenant, whole.task) == (2, 2, 0, "", "")
 
 
 async def test_a_broker_that_refuses_connections_leaves_the_other_facts(tmp_path: Path) -> None:

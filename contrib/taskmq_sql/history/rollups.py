@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter
-from taskmq.model.history.rollups import MINUTE, QUARTER, Buckets, Rollup, RollupKey, RunFailure
+from taskmq.model.history.rollups import DAY, MINUTE, QUARTER, Buckets, Rollup, RollupKey, RunFailure
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
@@ -29,7 +29,7 @@ on conflict (kind, tenant, minute, task, queue) do update set figures = excluded
 _GET_SUM: Final = """
 select figures from taskmq.rollup_sum
 where minute = $1 and task = $2 and queue = $3 and tenant = $4 and kind = $5"""
-_KINDS: Final = {(MINUTE, True): 1, (QUARTER, False): 2, (QUARTER, True): 3}
+_KINDS: Final = {(MINUTE, True): 1, (QUARTER, False): 2, (QUARTER, True): 3, (DAY, False): 4}
 """Codes of sums, by their step and whether they cover all tenants."""
 
 
@@ -37,6 +37,7 @@ class _Figures(msgspec.Struct, array_like=True):
     outcomes: dict[str, int]
     waited: Buckets
     ran: Buckets
+    processor: float = 0.0
 
 
 class SqlRollups:
@@ -180,12 +181,12 @@ def _forget(*, before: int, limit: int) -> Steps[int]:
 
 
 def _text(rollup: Rollup) -> str:
-    return msgspec.json.encode(_Figures(rollup.outcomes, rollup.waited, rollup.ran)).decode()
+    return msgspec.json.encode(_Figures(rollup.outcomes, rollup.waited, rollup.ran, rollup.processor)).decode()
 
 
 def _rollup(key: RollupKey, figures: str) -> Rollup:
     read = msgspec.json.decode(figures, type=_Figures)
-    return Rollup(key, read.outcomes, read.waited, read.ran)
+    return Rollup(key, read.outcomes, read.waited, read.ran, read.processor)
 
 
 def _values(failure: RunFailure) -> tuple[object, ...]:

@@ -5,6 +5,8 @@ from typing import Literal
 import msgspec
 
 __all__ = [
+    "DayUsageList",
+    "DayUsageView",
     "FailureLane",
     "FailureList",
     "FailureView",
@@ -69,6 +71,39 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None
     until: str | None
     items: list[RollupView]
+
+
+class DayUsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources that the jobs of one day used. Durations are sums in seconds.
+
+    Attributes:
+        day: in UTC, such as 2027-01-30.
+        runs: attempts that ended.
+        waiting_seconds: from the due times of jobs to their first starts.
+        running_seconds: durations of ended runs.
+        processor_seconds: processor time of runs in threads and processes; coroutines share a thread and are not
+            measured.
+    """
+
+    day: str
+    tenant: str
+    task: str
+    queue: str
+    runs: int
+    ended: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    retried: int
+    waiting_seconds: float
+    running_seconds: float
+    processor_seconds: float
+
+
+class DayUsageList(msgspec.Struct, frozen=True):
+    """Usage by day, the earliest first."""
+
+    items: list[DayUsageView]
 
 
 FailureLane = Literal["store", "broker", "workflow"]

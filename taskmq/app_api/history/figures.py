@@ -3,10 +3,19 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 
-from taskmq.api.history.figures import FailureLane, FailureList, FailureView, MissingSource, RollupList, RollupView
+from taskmq.api.history.figures import (
+    DayUsageView,
+    FailureLane,
+    FailureList,
+    FailureView,
+    MissingSource,
+    RollupList,
+    RollupView,
+)
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.model.history.rollups import Rollup
+from taskmq.model.units import to_datetime
 from taskmq.operations.history import (
     FailureChoice,
     FailureLine,
@@ -45,6 +54,26 @@ class AppFigures(AppCalls):
             since=_ms(since), until=_ms(until), task=task, queue=queue, by=tuple(by)
         )
         return RollupList(since=instant_text(begin), until=instant_text(end), items=render_all(_rollup, found))
+
+    async def usage(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        by: Sequence[str] = ("tenant", "task", "queue"),
+    ) -> Sequence[DayUsageView]:
+        """Return counts, waiting, running and processor seconds of jobs by day, by default of the last seven days.
+
+        Events of workers may be lost, so the figures are estimates.
+
+        Raises:
+            InvalidOption: a dimension is unknown, or the result is too large.
+        """
+        figures = TenantFigures(self._app, self._caller.tenant)
+        found = await figures.usage(since=_ms(since), until=_ms(until), task=task, queue=queue, by=tuple(by))
+        return render_all(_usage, found)
 
     async def failures(
         self,
@@ -87,6 +116,25 @@ class AppFigures(AppCalls):
             next=page.after,
             missing=[MissingSource(gap.source, gap.why) for gap in page.gaps],
         )
+
+
+def _usage(found: Rollup) -> DayUsageView:
+    outcomes = found.outcomes
+    return DayUsageView(
+        day=to_datetime(found.key.minute).date().isoformat(),
+        tenant=found.key.tenant,
+        task=found.key.task,
+        queue=found.key.queue,
+        runs=found.ran.count,
+        ended=found.ended,
+        succeeded=outcomes.get("succeeded", 0) + outcomes.get("answered", 0),
+        failed=found.failed,
+        cancelled=outcomes.get("cancelled", 0),
+        retried=outcomes.get("retried", 0),
+        waiting_seconds=round(found.waited.total, 3),
+        running_seconds=round(found.ran.total, 3),
+        processor_seconds=round(found.processor, 3),
+    )
 
 
 def _ms(instant: datetime | None) -> int | None:

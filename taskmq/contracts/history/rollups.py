@@ -14,9 +14,10 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions on figures: minutes from `since` and before `until`, ms; None matches any task, queue or tenant.
 
     Attributes:
-        step: minutes, or sums of quarters of an hour (`QUARTER`); `since` and `until` are then whole ones.
+        step: minutes, or sums of quarters of an hour (`QUARTER`) or of days in UTC (`DAY`); `since` and `until` are
+            then whole ones.
         tenants: any of these tenants, for minutes; None: any tenant.
-        is_whole: whether to sum all tenants, under the tenant "".
+        is_whole: whether to sum all tenants, under the tenant ""; not for days.
     """
 
     since: int

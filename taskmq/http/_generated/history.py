@@ -18,7 +18,15 @@ from taskmq.api.history.alerts import (
     SilenceView,
     TestedView,
 )
-from taskmq.api.history.figures import FailureLane, FailureList, MetricList, RollupList, SeriesView
+from taskmq.api.history.figures import (
+    DayUsageList,
+    DayUsageView,
+    FailureLane,
+    FailureList,
+    MetricList,
+    RollupList,
+    SeriesView,
+)
 from taskmq.api.history.logs import LineList
 from taskmq.http._generated.connection import HttpConnection
 
@@ -91,6 +99,19 @@ class FigureCalls:
         """Return counts, waiting times and run times of a period, by default the last hour."""
         query = {"since": since, "until": until, "task": task, "queue": queue, "by": ",".join(by)}
         return self._connection.ask("listRollups", RollupList, query=query)
+
+    def usage(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        by: Sequence[str] = ("tenant", "task", "queue"),
+    ) -> Sequence[DayUsageView]:
+        """Return counts, waiting, running and processor seconds of jobs by day, by default of the last seven days."""
+        query = {"since": since, "until": until, "task": task, "queue": queue, "by": ",".join(by)}
+        return (self._connection.ask("getUsage", DayUsageList, query=query)).items
 
     def over_time(
         self,

@@ -17,6 +17,7 @@ from taskmq.model.units import storable
 
 __all__ = [
     "BUCKETS",
+    "DAY",
     "EXPIRED",
     "MINUTE",
     "MISSED",
@@ -36,6 +37,7 @@ __all__ = [
 
 MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
+DAY: Final = 1_440 * MINUTE
 MISSED: Final = "missed"
 """Outcome of a task: occurrences of schedules that were not emitted in time, and never will be."""
 EXPIRED: Final = "expired"
@@ -119,12 +121,14 @@ class Rollup(msgspec.Struct):
         outcomes: number of job events by name (`taskmq.model.telemetry.events`): started, succeeded, retried, dead...
         waited: times from due to the first start.
         ran: durations of ended runs.
+        processor: processor seconds of the ended runs whose executors measure them.
     """
 
     key: RollupKey
     outcomes: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     waited: Buckets = msgspec.field(default_factory=Buckets)
     ran: Buckets = msgspec.field(default_factory=Buckets)
+    processor: float = 0.0
 
     @classmethod
     def empty(cls) -> "Rollup":
@@ -155,12 +159,14 @@ class Rollup(msgspec.Struct):
             self.waited.add(event.waited)
         if event.seconds is not None:
             self.ran.add(event.seconds)
+        self.processor += event.processor or 0.0
 
     def merge(self, other: "Rollup") -> None:
         """Add the figures of another rollup, whatever its key."""
         self.merge_outcomes(other)
         self.waited.merge(other.waited)
         self.ran.merge(other.ran)
+        self.processor += other.processor
 
     def merge_outcomes(self, other: "Rollup") -> None:
         """Add another rollup's outcomes, but not its times."""

@@ -114,6 +114,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             settled.
         waited: `started`, first attempt: seconds since the job was due.
         seconds: an end: the duration of the attempt.
+        processor: an end: processor seconds of the attempt; absent if unknown, as of coroutines.
         delay: `retried`, `snoozed`, and `interrupted` by an outage: seconds until the next run.
         error: `retried`, `dead`, and `interrupted` by an outage: the name of the exception's type.
         reason: `dead`: a `DeadReason`; `cancelled`: `expired` if the job expired before it started.
@@ -131,6 +132,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     tenant: str = ""
     waited: float | None = None
     seconds: float | None = None
+    processor: float | None = None
     delay: float | None = None
     error: str | None = None
     reason: str | None = None

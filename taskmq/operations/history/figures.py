@@ -8,7 +8,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.history import RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
-from taskmq.model.history.rollups import QUARTER, Rollup, minute_of, spans, sum_rollups
+from taskmq.model.history.rollups import DAY, QUARTER, Rollup, minute_of, spans, sum_rollups
 
 __all__ = ["TenantFigures"]
 
@@ -74,6 +74,38 @@ class TenantFigures:
         check_size(rollups, by, each=1)
         whole = await asyncio.to_thread(sum_rollups, rollups, step=max(until, 1) * 2, by=by)
         return since, until, list(whole.values())
+
+    async def usage(
+        self,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        by: tuple[str, ...] = ("tenant", "task", "queue"),
+    ) -> list[Rollup]:
+        """Return the totals of whole days in UTC, by task, queue or tenant; default: the last seven days.
+
+        Raises:
+            InvalidOption: a part is unknown, or the answer is too long.
+        """
+        by = check_parts(by)
+        last = await self._app.sessions.store().now_ms() if until is None else max(until - 1, 0)
+        first = last - 6 * DAY if since is None else since
+        which = RollupFilter(
+            since=first // DAY * DAY,
+            until=last // DAY * DAY + DAY,
+            task=task,
+            queue=queue,
+            tenant=self._tenant,
+            step=DAY,
+        )
+        found = await self._store.rollups(which, limit=self._most + 1)
+        if len(found) > self._most:
+            raise InvalidOption(
+                f"since: the answer needs more than {self._most} rollups; ask for a shorter time or one task"
+            )
+        return list((await asyncio.to_thread(sum_rollups, found, step=DAY, by=by)).values())
 
     async def _time(self, since: int | None, until: int | None) -> tuple[int, int]:
         if until is None:

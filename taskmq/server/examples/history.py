@@ -81,6 +81,29 @@ HISTORY: Final[Mapping[str, Example]] = {
     "queryLogsCompat": Example(
         parameters={"job_id": "order-17", "level": "ERROR", "start_time": _TIME["since"]}, answers=_LINES
     ),
+    "getUsage": Example(
+        answers={
+            200: {
+                "items": [
+                    {
+                        "day": "2027-01-30",
+                        "tenant": "acme",
+                        "task": "shop.resize",
+                        "queue": "images",
+                        "runs": 1_210,
+                        "ended": 1_200,
+                        "succeeded": 1_190,
+                        "failed": 8,
+                        "cancelled": 2,
+                        "retried": 10,
+                        "waiting_seconds": 310.5,
+                        "running_seconds": 2_410.25,
+                        "processor_seconds": 1_980.5,
+                    }
+                ]
+            }
+        }
+    ),
     "listRollups": Example(
         parameters={**_TIME, "by": "task,queue"},
         answers={

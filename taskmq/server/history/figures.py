@@ -7,6 +7,7 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from taskmq.api.history.figures import (
+    DayUsageList,
     MetricList,
     PointView,
     RollupList,
@@ -47,6 +48,28 @@ async def list_rollups(
     accounting.
     """
     return await api.figures.rollups(since=since, until=until, task=task, queue=queue, by=parts(by))
+
+
+@get(
+    f"{API}/usage",
+    permission=Permission.METRICS_READ,
+    operation_id="getUsage",
+    summary="Get usage by day",
+    tags=["history"],
+)
+async def get_usage(
+    api: ApiGiven,
+    since: Since = None,
+    until: Until = None,
+    task: OfTask = None,
+    queue: OfQueue = None,
+    by: By = "tenant,task,queue",
+) -> DayUsageList:
+    """Return counts, waiting, running and processor seconds by day in UTC, by default of the last seven days.
+
+    Both lanes are counted. Events may be lost, so the figures are estimates. They are kept for 30 days.
+    """
+    return DayUsageList(list(await api.figures.usage(since=since, until=until, task=task, queue=queue, by=parts(by))))
 
 
 @get(
@@ -98,7 +121,7 @@ async def get_metrics(
     return await _query(figures, name, ms(start_time), ms(end_time), step, None, None, "")
 
 
-FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics)
+FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, get_usage, query_metrics, get_metrics)
 
 
 async def _query(

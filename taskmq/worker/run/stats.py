@@ -19,8 +19,9 @@ __all__ = ["EndListener", "StartListener", "WorkerStats", "first_wait"]
 
 StartListener = Callable[[Delivery, Envelope, str, int | None], None]
 """Called with each run that starts: its message, its job's id, and the start (ms) if it is known."""
-EndListener = Callable[[Delivery, Envelope, str, Outcome, float], None]
-"""Called with each ended run: its message, its job's id, its outcome and its duration in seconds."""
+EndListener = Callable[[Delivery, Envelope, str, Outcome, float, int | None], None]
+"""Called with each ended run: its message, its job's id, its outcome, its duration in seconds, and its processor time
+in ms; None: unknown."""
 
 
 class WorkerStats:
@@ -66,7 +67,8 @@ class WorkerStats:
             if waited is not None:
                 count.waited.add(waited)
         if self.on_end is not None:
-            self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds)
+            processor = None if attempt.execution is None else attempt.execution.processor
+            self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds, processor)
 
     def end_anew(self, attempt: Attempt, outcome: Outcome) -> None:
         """Count what a run that was counted has come to after all."""
@@ -84,7 +86,7 @@ class WorkerStats:
             due = envelope.enqueued if (invitation := envelope.store) is None else invitation.due
         count.count_success(seconds, None if due is None else (started - due) / 1000)
         if self.on_end is not None:
-            self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds)
+            self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds, None)
 
     def count_of(self, task: str, queue: str) -> Count:
         """Return the count of a task in a physical queue."""

@@ -229,7 +229,15 @@ class EventPublisher:
             )
         )
 
-    def _on_end(self, delivery: Delivery, envelope: Envelope, job_id: str, outcome: Outcome, seconds: float) -> None:
+    def _on_end(  # noqa: PLR0917 - called for each run, where keywords cost time
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        job_id: str,
+        outcome: Outcome,
+        seconds: float,
+        processor: int | None,
+    ) -> None:
         if not (number := self._next_number()):
             return
         delay = error = None
@@ -257,6 +265,7 @@ class EventPublisher:
                 attempt=envelope.attempt,
                 tenant=envelope.tenant or "",
                 seconds=round(seconds, 6),
+                processor=None if processor is None else processor / 1000,
                 delay=delay,
                 error=error,
                 reason=reason,

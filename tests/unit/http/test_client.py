@@ -101,6 +101,9 @@ _WITHOUT_ENTRY = {
 
 # Calls about objects that do not exist here: tests/cli/test_audited_commands.py and the tests of accounts make them.
 _UNSUCCESSFUL = {
+    "cancelRun",
+    "redriveRun",
+    "signalRun",
     "cancelFlow",
     "closeFlow",
     "redriveFlow",
@@ -375,6 +378,7 @@ def _use_history(client: Client) -> None:
     assert client.logs.of_job("one").items == []
     assert client.logs.search("nothing", since=LATER).next is None
     assert client.figures.rollups(until=LATER).items == []
+    assert client.figures.usage(until=LATER, by=("tenant",)) == []
     assert client.figures.over_time("ended", step=600) is not None
     assert client.figures.failures(task="report", traceback=True).items == []
     rule = RuleBody(metric="depth", threshold=100, channels=["https://example.com/hook"])

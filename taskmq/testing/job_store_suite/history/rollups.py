@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from taskmq.contracts.history import FailureFilter, RollupFilter
-from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, RollupKey, RunFailure
+from taskmq.model.history.rollups import DAY, MINUTE, QUARTER, Rollup, RollupKey, RunFailure
 from taskmq.testing.job_store_suite.history.kit import HistoryCase
 from taskmq.testing.runner import case
 
@@ -18,6 +18,7 @@ def _rollup(minute: int = 0, *, task: str = "t", queue: str = "q", tenant: str =
     rollup = Rollup(RollupKey(_AT + minute * MINUTE, task, queue, tenant), {"started": 1, "succeeded": 1})
     rollup.waited.add(0.1)
     rollup.ran.add(ran)
+    rollup.processor = 0.25
     return rollup
 
 
@@ -40,6 +41,7 @@ class RollupCases(HistoryCase):
         assert found.outcomes == {"started": 20, "succeeded": 20}
         assert (found.ran.count, found.waited.count) == (20, 20)
         assert abs(found.ran.total - 95.0) < 1e-6
+        assert found.processor == 5.0
         assert found.key == _rollup().key
 
     @case
@@ -81,6 +83,24 @@ class RollupCases(HistoryCase):
 
         assert [one.key for one in found] == [one.key for one in await rollups.rollups(_ALL)]
         assert len(found) == len(names)
+
+    @case
+    async def test_figures_per_day_sum_the_minutes_of_each_tenant(self) -> None:
+        rollups = self.history().rollups
+        day = _AT // DAY * DAY
+        first = (day - _AT) // MINUTE
+        for minute, tenant in ((0, "acme"), (1_439, "acme"), (1_439, "globex"), (1_440, "acme")):
+            await rollups.add([_rollup(first + minute, tenant=tenant)])
+
+        async def read(**fields: Any) -> list[tuple[int, str, int, float]]:
+            found = await rollups.rollups(RollupFilter(since=day, until=day + 2 * DAY, step=DAY, **fields))
+            return [(one.key.minute - day, one.key.tenant, one.ran.count, one.processor) for one in found]
+
+        assert await read() == [(0, "acme", 2, 0.5), (0, "globex", 1, 0.25), (DAY, "acme", 1, 0.25)]
+        assert await read(tenant="globex") == [(0, "globex", 1, 0.25)]
+        while await rollups.forget(before=day + DAY):
+            pass
+        assert await read() == [(DAY, "acme", 1, 0.25)]
 
     @case
     async def test_figures_per_quarter_hour_and_for_all_tenants_sum_the_minutes(self) -> None:

@@ -48,6 +48,17 @@ def test_a_time_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(secon
     assert bucket == 0 or seconds > bucket_bound(bucket - 1) * (1 - 1e-9)
 
 
+def test_processor_seconds_are_added_up_where_they_are_known() -> None:
+    rollup, other = Rollup.empty(), Rollup.empty()
+    rollup.add(_event("succeeded", seconds=2.0, processor=1.5))
+    rollup.add(_event("succeeded", seconds=2.0))
+    other.add(_event("dead", seconds=1.0, processor=0.25))
+
+    rollup.merge(other)
+
+    assert rollup.processor == 1.75
+
+
 @given(st.lists(_SECONDS, min_size=1, max_size=50), st.floats(0, 1))
 def test_a_quantile_is_accurate_to_one_bucket(times: list[float], share: float) -> None:
     buckets = Buckets()
