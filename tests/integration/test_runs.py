@@ -1,7 +1,7 @@
 """Workflows of an app with RabbitMQ and PostgreSQL, and nothing else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class _Site:
         return app
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[list[asyncio.Task[None]]]:
+    async def open(self) -> AsyncGenerator[list[asyncio.Task[None]]]:
         schedulers = [Scheduler(self.define()) for _ in range(2)]
         self.app = self.define()
         async with self.app:

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class Shop:
         self.waits, self.tries, self.steps_aside, self.sends = waits, tries, steps_aside, sends
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self) -> AsyncGenerator[None]:
         async with self.app:
             worker, scheduler = Worker(self.app, config=WorkerConfig(concurrency=50)), Scheduler(self.app)
             running = asyncio.create_task(worker.run())

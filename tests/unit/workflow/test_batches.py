@@ -1,7 +1,7 @@
 """Open batches from their sending to their end, with a worker on `memory://`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ class Shop:
 
 
 @asynccontextmanager
-async def working(app: TaskMQ) -> AsyncIterator[None]:
+async def working(app: TaskMQ) -> AsyncGenerator[None]:
     async with app:
         worker, scheduler = Worker(app, WorkerConfig(concurrency=50)), Scheduler(app)
         running = asyncio.create_task(worker.run())
