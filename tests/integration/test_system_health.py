@@ -11,7 +11,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import Upgradable
-from taskmq.operations.diagnosis.system import SystemFacts, examine_system, find_problems
+from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers.waiting import until
@@ -106,7 +106,7 @@ async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_lat
 
             await until(is_listed)
         await app.jobs.asubmit("render", delay=1.5)
-        found: SystemFacts
+        found = await examine_system(app)
 
         async def is_late() -> bool:
             nonlocal found
