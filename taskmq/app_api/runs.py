@@ -56,6 +56,7 @@ class AppRuns(AppCalls):
 
         Raises:
             InvalidFilter: the filter cannot be parsed.
+            InvalidOption: the cursor is malformed.
         """
         fields = parse_run_filter(which, self._app.sessions.clock.now_ms())
         if self._caller.tenant is not None:

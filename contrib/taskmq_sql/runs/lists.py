@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from taskmq.contracts.jobs import RunFilter, RunPage
+from taskmq.errors import InvalidOption
 from taskmq.model.runs.records import RunRecord
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.starts import RUN_CODES, read_run
@@ -24,6 +25,8 @@ _TOGETHER: Final = 500
 
 def list_runs(which: RunFilter, after: str | None, limit: int) -> Steps[RunPage]:
     """Implement `RunStore.list_runs`."""
+    if after is not None and not is_job_id(after):
+        raise InvalidOption(f"after={after[:80]!r} is not a cursor: pass the `after` of the previous page")
     before = str(_LAST if after is None else UUID(after))
     if which.until is not None:
         before = min(before, _first_id(which.until))

@@ -219,7 +219,11 @@ class RunStore(Protocol):
         ...
 
     async def list_runs(self, which: RunFilter = EVERY_RUN, *, after: str | None = None, limit: int = 50) -> RunPage:
-        """Return up to `limit` runs, the newest first, after the cursor `after`."""
+        """Return up to `limit` runs, the newest first, after the cursor `after`.
+
+        Raises:
+            InvalidOption: `after` is no cursor.
+        """
         ...
 
     async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:

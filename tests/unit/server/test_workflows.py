@@ -164,6 +164,7 @@ def test_runs_are_listed_by_a_filter(site: Site) -> None:
     assert [run["run_id"] for run in page["items"]] == [second]
     assert [run["run_id"] for run in site("GET", f"/runs?limit=1&cursor={page['next']}").json()["items"]] == [first]
     assert site("GET", "/runs?filter=stauts:failed").json()["code"] == "invalid_filter"
+    assert site("GET", "/runs?cursor=none").json()["code"] == "invalid_option"
 
 
 def test_a_run_is_shown_with_its_steps_until_its_end(site: Site, runs: _Runs) -> None:

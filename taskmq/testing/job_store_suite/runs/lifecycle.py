@@ -1,6 +1,7 @@
 """Tests of runs from their start to their end."""
 
 from taskmq.contracts.jobs import NewInboxRow, StartedRun
+from taskmq.errors import InvalidOption
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -208,3 +209,20 @@ class RunLifecycles(JobStoreCase):
         await driver.finish(run, "bad", value=5)
         assert (await driver.run(run)).state is RunState.SUCCEEDED
         assert await driver.run_value(run) == {"bad": 5}
+
+    @case
+    async def test_a_list_of_runs_continues_after_its_cursor_only(self) -> None:
+        driver = RunDriver(self.store())
+        first, second = [await driver.start(_CHAIN, params=b'{"n":7}', schemas={"n": {}}) for _ in range(2)]
+
+        page = await driver.runs.list_runs(limit=1)
+        rest = await driver.runs.list_runs(after=page.after, limit=1)
+
+        assert [run.id for run in (*page.runs, *rest.runs)] == [second, first]
+        assert rest.after is None
+        try:
+            await driver.runs.list_runs(after="none")
+        except InvalidOption:
+            pass
+        else:
+            raise AssertionError("the cursor of no list was accepted")
