@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from taskmq.contracts.jobs import HistoryEntry, JobRecord
+from taskmq.contracts.jobs import PARTITIONS, HistoryEntry, JobRecord
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StoreUnavailable
 from taskmq.model.clock import Clock
@@ -34,9 +34,14 @@ def at_once(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Database:
-    """A job store's database in memory, which exists while this object does, and its rows."""
+    """A job store's database in memory, which exists while this object does, and its rows.
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    Args:
+        partitions: number of partitions of its queues and timers.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, partitions: int = PARTITIONS) -> None:
+        self.partitions = partitions
         self.path = Path(f":memory:{uuid4().hex}")
         self._thread = MemoryThread(self.path, JOB_STORE, transactions((clock or SystemClock()).now_ms))
 
@@ -84,6 +89,7 @@ class StagedStore(SqliteJobStore):
     def __init__(self, database: Database | None = None, *, clock: Clock | None = None) -> None:
         self.clock: Clock = clock or SystemClock()
         self.database = database or Database(self.clock)
+        self._partitions = self.database.partitions
         super().__init__("memory://jobs", self.database.path, clock=self.clock)
         self.is_reachable = True
         self.asked = 0

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Final
 
 from taskmq.contracts.jobs import (
-    PARTITIONS,
     SCHEDULE_SHARDS,
     DueSchedule,
     NewJob,
@@ -51,12 +50,14 @@ class SqliteFirings:
     delete from taskmq.occurrence where (schedule, instant, run) in
       (select schedule, instant, run from taskmq.occurrence where at < $1 limit $2) returning run"""
 
-    def __init__(self, writer: FileThread, reader: FileThread) -> None:
+    def __init__(self, writer: FileThread, reader: FileThread, *, partitions: int) -> None:
         self._writer = writer
         self._reader = reader
+        self._partitions = partitions
 
     async def due(self, partition: int, *, until: int, limit: int) -> list[DueSchedule]:
-        work = partial(_due, partition=partition, until=until, limit=limit)
+        shards = range(partition, SCHEDULE_SHARDS, self._partitions)
+        work = partial(_due, shards=shards, until=until, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 
     async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
@@ -64,8 +65,7 @@ class SqliteFirings:
         return await self._writer.call(work, care=Care.DURABLE)
 
 
-def _due(transaction: Transaction, partition: int, until: int, limit: int) -> list[DueSchedule]:
-    shards = range(partition, SCHEDULE_SHARDS, PARTITIONS)
+def _due(transaction: Transaction, shards: range, until: int, limit: int) -> list[DueSchedule]:
     found = [
         DueSchedule(*row)
         for shard in select_among(transaction.connection, _DUE_SHARDS, shards, until)

@@ -89,6 +89,8 @@ class SqliteJobStore(SqlJobStore):
             connection that announces its commits.
     """
 
+    _partitions: int = PARTITIONS
+
     def __init__(
         self,
         address: str,
@@ -122,7 +124,7 @@ class SqliteJobStore(SqlJobStore):
                 lists=runner,
                 turns=runner,
                 upkeep=runner,
-                firings=SqliteFirings(self._writer, self._reader),
+                firings=SqliteFirings(self._writer, self._reader, partitions=self._partitions),
             ),
             runs=SqlRuns(
                 turns=SqliteRunner(self._writer, self._reader, ANSWERS),
@@ -133,7 +135,12 @@ class SqliteJobStore(SqlJobStore):
             ended_jobs=maintenance.ENDED_JOBS,
         )
         self._dispatching = SqliteDispatch(
-            self._writer, self._reader, self._schedules, self._runs, keep_days=keep_days
+            self._writer,
+            self._reader,
+            self._schedules,
+            self._runs,
+            keep_days=keep_days,
+            partitions=self._partitions,
         )
 
     @property
@@ -242,20 +249,29 @@ class SqliteDispatch(SharedDispatch):
     """The `DispatchStore` of a `SqliteJobStore`."""
 
     def __init__(
-        self, writer: FileThread, reader: FileThread, schedules: SqlSchedules, runs: SqlRuns, *, keep_days: int
+        self,
+        writer: FileThread,
+        reader: FileThread,
+        schedules: SqlSchedules,
+        runs: SqlRuns,
+        *,
+        keep_days: int,
+        partitions: int,
     ) -> None:
         self._runner = SqliteRunner(writer, reader)
+        find_partition = partial(partition_of, partitions=partitions)
         # Leases go over the writing thread, because they must not wait for lists.
-        super().__init__(self._runner, self._runner, leases=SqliteRunner(writer, writer), partition_of=partition_of)
+        super().__init__(self._runner, self._runner, leases=SqliteRunner(writer, writer), partition_of=find_partition)
         self._writer = writer
         self._reader = reader
         self._schedules = schedules
         self._runs = runs
         self._keep_days = keep_days
+        self._partitions = partitions
 
     @property
     def partitions(self) -> int:
-        return PARTITIONS
+        return self._partitions
 
     async def lanes(self, partition: int) -> list[Lane]:
         found = await self._reader.call(dispatches.lanes, care=Care.READ)
@@ -327,7 +343,7 @@ class SqliteDispatch(SharedDispatch):
         return await self._writer.add(apply_reports, [(report, came_by) for report in reports], care=Care.DURABLE)
 
     async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
-        shards = range(partition, _SHARDS, PARTITIONS)
+        shards = range(partition, _SHARDS, self._partitions)
         work = partial(updates.due, shards=shards, until=until, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 

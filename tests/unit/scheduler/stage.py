@@ -5,13 +5,14 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
-from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key, partition_of
+from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key, partition_of, ready_topic
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
@@ -29,7 +30,18 @@ from tests.unit.app_kit import use_session
 from tests.unit.store_kit import Database, StagedStore, at_once
 from tests.virtual_time import run
 
-__all__ = ["START", "HeardBroker", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
+__all__ = [
+    "START",
+    "HeardBroker",
+    "LoopClock",
+    "Player",
+    "Process",
+    "Stage",
+    "play",
+    "play_one",
+    "until",
+    "worker_event",
+]
 
 START = 1_700_000_000_000
 
@@ -278,8 +290,12 @@ class Stage:
             jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
         await self.store.submit(jobs)
         if announced:
-            self.broker.announce(f"store.ready.{partition_of(queue)}", b"")
+            self.broker.announce(ready_topic(self.partition_of(queue)), b"")
         return [job.id for job in jobs]
+
+    def partition_of(self, queue: str) -> int:
+        """Return the partition of a queue."""
+        return partition_of(queue, self.database.partitions)
 
     def job(self, job_id: str) -> JobRecord:
         return self.database.job(job_id)
@@ -293,8 +309,12 @@ class Stage:
     def holders(self) -> set[str]:
         """Return the holders of partitions."""
         find = self.store.dispatching.leases.find
-        leases = [at_once(find(partition_key(partition))) for partition in range(PARTITIONS)]
+        leases = [at_once(find(partition_key(partition))) for partition in range(self.database.partitions)]
         return {lease.owner for lease in leases if lease is not None}
+
+    def holds_all(self, process: Process) -> bool:
+        """Return whether this scheduler holds all partitions."""
+        return len(process.scheduler.status().partitions) == self.database.partitions
 
     def batches(self) -> int:
         """Return the number of batches in the store."""
@@ -350,6 +370,7 @@ def play(
     define: Callable[[TaskMQ], None] | None = None,
     *,
     queues: Sequence[WorkQueue] = (),
+    partitions: int = PARTITIONS,
 ) -> None:
     """Run a test; no asyncio task may be left afterwards."""
 
@@ -358,7 +379,7 @@ def play(
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
         broker = open_memory_broker(f"memory://{name}", options)
-        stage = Stage(name, clock, broker, Database(clock))
+        stage = Stage(name, clock, broker, Database(clock, partitions=partitions))
         stage.queues = queues
         if define is not None:
             stage.define = define
@@ -382,3 +403,7 @@ def play(
         assert not left, left
 
     run(main())
+
+
+play_one = partial(play, partitions=1)
+"""Run a test on one partition: in tests that let minutes pass, polls of idle partitions are most of the cost."""

@@ -20,7 +20,7 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.alerts.figures import AlertFigures
 from taskmq.scheduler.signals import LiveWorkers
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play
+from tests.unit.scheduler.stage import Stage, play_one
 from tests.unit.store_kit import StagedStore, at_once
 
 RULE = AlertRule(
@@ -48,7 +48,7 @@ def _pending_notices(stage: Stage) -> list[tuple[str, str]]:
     ]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_alert_and_its_end_are_reported_within_half_a_minute(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     stage.start(alerts=AlertSettings())
@@ -63,7 +63,7 @@ async def test_an_alert_and_its_end_are_reported_within_half_a_minute(stage: Sta
     assert len(_notices(stage)) == 4
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_simultaneous_changes_are_reported_together(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
@@ -75,7 +75,7 @@ async def test_simultaneous_changes_are_reported_together(stage: Stage, /) -> No
     assert _pending_notices(stage) == [("firing", "task:t"), ("firing", "task:u")]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_several_schedulers_report_each_change_once(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     processes = [stage.start(alerts=AlertSettings()) for _ in range(3)]
@@ -119,7 +119,7 @@ class _Killed(BaseException):
 
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_that_dies_at_any_point_has_notified_no_change_twice(
     stage: Stage, /, at: int, is_done: bool
 ) -> None:
@@ -145,7 +145,7 @@ async def test_a_scheduler_that_dies_at_any_point_has_notified_no_change_twice(
     assert {alert.number for alert in await store.history.alerts.alerts()} == {2}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_two_simultaneous_evaluations_notify_once(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
@@ -164,7 +164,7 @@ async def test_two_simultaneous_evaluations_notify_once(stage: Stage, /) -> None
     assert _pending_notices(stage) == [("firing", "task:t")]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_silence_or_a_suppressing_rule_prevents_notifications(stage: Stage, /) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
@@ -186,7 +186,7 @@ async def test_a_silence_or_a_suppressing_rule_prevents_notifications(stage: Sta
     assert _pending_notices(stage) == [("firing", "task:t")]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_no_evaluation_runs_or_is_lost_while_the_store_is_unavailable(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     process = stage.start(alerts=AlertSettings())
@@ -211,7 +211,7 @@ def _define(app: TaskMQ) -> None:
     ("metric", "below", "threshold"),
     [("depth", False, 2), ("dead_letters", False, 0), ("age", False, 60), ("workers", True, 1)],
 )
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_figures_of_queues_are_evaluated_as_they_are_now(
     stage: Stage, /, metric: AlertMetric, below: bool, threshold: float
 ) -> None:
@@ -234,7 +234,7 @@ async def test_figures_of_queues_are_evaluated_as_they_are_now(
     assert _pending_notices(stage) == [("firing", "queue:work")]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_an_unavailable_broker_fires_no_alert_and_ends_none(stage: Stage, /) -> None:
     await stage.broker.declare([WorkQueue("work")])
     await stage.store.history.alerts.put_rule(replace(RULE, metric="workers", each="queue", below=True))
@@ -250,7 +250,7 @@ async def test_an_unavailable_broker_fires_no_alert_and_ends_none(stage: Stage, 
     assert [each.rule for each in await stage.store.history.alerts.alerts()] == ["fails"]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_rules_are_evaluated_again_after_one_failed_evaluation(stage: Stage, /) -> None:
     store = stage.store
     store.is_reachable = False
@@ -265,7 +265,7 @@ async def test_rules_are_evaluated_again_after_one_failed_evaluation(stage: Stag
     assert watch.evaluated == stage.clock.now_ms()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_notices_of_the_same_changes_are_equal(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
@@ -277,7 +277,7 @@ async def test_notices_of_the_same_changes_are_equal(stage: Stage, /) -> None:
     assert {notice.rule for notice in notices} == {RULE}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_recreated_rule_is_reported_again(stage: Stage, /) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
@@ -293,7 +293,7 @@ async def test_a_recreated_rule_is_reported_again(stage: Stage, /) -> None:
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
-@run_by(play)
+@run_by(play_one)
 async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: Stage, /, is_removed: bool) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
@@ -317,7 +317,7 @@ async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: S
     assert _pending_notices(stage)[1:] == [("firing", ""), *([] if is_removed else [("resolved", "task:t")])]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
@@ -330,7 +330,7 @@ async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage,
 
 
 @pytest.mark.parametrize("tenant", ["", "acme"])
-@run_by(play)
+@run_by(play_one)
 async def test_a_window_of_quarters_of_an_hour_contains_exactly_its_minutes(stage: Stage, /, tenant: str) -> None:
     now = minute_of(stage.clock.now_ms()) // QUARTER * QUARTER + 7 * MINUTE
     rule = replace(RULE, each="", tenant=tenant, window=3_600)
@@ -350,7 +350,7 @@ async def test_a_window_of_quarters_of_an_hour_contains_exactly_its_minutes(stag
     assert of_each == {"fails": 61 * (1 if tenant else 3), "silent": 33 * 60 - 30, "other": 61}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
     """Schedulers dispatch jobs on the loop, so a window of many figures must not block it."""
 
@@ -375,7 +375,7 @@ async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
     assert turns >= 45
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_channel_gets_severe_alerts_and_an_incident_service_one_alert_each(stage: Stage, /) -> None:
     # An address, since looking up a name may take longer than virtual time allows a thread.
     channels = (

@@ -12,7 +12,7 @@ from taskmq.model.states import JobState
 from taskmq.scheduler.gates import Gates, TaskDemands
 from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play, play_one, until
 
 
 def _read_account(account: str) -> str:
@@ -114,7 +114,7 @@ def test_without_a_state_the_scheduler_decides_all_rates() -> None:
     assert demands.rates("keyed", b"") == ()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_key_dispatches_only_as_many_jobs_as_may_run_and_others_pass(stage: Stage, /) -> None:
     acme = await _submit(stage, "one", "acme", count=700)
     other = await _submit(stage, "one", "other", count=2)
@@ -137,7 +137,7 @@ async def test_a_key_dispatches_only_as_many_jobs_as_may_run_and_others_pass(sta
     assert stage.states()[JobState.QUEUED] == 698
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_expired_jobs_behind_a_gate_do_not_delay_the_others(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
@@ -155,7 +155,7 @@ async def test_expired_jobs_behind_a_gate_do_not_delay_the_others(stage: Stage, 
     assert stage.states()[JobState.EXPIRED] == 300
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_all_jobs_of_a_limit_end_without_ever_exceeding_it(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
@@ -172,7 +172,7 @@ async def test_all_jobs_of_a_limit_end_without_ever_exceeding_it(stage: Stage, /
     assert stage.database.gates == {}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
     await _submit(stage, "paced", count=51)
     stage.start()
@@ -189,7 +189,7 @@ async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
     assert 4.5 <= stage.clock.since(began) <= 5.5
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage: Stage, /) -> None:
     await _submit(stage, "fast", count=1000)
     stage.start()
@@ -208,7 +208,7 @@ async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage:
     assert most <= 26
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_limit_exhausted_elsewhere_stops_further_dispatches_for_a_while(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=3)
     stage.start()
@@ -224,7 +224,7 @@ async def test_a_limit_exhausted_elsewhere_stops_further_dispatches_for_a_while(
     assert stage.job(jobs[0]).state is JobState.SCHEDULED
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_returned_for_another_reason_frees_its_permit(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     stage.start()
@@ -237,7 +237,7 @@ async def test_a_job_returned_for_another_reason_frees_its_permit(stage: Stage, 
     assert _in_hand(player) == [jobs[1]]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_snooze_by_the_task_frees_its_permit(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     stage.start()
@@ -250,7 +250,7 @@ async def test_a_snooze_by_the_task_frees_its_permit(stage: Stage, /) -> None:
     assert _in_hand(player) == [jobs[1]]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_permit_of_a_cancelled_job_goes_to_the_next(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=4)
     stage.start()
@@ -266,7 +266,7 @@ async def test_the_permit_of_a_cancelled_job_goes_to_the_next(stage: Stage, /) -
     assert _in_hand(player) == [jobs[3]]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_next_holder_counts_jobs_in_flight_and_reads_all_others_again(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=600)
     first = stage.start()
@@ -285,7 +285,7 @@ async def test_the_next_holder_counts_jobs_in_flight_and_reads_all_others_again(
     assert _in_hand(player) == [jobs[1]]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_jobs_are_not_read_again_if_the_last_limited_one_was_long_ago(stage: Stage, /) -> None:
     store, looked = stage.store, list[str]()
     look = store.dispatching.look
@@ -312,7 +312,7 @@ async def test_jobs_are_not_read_again_if_the_last_limited_one_was_long_ago(stag
     assert looked == ["elsewhere"]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_an_unavailable_store_delays_jobs_behind_a_gate(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     process = stage.start()
@@ -360,7 +360,7 @@ async def test_two_schedulers_share_the_rate_of_queues_in_two_partitions(stage: 
     assert all(len(player.deliveries) == 30 for player in players)
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_that_came_too_late_is_dispatched_anew(stage: Stage, /) -> None:
     (job,) = await _submit(stage, "paced")
     stage.start()

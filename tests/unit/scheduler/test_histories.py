@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from taskmq.errors import BrokerUnavailable, PublishRejected, PublishUnknown
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
-from tests.unit.scheduler.stage import Player, Process, Stage, play, until
+from tests.unit.scheduler.stage import Player, Process, Stage, play_one, until
 
 _ACTIONS: Final = (
     "submit",
@@ -59,7 +59,7 @@ def test_every_job_ends_once_in_any_history_and_none_is_left_in_flight(actions: 
     async def test(stage: Stage) -> None:
         await _History(stage, random.Random(seed)).check(actions)
 
-    play(test)
+    play_one(test)
 
 
 @pytest.mark.timeout(60 + _HISTORIES)
@@ -72,7 +72,7 @@ def test_short_histories_end_as_long_ones_do() -> None:
             await _History(stage, dice).check(actions)
 
         try:
-            play(test)
+            play_one(test)
         except BaseException as failure:
             failure.add_note(f"TASKMQ_TEST_STORE_HISTORIES_FROM={seed}: {actions}")
             raise

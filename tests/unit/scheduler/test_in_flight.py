@@ -14,7 +14,7 @@ from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.duties import Duties
 from taskmq.scheduler.signals import LiveWorkers
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until, worker_event
+from tests.unit.scheduler.stage import Stage, play_one, until, worker_event
 
 
 def _define(app: TaskMQ) -> None:
@@ -29,7 +29,7 @@ async def _commands(stage: Stage) -> list[Command]:
     return told
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_cancel_of_a_dispatched_job_is_sent_every_five_seconds_until_its_report(stage: Stage, /) -> None:
     stage.start()
     told = await _commands(stage)
@@ -59,7 +59,7 @@ async def test_the_cancel_of_a_dispatched_job_is_sent_every_five_seconds_until_i
     assert stage.job(job_id).state is JobState.CANCELLED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_with_a_pending_cancel_ends_instead_of_being_retried(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
@@ -77,7 +77,7 @@ async def test_a_job_with_a_pending_cancel_ends_instead_of_being_retried(stage: 
     assert stage.job(job_id).state is JobState.CANCELLED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_without_a_message_is_dispatched_again_after_five_minutes(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -98,7 +98,7 @@ async def test_a_job_without_a_message_is_dispatched_again_after_five_minutes(st
     assert process.scheduler.status().in_flight == {}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -114,7 +114,7 @@ async def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost(stag
     assert stage.job(job_id).token >> 32 == 1
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_whose_worker_is_gone_keeps_its_token_and_knows_how_many_died(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -145,7 +145,7 @@ async def test_a_job_whose_worker_is_gone_keeps_its_token_and_knows_how_many_die
     assert await stage.store.attempts(job_id) == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_killed_workers_are_forgotten_after_a_while(stage: Stage, /) -> None:
     workers = LiveWorkers()
 
@@ -157,7 +157,7 @@ async def test_killed_workers_are_forgotten_after_a_while(stage: Stage, /) -> No
     assert workers.count_of("work") == 3
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(stage: Stage, /) -> None:
     workers = LiveWorkers()
     workers.start_hearing()
@@ -179,7 +179,7 @@ async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(st
     assert workers.is_absent("player", seconds=6)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_last_word(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -211,7 +211,7 @@ async def test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_las
     await until(lambda: stage.job(job_id).state is JobState.SUCCEEDED)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_waiting_reports_are_read_before_a_detached_job_is_given_up(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -236,7 +236,7 @@ async def test_waiting_reports_are_read_before_a_detached_job_is_given_up(stage:
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_next_holder_of_a_partition_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
     first = stage.start()
     (job_id,) = await stage.submit()
@@ -257,7 +257,7 @@ async def test_the_next_holder_of_a_partition_knows_which_jobs_have_no_message(s
     assert stage.job(job_id).attempt == 1
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -275,7 +275,7 @@ async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
     assert stage.job(job_id).attempt == 1
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_restarted_worker_of_the_same_name_does_not_have_the_jobs_of_the_killed(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit(task="once")
@@ -293,7 +293,7 @@ async def test_a_restarted_worker_of_the_same_name_does_not_have_the_jobs_of_the
     assert stage.job(job_id).state is JobState.FAILED
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit(task="once")
@@ -311,7 +311,7 @@ async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None
     assert job.token >> 32 == 1
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_that_must_not_run_twice_fails_although_the_broker_counts_nothing(stage: Stage, /) -> None:
     broker = stage.start().broker
     count = broker.stats
@@ -333,7 +333,7 @@ async def test_a_job_that_must_not_run_twice_fails_although_the_broker_counts_no
     assert stage.job(job_id).state is JobState.FAILED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_schedulers_together_run_store_upkeep_once_an_hour(stage: Stage, /) -> None:
     done: list[float] = []
 

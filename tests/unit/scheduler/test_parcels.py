@@ -14,7 +14,7 @@ from taskmq.model.states import JobState
 from taskmq.testing import Published
 from taskmq_local import open_memory_broker
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Process, Stage, play, until
+from tests.unit.scheduler.stage import Player, Process, Stage, play_one, until
 
 _SLOTS = 500
 
@@ -24,7 +24,7 @@ def _define(app: TaskMQ) -> None:
     async def t() -> None: ...
 
 
-_play = partial(play, define=_define)
+_play = partial(play_one, define=_define)
 
 
 class _Unpacker:
@@ -48,7 +48,7 @@ async def _unpacker(stage: Stage) -> _Unpacker:
 async def _teach(stage: Stage, *, parcels: bool = True) -> tuple[Process, Player]:
     """Return a scheduler that knows the task to be short, and a worker of the queue."""
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     _beat(stage, parcels=parcels)
     await stage.submit(100)
     player = await stage.player()

@@ -51,7 +51,7 @@ async def test_leases_from_a_clock_ahead_delay_no_scheduler(stage: Stage, /) -> 
         await leases.acquire(key, owner="killed", seconds=7205)
 
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
 
     await stage.pass_by(65)
     holders = {key: await leases.find(key) for key in keys}
@@ -77,7 +77,7 @@ def test_partitions_acquired_or_released_together_are_logged_in_one_line(
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().partitions) == 8)
+        await until(lambda: stage.holds_all(first))
         await stage.pass_by(3)
         (line,) = lines()
         assert re.fullmatch(r"acquired partitions 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from taskmq import TaskMQ, WorkQueue
 from taskmq.client.queues import StatePauses
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key, partition_of
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key
 from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
 from taskmq.model.commands import QueuePause
 from taskmq.model.envelope import decode_envelope
@@ -29,7 +29,7 @@ from taskmq.scheduler.pauses import PausedQueues
 from taskmq.stored_jobs.explanations import explain_job
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play_one, until
 from tests.unit.store_kit import StagedStore
 
 _TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
@@ -70,7 +70,7 @@ async def _report_node(stage: Stage, *names: str) -> None:
     await until(are_known)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_job_is_placed_on_a_suitable_node(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -86,7 +86,7 @@ async def test_a_job_is_placed_on_a_suitable_node(stage: Stage, /) -> None:
     assert (await _node(stage)).used == {}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_placed_jobs_are_published_even_if_the_store_fails_in_the_same_iteration(stage: Stage, /) -> None:
     class Going(StagedStore):
         @property
@@ -103,7 +103,7 @@ async def test_placed_jobs_are_published_even_if_the_store_fails_in_the_same_ite
         async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
             raise StoreUnavailable("the store is gone")
 
-    assert partition_of("mail") == partition_of("train")
+    assert stage.partition_of("mail") == stage.partition_of("train")
     process = stage.start(store=Going(stage.database, clock=stage.clock))
     player = await _worker(stage)
     (other,) = await stage.submit(queue="mail")
@@ -116,7 +116,7 @@ async def test_placed_jobs_are_published_even_if_the_store_fails_in_the_same_ite
     assert process.scheduler.status().dispatched == 1
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
@@ -142,7 +142,7 @@ async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Sta
     await player.has(2)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_starting_scheduler_knows_pauses(stage: Stage, /) -> None:
     state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
     await StatePauses(state.schedules).pause_queue("train", QueuePause(since=0))
@@ -168,7 +168,7 @@ class _Away(StatePauses):
         return await super().queue_pauses()
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_pause_in_the_state_holds_placed_jobs_at_once(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
@@ -187,7 +187,7 @@ async def test_a_pause_in_the_state_holds_placed_jobs_at_once(stage: Stage, /) -
     await player.has(2)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_without_the_state_the_last_known_pauses_apply(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -216,7 +216,7 @@ async def test_without_the_state_the_last_known_pauses_apply(
     await state.aclose()
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_waiting_job_starts_when_another_has_ended(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -232,7 +232,7 @@ async def test_a_waiting_job_starts_when_another_has_ended(stage: Stage, /) -> N
     await stage.all_ended()
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_jobs_of_other_queues_start_beside_one_that_fits_nowhere(stage: Stage, /) -> None:
     stage.start()
     await _worker(stage)
@@ -245,7 +245,7 @@ async def test_jobs_of_other_queues_start_beside_one_that_fits_nowhere(stage: St
     assert stage.job(huge).state is JobState.QUEUED
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_job_that_fits_nowhere_expires(stage: Stage, /) -> None:
     stage.start()
     (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
@@ -260,7 +260,7 @@ async def test_a_job_that_fits_nowhere_expires(stage: Stage, /) -> None:
     await until(lambda: stage.job(huge).state is JobState.EXPIRED)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_the_jobs_of_a_lost_node_run_on_another_one(stage: Stage, /) -> None:
     stage.start()
     first = await _worker(stage, silent_after=5)
@@ -280,7 +280,7 @@ async def test_the_jobs_of_a_lost_node_run_on_another_one(stage: Stage, /) -> No
     assert stage.job(job).result == b"2"
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_node_is_lost_after_three_missed_heartbeats_and_not_after_two(stage: Stage, /) -> None:
     stage.start()
     for _ in range(4):
@@ -297,7 +297,7 @@ async def test_a_node_is_lost_after_three_missed_heartbeats_and_not_after_two(st
     assert (await _node(stage)).state == "lost"
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_no_node_is_lost_because_no_scheduler_was_listening(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage, every=10)
@@ -318,7 +318,7 @@ async def test_no_node_is_lost_because_no_scheduler_was_listening(stage: Stage, 
     assert stage.job(job).state is JobState.SUCCEEDED
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_no_node_is_lost_during_a_broker_outage_or_right_after(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage, every=10)
@@ -336,7 +336,7 @@ async def test_no_node_is_lost_during_a_broker_outage_or_right_after(stage: Stag
     assert len(player.deliveries) == 1
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(stage: Stage, /) -> None:
     process = stage.start()
     await _worker(stage, silent_after=60)
@@ -351,7 +351,7 @@ async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(st
     assert (await _node(stage)).state == "lost"
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_the_next_holder_of_a_partition_knows_the_node_of_each_job(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
@@ -373,7 +373,7 @@ async def test_the_next_holder_of_a_partition_knows_the_node_of_each_job(stage: 
     assert {stage.job(job).attempt for job in jobs} == {1}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_an_unconfirmed_batch_goes_to_the_same_node_again(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
@@ -390,7 +390,7 @@ async def test_an_unconfirmed_batch_goes_to_the_same_node_again(stage: Stage, /)
     assert stage.job(job).state is JobState.SUCCEEDED
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_node_with_a_full_queue_delays_no_other_node(stage: Stage, /) -> None:
     process = stage.start()
     first = await _worker(stage, "a")
@@ -408,7 +408,7 @@ async def test_a_node_with_a_full_queue_delays_no_other_node(stage: Stage, /) ->
     assert first.envelopes == []
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_drained_node_gets_no_more_jobs(stage: Stage, /) -> None:
     stage.start()
     first = await _worker(stage)
@@ -421,7 +421,7 @@ async def test_a_drained_node_gets_no_more_jobs(stage: Stage, /) -> None:
     await first.has(1)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_gang_waits_until_there_is_room_for_all_of_it(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -437,7 +437,7 @@ async def test_a_gang_waits_until_there_is_room_for_all_of_it(stage: Stage, /) -
     assert {envelope.id for envelope in player.envelopes} == set(gang)
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_an_invalid_node_is_not_recorded(stage: Stage, /) -> None:
     stage.start()
     await _worker(stage)
@@ -447,9 +447,9 @@ async def test_an_invalid_node_is_not_recorded(stage: Stage, /) -> None:
     assert [node.name for node in await stage.store.nodes.nodes()] == ["a"]
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: Stage, /) -> None:
-    assert partition_of("mail") == partition_of("train")
+    assert stage.partition_of("mail") == stage.partition_of("train")
     stage.start()
     player = await _worker(stage)
     await stage.submit(queue="train", detail=_needs(4.0))
@@ -469,7 +469,7 @@ async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: St
     assert stage.states()[JobState.QUEUED] == 600
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_job_behind_many_that_fit_nowhere_gets_its_turn(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -482,7 +482,7 @@ async def test_a_job_behind_many_that_fit_nowhere_gets_its_turn(stage: Stage, /)
     assert stage.states() == {JobState.QUEUED: 1200, JobState.DISPATCHED: 1}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_job_behind_many_that_wait_for_a_busy_gpu_gets_its_turn(stage: Stage, /) -> None:
     stage.start()
 
@@ -506,7 +506,7 @@ async def test_a_job_behind_many_that_wait_for_a_busy_gpu_gets_its_turn(stage: S
     assert [envelope.id for envelope in player.envelopes] == [running, small]
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_gang_across_the_end_of_a_page_behind_others_starts(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -518,9 +518,9 @@ async def test_a_gang_across_the_end_of_a_page_behind_others_starts(stage: Stage
     assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage: Stage, /) -> None:
-    store, partition = stage.store, partition_of("train")
+    store, partition = stage.store, stage.partition_of("train")
     epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
     placer = Placer(store, HeldLease(partition, epoch, inf), PartitionState(AppRules(TaskMQ("memory://"))))
@@ -538,7 +538,7 @@ async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage:
     assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
 
 
-@run_by(play, queues=(WorkQueue("train", placed=True, policy="fair"),))
+@run_by(play_one, queues=(WorkQueue("train", placed=True, policy="fair"),))
 async def test_a_gang_of_one_tenant_among_hundreds_starts(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -552,7 +552,7 @@ async def test_a_gang_of_one_tenant_among_hundreds_starts(stage: Stage, /) -> No
     assert {stage.job(job).state for job in gang} == {JobState.DISPATCHED}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_node_full_for_long_gets_the_next_job_at_once(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
@@ -569,7 +569,7 @@ async def test_a_node_full_for_long_gets_the_next_job_at_once(stage: Stage, /) -
     assert stage.states() == {JobState.SUCCEEDED: 3}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_a_job_placed_again_while_its_first_run_counted_is_on_a_known_node(stage: Stage, /) -> None:
     stage.start()
     first = await _worker(stage, silent_after=5)
@@ -590,7 +590,7 @@ async def test_a_job_placed_again_while_its_first_run_counted_is_on_a_known_node
     await stage.all_ended()
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_no_pool_exceeds_its_cap_of_a_resource_and_others_pass(stage: Stage, /) -> None:
     await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
     stage.start()
@@ -631,7 +631,7 @@ async def _firing(stage: Stage) -> dict[str, float]:
     return {f"{one.rule} {one.subject}": one.value for one in alerts if one.state is AlertState.FIRING}
 
 
-@run_by(play, queues=_QUEUES)
+@run_by(play_one, queues=_QUEUES)
 async def test_an_alert_continues_while_jobs_wait_that_no_node_could_run(stage: Stage, /) -> None:
     for rule in (_unschedulable("all"), _unschedulable("mine", tenant="acme", each="queue")):
         await stage.store.history.alerts.put_rule(rule)

@@ -16,7 +16,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play_one, until
 from tests.unit.store_kit import StagedStore
 
 _REASON: Final = "preempted by pool acme"
@@ -89,7 +89,7 @@ def _events(stage: Stage, job: str) -> list[tuple[str, str]]:
     return [(event.kind, event.note) for event in events if event.kind.startswith("preempt")]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_newest_run_is_preempted_for_a_pool_below_its_share(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     old, new = await stage.submit(2, task="gives")
@@ -121,7 +121,7 @@ async def test_the_newest_run_is_preempted_for_a_pool_below_its_share(stage: Sta
     await stage.all_ended()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_only_preemptible_runs_are_preempted(stage: Stage, /) -> None:
     player, told = await _stage(stage, slots=5)
     jobs = [
@@ -140,7 +140,7 @@ async def test_only_preemptible_runs_are_preempted(stage: Stage, /) -> None:
     assert {each.job for each in told} == {jobs[3]}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_jobs_in_front_of_the_one_with_the_reserved_room_are_recalled(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     runs = await stage.submit(2, task="gives")
@@ -162,7 +162,7 @@ async def test_jobs_in_front_of_the_one_with_the_reserved_room_are_recalled(stag
     assert _events(stage, waiting[0]) == []
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_is_preempted_only_a_few_times_in_a_row(stage: Stage, /) -> None:
     policy = QueuePolicy(policy="fifo", preempt_after=1.0, preempt_most=2)
     player, told = await _stage(stage, slots=1, policy=policy)
@@ -193,7 +193,7 @@ async def test_a_job_is_preempted_only_a_few_times_in_a_row(stage: Stage, /) -> 
     await until(lambda: {each.job for each in told} == {job})
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_next_scheduler_continues_the_preemption_of_a_dead_one(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     runs = await stage.submit(2, task="gives")
@@ -214,7 +214,7 @@ async def test_the_next_scheduler_continues_the_preemption_of_a_dead_one(stage: 
     assert len(_events(stage, runs[1])) == 1
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_run_that_does_not_stop_is_not_waited_for_forever(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     runs = await stage.submit(2, task="gives")
@@ -228,7 +228,7 @@ async def test_a_run_that_does_not_stop_is_not_waited_for_forever(stage: Stage, 
     assert _events(stage, runs[0]) == [("preempt_requested", _REASON)]
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_high_class_regains_its_share(stage: Stage, /) -> None:
     player, told = await _stage(stage, policy=QueuePolicy())
     runs = await stage.submit(2, task="gives", priority=1)
@@ -241,7 +241,7 @@ async def test_a_high_class_regains_its_share(stage: Stage, /) -> None:
     assert {(each.job, each.reason) for each in told} == {(runs[1], "preempted by class high")}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_store_is_queried_once_for_the_jobs_of_all_owed_lanes(stage: Stage, /) -> None:
     store, asked = stage.store, list[int]()
     waiting = store.nodes.waiting
@@ -300,7 +300,7 @@ def test_runs_with_a_gpu_are_preempted_only_for_a_pool_that_is_owed_one() -> Non
         stage.plays(player)
         await stage.all_ended()
 
-    play(test, _define, queues=(WorkQueue("train", placed=True),))
+    play_one(test, _define, queues=(WorkQueue("train", placed=True),))
 
 
 def test_a_large_job_gets_a_node_from_preemptible_jobs() -> None:
@@ -342,4 +342,4 @@ def test_a_large_job_gets_a_node_from_preemptible_jobs() -> None:
         stage.plays(player)
         await stage.all_ended()
 
-    play(test, _define, queues=(WorkQueue("train", placed=True),))
+    play_one(test, _define, queues=(WorkQueue("train", placed=True),))

@@ -23,7 +23,7 @@ async def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_tim
     stage: Stage, /, error: SendError
 ) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     process.broker.fail_publishes(5, error)
     (job_id,) = await stage.submit(announced=True)
     began = stage.clock.monotonic()
@@ -78,7 +78,7 @@ async def test_the_headers_of_an_invitation_contain_the_owner_of_its_job(stage: 
 async def test_a_queue_that_refuses_messages_delays_no_other(stage: Stage, /) -> None:
     process = stage.start()
     await stage.playing("good")
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     process.broker.fail_publishes(1, PublishRejected("queue 'bad' is full"))
     (bad,) = await stage.submit(queue="bad", announced=True)
     await until(lambda: "bad" in process.scheduler.status().paused)
@@ -94,7 +94,7 @@ async def test_a_queue_that_refuses_messages_delays_no_other(stage: Stage, /) ->
 @run_by(play)
 async def test_an_oversized_job_fails_and_its_neighbours_run(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
     await stage.submit(3)
     await stage.playing()
@@ -111,7 +111,7 @@ async def test_an_oversized_job_fails_and_its_neighbours_run(stage: Stage, /) ->
 @run_by(play)
 async def test_a_job_with_a_lost_confirm_is_published_again_with_its_token_and_ends_once(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     process.broker.lose_confirms(2, PublishUnknown("no confirm"))
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -132,7 +132,7 @@ def test_a_job_that_must_not_run_twice_fails_if_its_confirm_is_lost() -> None:
 
     async def test(stage: Stage) -> None:
         process = stage.start()
-        await until(lambda: len(process.scheduler.status().partitions) == 8)
+        await until(lambda: stage.holds_all(process))
         player = await stage.player_of_declared()
         process.broker.lose_confirms(1, PublishUnknown("no confirm"))
         (job_id,) = await stage.submit(task="once")

@@ -15,7 +15,7 @@ from taskmq.model.jobs.registrations import (
     encode_told,
 )
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.scheduler.stage import Stage, play_one, until
 
 _TASK = TaskRegistration(task="mail.send", queue="mail", positional=("to",))
 
@@ -43,7 +43,7 @@ async def _is_asked(stage: Stage) -> None:
     await until(lambda: bool(asked))
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_scheduler_registers_the_tasks_of_its_app(stage: Stage, /) -> None:
     process = stage.start()
     await until(lambda: _is_known(stage, "own"))
@@ -61,7 +61,7 @@ async def _is_known(stage: Stage, name: str) -> bool:
     return bool(await _forms(stage, name))
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_requests_the_tasks_of_workers_and_stores_their_answers(stage: Stage, /) -> None:
     await _is_asked(stage)
 
@@ -72,7 +72,7 @@ async def test_a_scheduler_requests_the_tasks_of_workers_and_stores_their_answer
     assert (form.registration, form.origin, form.worker) == (_TASK, "broker", "w1")
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_answers_of_many_workers_are_written_once_in_five_minutes(stage: Stage, /) -> None:
     await _is_asked(stage)
     _tell(stage, _TASK)
@@ -113,7 +113,7 @@ def test_answers_of_another_app_and_invalid_ones_are_ignored(caplog: pytest.LogC
         assert await stage.store.tasks.names() == ["mail.send"]
 
     with caplog.at_level(logging.WARNING, logger="taskmq.scheduler"):
-        play(test)
+        play_one(test)
     said = [record.getMessage() for record in caplog.records]
     assert sum("'remote'" in text and "http://example.org/schema" in text for text in said) == 1
     assert sum("refusing" in text for text in said) == 3
@@ -133,7 +133,7 @@ def test_the_number_of_stored_forms_is_bounded(
         assert await _has_forms(stage, 2)
 
     with caplog.at_level(logging.WARNING, logger="taskmq.scheduler"):
-        play(test)
+        play_one(test)
     assert "too many tasks are registered" in caplog.text
 
 
@@ -153,5 +153,5 @@ def test_reports_received_during_an_outage_of_the_store_are_written_afterwards(
 
         await until(lambda: _is_known(stage, "mail.send"))
 
-    play(test, _define)
+    play_one(test, _define)
     assert caplog.text.count("will register tasks later") == 1

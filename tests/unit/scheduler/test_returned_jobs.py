@@ -6,7 +6,7 @@ from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.retry import RunOptions
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.scheduler.stage import START, Player, Stage, play_one, until
 
 
 def _define(app: TaskMQ) -> None:
@@ -49,7 +49,7 @@ async def _events(stage: Stage, job_id: str) -> list[tuple[str, str]]:
     return [(event.kind, event.by) for event in await stage.store.events(job_id)]
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_no_worker_started_is_published_again_under_its_token(stage: Stage, /) -> None:
     process = stage.start()
     job_id, player, first = await _hand_out(stage)
@@ -68,7 +68,7 @@ async def test_a_job_that_no_worker_started_is_published_again_under_its_token(s
     assert stage.job(job_id).worker == "first"
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_reports_that_came_before_count_before_a_returned_invitation(stage: Stage, /) -> None:
     process = stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -83,7 +83,7 @@ async def test_reports_that_came_before_count_before_a_returned_invitation(stage
     assert await _events(stage, job_id) == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_invitation_of_an_earlier_dispatch_is_returned_without_effect(stage: Stage, /) -> None:
     process = stage.start()
     job_id, player, first = await _hand_out(stage)
@@ -102,7 +102,7 @@ async def test_an_invitation_of_an_earlier_dispatch_is_returned_without_effect(s
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_run_at_a_live_worker_continues_without_its_message(stage: Stage, /) -> None:
     process = stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -123,7 +123,7 @@ async def test_a_run_at_a_live_worker_continues_without_its_message(stage: Stage
     assert (stage.job(job_id).state, stage.job(job_id).attempt) == (JobState.SUCCEEDED, 1)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_run_whose_worker_died_is_charged_once_and_published_again(stage: Stage, /) -> None:
     process = stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -146,7 +146,7 @@ async def test_a_run_whose_worker_died_is_charged_once_and_published_again(stage
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_worker_that_ended_in_order_charges_no_job(stage: Stage, /) -> None:
     stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -162,7 +162,7 @@ async def test_a_worker_that_ended_in_order_charges_no_job(stage: Stage, /) -> N
     assert _invitation(again).crashes == 0
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_later_process_of_the_same_name_is_no_sign_of_life(stage: Stage, /) -> None:
     stage.start()
     _, player, envelope = await _hand_out(stage)
@@ -177,7 +177,7 @@ async def test_a_later_process_of_the_same_name_is_no_sign_of_life(stage: Stage,
     assert _invitation(await _next(player)).crashes == 1
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_short_run_that_killed_its_worker_counts_with_the_next_crash(stage: Stage, /) -> None:
     stage.start()
     _, player, _ = await _hand_out(stage)
@@ -195,7 +195,7 @@ async def test_a_short_run_that_killed_its_worker_counts_with_the_next_crash(sta
     assert _invitation(again).crashes == 2
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_flapping_link_charges_no_job(stage: Stage, /) -> None:
     stage.start()
     job_id, player, _ = await _hand_out(stage)
@@ -210,7 +210,7 @@ async def test_a_flapping_link_charges_no_job(stage: Stage, /) -> None:
     assert await _events(stage, job_id) == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_returned_job_whose_end_was_asked_for_ends(stage: Stage, /) -> None:
     stage.start()
     job_id, player, _ = await _hand_out(stage)
@@ -222,7 +222,7 @@ async def test_a_returned_job_whose_end_was_asked_for_ends(stage: Stage, /) -> N
     assert stage.job(job_id).state is JobState.CANCELLED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_run_whose_worker_died_and_whose_end_was_asked_for_ends(stage: Stage, /) -> None:
     stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -237,7 +237,7 @@ async def test_a_run_whose_worker_died_and_whose_end_was_asked_for_ends(stage: S
     assert stage.job(job_id).state is JobState.CANCELLED
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stage: Stage, /) -> None:
     first = stage.start()
     job_id, player, envelope = await _hand_out(stage)
@@ -256,7 +256,7 @@ async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stag
     await until(lambda: stage.batches() == 0)
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(stage: Stage, /) -> None:
     stage.start()
     job_id, player, _ = await _hand_out(stage, task="once")
@@ -274,7 +274,7 @@ async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never
     assert "it is unknown whether it ran" in job.error.message
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_begun_job_with_a_guarantee_of_its_own_fails_when_its_message_returns(stage: Stage, /) -> None:
     stage.start()
     job_id, player, envelope = await _hand_out(stage, run=RunOptions(once=True))

@@ -14,7 +14,7 @@ from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.records import RunState
 from taskmq.model.runs.validation import validate_workflow
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.scheduler.stage import Player, Stage, play_one, until
 
 
 def _define(app: TaskMQ) -> None:
@@ -24,7 +24,7 @@ def _define(app: TaskMQ) -> None:
 
 
 def _play(test: object) -> None:
-    play(test, _define)  # type: ignore[arg-type]
+    play_one(test, _define)  # type: ignore[arg-type]
 
 
 async def _start(stage: Stage, steps: dict[str, Any]) -> str:

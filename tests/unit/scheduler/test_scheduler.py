@@ -13,11 +13,11 @@ from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
-from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.scheduler.stage import START, Player, Stage, play, play_one, until
 from tests.unit.store_kit import Database, StagedStore
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_is_dispatched_run_and_ended_by_its_report(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
@@ -34,7 +34,7 @@ async def test_a_job_is_dispatched_run_and_ended_by_its_report(stage: Stage, /) 
     assert stage.job(job_id).result == b"7"
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_a_second(stage: Stage, /) -> None:
     stage.start()
     player = await _warm(stage)
@@ -51,7 +51,7 @@ async def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_
     assert stage.clock.since(began) <= 0.55
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_slow_first_poll_does_not_delay_later_work(stage: Stage, /, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatching = stage.start().store.dispatching
     lanes, looked = dispatching.lanes, set[int]()
@@ -73,7 +73,7 @@ async def test_a_slow_first_poll_does_not_delay_later_work(stage: Stage, /, monk
     assert stage.clock.since(began) <= 0.55
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_accepted_result_is_in_the_state_under_its_public_id(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(key="order 17", tenant="acme")
@@ -108,10 +108,10 @@ def test_the_result_of_a_task_without_results_is_not_stored_in_the_state() -> No
         assert state is not None
         assert await state.results.get(job_id) is None
 
-    play(test, define)
+    play_one(test, define)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_without_a_state_is_complete(stage: Stage, /) -> None:
     stage.start(has_state=False)
     await stage.submit(3)
@@ -122,7 +122,7 @@ async def test_a_scheduler_without_a_state_is_complete(stage: Stage, /) -> None:
     assert stage.states() == {JobState.SUCCEEDED: 3}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_thousands_of_jobs_of_several_queues_all_end(stage: Stage, /) -> None:
     stage.start()
     for queue in ("one", "two", "three"):
@@ -135,7 +135,7 @@ async def test_thousands_of_jobs_of_several_queues_all_end(stage: Stage, /) -> N
     await until(lambda: stage.batches() == 0)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_thousands_of_jobs_that_fail_twice_all_succeed_at_their_third_attempt(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
@@ -158,9 +158,9 @@ async def test_thousands_of_jobs_that_fail_twice_all_succeed_at_their_third_atte
     assert len(await stage.store.attempts(ids[0])) == 2
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage: Stage, /) -> None:
-    other = replace(stage, database=Database(stage.clock))
+    other = replace(stage, database=Database(stage.clock, partitions=stage.database.partitions))
     stage.start()
     other.start(name="shop-2")
     ids = [await here.submit(300) for here in (stage, other)]
@@ -175,7 +175,7 @@ async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage:
     assert await stage.parked_messages() == []
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_repeated_or_late_report_changes_nothing(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
@@ -201,7 +201,7 @@ async def test_a_repeated_or_late_report_changes_nothing(stage: Stage, /) -> Non
 # Windows and drains
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_the_broker_never_holds_more_jobs_than_the_window_allows(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(300)
@@ -221,7 +221,7 @@ async def test_the_broker_never_holds_more_jobs_than_the_window_allows(stage: St
     assert process.scheduler.status().windows == {"work": 9}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_draining_scheduler_dispatches_nothing_and_waits_for_reports(stage: Stage, /) -> None:
     process = stage.start(drains=True)
     await stage.submit(100)
@@ -239,7 +239,7 @@ async def test_a_draining_scheduler_dispatches_nothing_and_waits_for_reports(sta
     assert stage.holders() == set()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_second_signal_ends_a_drain(stage: Stage, /) -> None:
     process = stage.start(drains=True)
     await stage.submit()
@@ -263,7 +263,7 @@ async def test_an_app_without_a_store_is_refused() -> None:
         await Scheduler(TaskMQ(new_url())).run()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_store_with_outdated_tables_is_refused_and_a_missing_one_is_waited_for(stage: Stage, /) -> None:
     class Behind(StagedStore):
         async def check(self) -> None:

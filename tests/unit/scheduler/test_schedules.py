@@ -29,7 +29,7 @@ from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.record import Emitted
 from taskmq.schedules.triggers import cron, every, jitter_of, once
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
+from tests.unit.scheduler.stage import START, Player, Process, Stage, play, play_one, until
 from tests.unit.store_kit import Database, StagedStore
 
 MINUTE = 60_000
@@ -55,7 +55,7 @@ async def _add(process: Process, name: str, trigger: Any, **options: Any) -> Non
 
 async def _start_scheduler(stage: Stage) -> Process:
     process = stage.start()
-    await until(lambda: process.scheduler.not_ready() is None and len(process.scheduler.status().partitions) == 8)
+    await until(lambda: process.scheduler.not_ready() is None and stage.holds_all(process))
     return process
 
 
@@ -74,10 +74,10 @@ def test_a_schedule_in_code_fires_at_its_instants_and_never_before() -> None:
         for job in stage.database.jobs.values():
             assert 0 <= job.submitted - START - _instant(job) <= 50
 
-    play(test, define)
+    play_one(test, define)
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_an_occurrence_has_the_id_that_a_beat_would_use_and_needs_no_state(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
@@ -92,7 +92,7 @@ async def test_an_occurrence_has_the_id_that_a_beat_would_use_and_needs_no_state
     assert (await process.app.jobs.aget(envelope.id)).id == job.id
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     at = once(datetime.fromtimestamp(START / 1000 + 5, UTC))
@@ -117,7 +117,7 @@ async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: S
 
 
 @pytest.mark.parametrize("name", ["@acme:", "@a%:x", "@a%2:x", "", "two\nlines"])
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_an_invalid_schedule_name_is_refused(stage: Stage, /, name: str) -> None:
     process = await _start_scheduler(stage)
     with pytest.raises(InvalidOption):
@@ -156,7 +156,7 @@ def test_a_schedule_removed_from_code_stops_with_a_log_line(caplog: pytest.LogCa
         assert names == ["by hand", "kept"]
 
     with caplog.at_level(logging.WARNING, "taskmq.schedules"):
-        play(test, define)
+        play_one(test, define)
     assert [record.getMessage() for record in caplog.records] == [
         "removing schedule old: the code of app shop no longer defines it"
     ]
@@ -171,7 +171,7 @@ async def _values_of_alert(process: Process) -> list[float]:
     return [alert.value for alert in await alerts.alerts()]
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,10 +235,10 @@ def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limi
         assert status.fired == before["s0"] + expected
         assert await _values_of_alert(again) == ([schedules * (120 - expected)] if expected < 120 else [])
 
-    play(test, _tasks)
+    play_one(test, _tasks)
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_time_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage, /) -> None:
     # A minute and 40 s before Wednesday begins in Berlin.
     await stage.pass_by(2_700)
@@ -261,7 +261,7 @@ def _schedule(job: JobRecord) -> str:
     return (decode_envelope(job.body).meta or {})["taskmq.schedule"]
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     schedules = process.app.schedules
@@ -283,7 +283,7 @@ async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage,
     assert len(await schedules.anext("s", count=3)) == 3
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     schedules = process.app.schedules
@@ -303,7 +303,7 @@ async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) 
     assert await schedules.aall() == {}
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_manual_run_is_a_separate_job_and_in_the_history(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await _add(process, "s", every("1s"))
@@ -318,7 +318,7 @@ async def test_a_manual_run_is_a_separate_job_and_in_the_history(stage: Stage, /
     assert len(history) >= 3
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_history(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await _add(process, "s", every("1s"))
@@ -337,7 +337,7 @@ async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_histo
     ]
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await _add(process, "s", every("1m"))
@@ -352,7 +352,7 @@ async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) 
     assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_endless_backfills_make_a_hundred_jobs_a_second_and_others_continue(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(days=3650)
@@ -373,7 +373,7 @@ async def test_endless_backfills_make_a_hundred_jobs_a_second_and_others_continu
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @pytest.mark.parametrize("most", [1, 2])
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, overlap: Any, most: int) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -431,7 +431,7 @@ _LATER = pytest.mark.nightly("tests/unit/scheduler/test_schedules.py::test_the_h
 )
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_the_history_never_exceeds_the_limit(
     stage: Stage, /, overlap: Any, most: int, runs: "Callable[[Player, int, int], Coroutine[Any, Any, None]]"
 ) -> None:
@@ -460,7 +460,7 @@ async def test_the_history_never_exceeds_the_limit(
         assert max(together) == most
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_buffered_occurrence_starts_once_there_is_room(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -478,7 +478,7 @@ async def test_a_buffered_occurrence_starts_once_there_is_room(stage: Stage, /) 
     assert [one.kind for one in await process.app.schedules.ahistory("s")] == ["buffered", "due"]
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_paused_schedule_keeps_its_buffer_until_it_is_resumed(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -532,7 +532,7 @@ def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.Lo
         assert {_schedule(job) for job in stage.database.jobs.values()} <= {"good", "bad"}
         assert sum(_schedule(job) == "good" for job in stage.database.jobs.values()) >= 17
 
-    play(test, _tasks)
+    play_one(test, _tasks)
     told = [record.getMessage() for record in caplog.records if "firing failed" in record.getMessage()]
     assert len(told) == 1
     assert "this taskmq has no trigger 'Never'" in told[0]
@@ -606,7 +606,7 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
         assert status.fired == len(sent) == len(status.history)
         assert stage.database.jobs == {}
 
-    play(test, define)
+    play_one(test, define)
 
 
 def _flow_tasks(app: TaskMQ) -> None:
@@ -623,7 +623,7 @@ async def _add_flow(process: Process, trigger: Any) -> None:
     await process.app.schedules.aadd("flow", flow, trigger)
 
 
-@run_by(play, _flow_tasks)
+@run_by(play_one, _flow_tasks)
 async def test_a_broker_that_blocks_publishing_delays_workflows_and_no_jobs(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await _add_flow(process, every("3s"))
@@ -668,7 +668,7 @@ def test_middleware_that_refuses_a_workflow_delays_no_jobs(caplog: pytest.LogCap
         assert len(late) > 40 * 15
         assert max(late) <= 50
 
-    play(test, define)
+    play_one(test, define)
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert told
     assert all("failed, will retry: not today" in line for line in told)
@@ -684,10 +684,10 @@ def test_an_unstorable_schedule_is_refused_at_definition() -> None:
         with pytest.raises(InvalidOption, match="unique="):
             await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
 
-    play(test, define)
+    play_one(test, define)
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> None:
     knowing = await _start_scheduler(stage)
     await until(lambda: bool(stage.database.ask("SELECT 1 FROM task_registration WHERE task = 'tick'")))
@@ -758,10 +758,10 @@ def test_pages_list_schedules_of_code_and_runtime_in_one_order() -> None:
         app.every("1h", name="m")(app.tasks["tick"])
         app.every("1h", name="a")(app.tasks["tick"])
 
-    play(test, define)
+    play_one(test, define)
 
 
-@run_by(play, _tasks)
+@run_by(play_one, _tasks)
 async def test_a_schedule_starts_a_definition_in_its_stored_version(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     app = process.app

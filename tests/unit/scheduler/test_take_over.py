@@ -20,14 +20,14 @@ from tests.unit.scheduler.stage import Stage, play, until
 @run_by(play)
 async def test_two_schedulers_hold_half_each_and_a_stopping_one_returns_its_half(stage: Stage, /) -> None:
     first = stage.start()
-    await until(lambda: len(first.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(first))
     second = stage.start()
     await until(lambda: len(second.scheduler.status().partitions) == 4)
     assert len(first.scheduler.status().partitions) == 4
 
     began = stage.clock.monotonic()
     await first.stop()
-    await until(lambda: len(second.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(second))
 
     # No scheduler waits for a lease to end.
     assert stage.clock.since(began) < 1
@@ -218,7 +218,7 @@ async def test_the_jobs_of_a_dead_scheduler_continue_within_the_lease_and_a_seco
 @run_by(play)
 async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
     first = stage.start()
-    await until(lambda: len(first.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(first))
     # Its publishes hang, and then it dies.
     first.broker.hang_publishes()
     (job_id,) = await stage.submit(announced=True)
@@ -297,7 +297,7 @@ def test_an_unconfirmed_job_that_must_not_run_twice_fails() -> None:
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().partitions) == 8)
+        await until(lambda: stage.holds_all(first))
         first.broker.hang_publishes()
         (once,) = await stage.submit(task="once")
         (other,) = await stage.submit()
@@ -324,7 +324,7 @@ def test_a_take_over_resumes_after_an_outage_of_the_store(caplog: pytest.LogCapt
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().partitions) == 8)
+        await until(lambda: stage.holds_all(first))
         first.broker.hang_publishes()
         (other,) = await stage.submit()
         await until(lambda: first.broker.hanging == 1)
@@ -402,7 +402,7 @@ async def test_an_unavailable_store_loses_no_report_and_no_job(stage: Stage, /) 
 @run_by(play)
 async def test_an_unavailable_broker_leaves_jobs_in_the_store(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
     await stage.submit(500)
     await stage.pass_by(10)

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, partition_key, partition_of
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, partition_key
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
@@ -24,7 +24,7 @@ from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.lost_jobs import LOST_AFTER
 from taskmq.scheduler.partitions import LEASE
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
+from tests.unit.scheduler.stage import START, Player, Process, Stage, play_one, until
 from tests.unit.store_kit import StagedStore
 
 
@@ -38,7 +38,7 @@ def _define(app: TaskMQ) -> None:
 
 async def _start_scheduler(stage: Stage, store: StagedStore | None = None) -> Process:
     process = stage.start(store=store)
-    await until(lambda: len(process.scheduler.status().partitions) == 8)
+    await until(lambda: stage.holds_all(process))
     return process
 
 
@@ -73,7 +73,7 @@ def _starts_before(stage: Stage, store: StagedStore, name: str) -> list[str]:
     return seen
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_running_job_is_not_published_again_and_not_withdrawn(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -94,7 +94,7 @@ async def test_a_running_job_is_not_published_again_and_not_withdrawn(stage: Sta
     assert process.scheduler.status().reports == {"accepted": 2}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_an_ended_job_is_not_published_again(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -112,7 +112,7 @@ async def test_an_ended_job_is_not_published_again(stage: Stage, /) -> None:
 
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     stage: Stage, /, error: Unroutable | PublishRejected
 ) -> None:
@@ -137,7 +137,7 @@ async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     assert process.scheduler.status().in_flight == {}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_whose_start_only_the_store_knows_continues_and_keeps_its_permit(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -156,14 +156,14 @@ async def test_a_job_whose_start_only_the_store_knows_continues_and_keeps_its_pe
     assert process.scheduler.status().in_flight == {"work": 1}
     assert stage.job(behind).state is JobState.QUEUED
     report = Report(id=job_id, token=token, attempt=1, kind="succeeded", worker="player")
-    await player.send(f"taskmq.reports.shop.{partition_of('work')}", report)
+    await player.send(f"taskmq.reports.shop.{stage.partition_of('work')}", report)
     await player.has(1)
     assert [each.store.id for each in player.envelopes if each.store] == [behind]
     await player.finish()
     await stage.all_ended()
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_that_must_not_run_twice_continues_if_a_worker_has_started_it(stage: Stage, /) -> None:
     store = stage.store
     seen = _starts_before(stage, store, "fail")
@@ -184,7 +184,7 @@ async def test_a_job_that_must_not_run_twice_continues_if_a_worker_has_started_i
 
 
 @pytest.mark.parametrize("task", ["t", "once"])
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_the_next_holder_leaves_runs_to_their_worker_even_without_a_confirm(stage: Stage, /, task: str) -> None:
     first = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -209,7 +209,7 @@ async def test_the_next_holder_leaves_runs_to_their_worker_even_without_a_confir
     await until(lambda: stage.batches() == 0)
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_jobs_possibly_published_by_an_earlier_holder_are_not_withdrawn(stage: Stage, /) -> None:
     first = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -229,7 +229,7 @@ async def test_jobs_possibly_published_by_an_earlier_holder_are_not_withdrawn(st
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_holder(stage: Stage, /) -> None:
     store, sent = stage.store, list[tuple[Any, ...]]()
     is_frozen = asyncio.Event()
@@ -264,7 +264,7 @@ async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_ho
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["the whole batch is refused", "half of the batch is refused"])
-@run_by(play)
+@run_by(play_one)
 async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease(stage: Stage, /, count: int) -> None:
     old, new = stage.store, stage.store
     has_asked, is_acquired = asyncio.Event(), asyncio.Event()
@@ -277,14 +277,14 @@ async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease
         return await undispatch(*args, **options)
 
     async def take_over_late(partition: int, epoch: int) -> list[DispatchBatch]:
-        if partition == partition_of("work"):
+        if partition == stage.partition_of("work"):
             is_acquired.set()
             # The earlier holder records its batches meanwhile.
             await stage.pass_by(1)
         return await take_over(partition, epoch)
 
     async def believe(key: str, **options: Any) -> bool:
-        return key == partition_key(partition_of("work")) or await renew(key, **options)
+        return key == partition_key(stage.partition_of("work")) or await renew(key, **options)
 
     vars(old.dispatching)["undispatch"] = ask_late
     vars(old.dispatching.leases)["renew"] = believe
@@ -303,7 +303,7 @@ async def test_the_next_holder_publishes_what_was_refused_to_one_without_a_lease
     assert {stage.job(each).token >> 32 for each in ids} == {1}
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_run_without_a_worker_is_left_to_the_next_holder_of_the_partition(stage: Stage, /) -> None:
     store, fenced = stage.store, [None]
     dispatch_again = store.dispatching.dispatch_again
@@ -333,7 +333,7 @@ async def test_a_run_without_a_worker_is_left_to_the_next_holder_of_the_partitio
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_lost_job_stays_in_flight_if_its_withdrawal_was_fenced(stage: Stage, /) -> None:
     store, fenced = stage.store, [Withdrawn(is_fenced=True)]
     undispatch = store.dispatching.undispatch
@@ -359,7 +359,7 @@ async def test_a_lost_job_stays_in_flight_if_its_withdrawal_was_fenced(stage: St
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
     stage: Stage, /, task: str, call: str
 ) -> None:
@@ -397,7 +397,7 @@ async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
     assert stage.clock.since(began) < 3 * LEASE
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
@@ -416,7 +416,7 @@ async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stag
     await stage.all_ended()
 
 
-@run_by(play)
+@run_by(play_one)
 async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     await stage.broker.declare([])
@@ -439,7 +439,7 @@ async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_
 
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, task: str, call: str) -> None:
     store = stage.store
     process = await _start_scheduler(stage, store)
@@ -457,7 +457,7 @@ async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, ta
     assert process.scheduler.status().in_flight == {"work": 1}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(stage: Stage, /) -> None:
     first = await _start_scheduler(stage)
     first.broker.hang_publishes()
@@ -485,7 +485,7 @@ async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(
     assert failed
     assert [each.store.id for each in player.envelopes if each.store] == [limited]
     assert stage.job(once).state is JobState.FAILED
-    assert second.scheduler.status().partitions == list(range(8))
+    assert stage.holds_all(second)
     # Its jobs in flight use up the limit once, and release it once.
     for count in range(3, -1, -1):
         await player.has(1)
@@ -496,7 +496,7 @@ async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(
     assert second.scheduler.status().in_flight == {}
 
 
-@run_by(play, _define)
+@run_by(play_one, _define)
 async def test_two_copies_of_a_message_are_two_starts_and_one_end(stage: Stage, /) -> None:
     process = await _start_scheduler(stage)
     player = await stage.player_of_declared()
