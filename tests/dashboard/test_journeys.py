@@ -18,7 +18,6 @@ pytestmark = pytest.mark.timeout(120)
 
 
 _BUDGET = 130 * 1024
-_BUDGET_OF_ALL = 150 * 1024
 
 
 def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
@@ -47,11 +46,11 @@ def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser
 
     # The lists of failed and of running jobs are requested only if there are any.
     assert {path: count for path, count in calls.items() if count > 1} == {}
-    assert calls.total() <= 11
+    assert calls.total() <= 10
 
 
 def test_all_files_of_the_dashboard_together_are_within_their_budget() -> None:
-    assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _BUDGET_OF_ALL
+    assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _BUDGET
 
 
 def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path: Path) -> None:

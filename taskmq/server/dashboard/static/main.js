@@ -68,12 +68,14 @@ function Sheet({ close }) {
   <//>`;
 }
 
+/** Choice of a tenant. For a user of all tenants, their names are read when the pointer or the focus comes. */
 function Tenants({ chosen }) {
-  const [names, set] = useState(/** @type {string[]} */ ([]));
-  useEffect(() => { read("tenants").then((found) => set(found.items.map((/** @type {any} */ one) => one.name)), () => undefined); }, []);
-  if (names.length < 2 && !chosen) return null;
-  const everywhere = session.caller?.memberships.some((one) => one.tenant === "*");
-  return html`<label class="inline"><span class="sr">Tenant</span><select value=${chosen} onChange=${(/** @type {any} */ e) => change({ tenant: e.target.value, cursor: "" })}>
+  const own = session.caller?.memberships.map((one) => one.tenant) ?? [];
+  const everywhere = own.includes("*");
+  const [names, set] = useState(own.filter((name) => name && name !== "*"));
+  const load = () => { if (everywhere) read("tenants").then((found) => set(found.items.map((/** @type {any} */ one) => one.name)), () => undefined); };
+  if (!everywhere && names.length < 2 && !chosen) return null;
+  return html`<label class="inline"><span class="sr">Tenant</span><select value=${chosen} onFocus=${load} onPointerEnter=${load} onChange=${(/** @type {any} */ e) => change({ tenant: e.target.value, cursor: "" })}>
     <option value="">${everywhere ? "all tenants" : "choose a tenant"}</option>
     ${[...new Set([...names, ...(chosen ? [chosen] : [])])].map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
   </select></label>`;
