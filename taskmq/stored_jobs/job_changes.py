@@ -10,9 +10,9 @@ from msgspec import UNSET
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import InvalidOption, StateUnavailable
+from taskmq.errors import InvalidOption, JobConflict, StateUnavailable
 from taskmq.jobs.handle import Job
-from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.envelope import LAST_INSTANT, decode_envelope
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
@@ -154,14 +154,15 @@ class JobChanges(JobQueries):
                 returns the same job.
 
         Raises:
-            JobConflict: another job already repeats it; it cannot resume; or it never ran because a dependency
-                failed, and that one was not retried.
+            JobConflict: another job already repeats it; it cannot resume; it never ran because a dependency
+                failed, and that one was not retried; or it is a step of a run, which only a redrive repeats.
             QuotaExceeded: its tenant or owner has exhausted a quota. A resumed job does not count.
         """
         record = await self._store.read(of_tenant(job, tenant))
         if not record.state.is_final:
             await self._edit("retry", record, version=version, by=by, note=note)
             return self._names.handle(record)
+        _check_repeatable(record)
         if mode is None:
             mode = default_mode(record) if new_id is None else "new"
         if mode == "resume":
@@ -218,3 +219,18 @@ class JobChanges(JobQueries):
 
     async def _edit(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job, action, version=version, by=by, note=note)
+
+
+def _check_repeatable(record: JobRecord) -> None:
+    """Check that an ended job may run again on its own.
+
+    Raises:
+        JobConflict: it is a step of a run, whose other steps would not wait for its repetition.
+    """
+    if (flow := decode_envelope(record.body).flow) is not None:
+        run = flow.rpartition("/")[0]
+        raise JobConflict(
+            f"job {record.key or record.id} is a step of run {run}: run it again with `taskmq run redrive {run}`",
+            state=str(record.state),
+            version=record.version,
+        )

@@ -101,7 +101,7 @@ def clone_job(
 ) -> NewJob:
     """Build another job of the same task, linked to the original.
 
-    It does not expire, takes no unique key, and has only the given dependencies.
+    It does not expire, takes no unique key, and has only the given dependencies. It is no step of the original's run.
 
     Args:
         now, due: ms since the epoch.
@@ -116,7 +116,7 @@ def clone_job(
     fresh = new_job_id(now, os.urandom(10))
     key = None if job_id is None else _check_key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
-    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0)
+    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0, flow=None)
     if call is not None:
         envelope = replace(envelope, **call)
     if priority is not None:

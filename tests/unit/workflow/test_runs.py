@@ -22,8 +22,10 @@ from taskmq import (
     dag,
 )
 from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import JobConflict
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
 from tests.unit.app_kit import new_url
@@ -160,6 +162,28 @@ async def test_a_step_that_cannot_have_a_job_fails_and_says_why(shop: Shop) -> N
         odd = await shop.app.runs.astart("odd")
         with pytest.raises(FlowFailed, match="eta='soon' is not an instant"):
             await odd.aresult(10)
+
+
+async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop) -> None:
+    shop.broken = {"b"}
+    async with shop.open():
+        run = await chain(shop.named.s("b"), shop.add.si(1)).asend(tenant="acme")
+        with pytest.raises(FlowFailed, match="b is broken"):
+            await run.aresult(10)
+        job = (await _jobs_of(shop, run))["named"].id
+        modes: tuple[RetryMode | None, ...] = (None, "resume", "new")
+        for mode in modes:
+            with pytest.raises(
+                JobConflict, match=f"job {job} is a step of run {run.id}: .*taskmq run redrive {run.id}"
+            ):
+                await shop.app.jobs.aretry(job, mode=mode)
+
+        # A clone is a job of its own.
+        shop.broken.clear()
+        assert await (await shop.app.jobs.aclone(job)).aresult(10) == "b"
+        assert (await run.astate()).state == "failed"
+        await run.aredrive()
+        assert await run.aresult(10) == 2
 
 
 async def test_a_middleware_that_fails_fails_the_step(shop: Shop) -> None:
