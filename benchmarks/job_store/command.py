@@ -26,6 +26,7 @@ from benchmarks.job_store.takeover import scheduler_killed
 from benchmarks.job_store.tenants import drained
 from benchmarks.job_store.throughput import bulk, starts, submits
 from benchmarks.job_store.timers import lateness
+from benchmarks.job_store.workflows import runs_of_workflows
 
 __all__ = ["RESULTS", "ROWS", "main"]
 
@@ -156,6 +157,19 @@ class _Run:
 
                 self._keep("saved steps", asyncio.run(measure(stage)))
 
+    def workflows(self) -> None:
+        """Measure runs of workflows: a chain, a wide step, and many runs at once."""
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage) -> dict[str, Figures]:
+                    async with stage.app:
+                        jobs = self._options.jobs
+                        return await runs_of_workflows(stage, width=max(jobs // 2, 1), runs=max(jobs // 20, 1))
+
+                for name, figures in asyncio.run(measure(stage)).items():
+                    self._keep(f"workflow: {name}", figures)
+
     def features(self) -> None:
         """Measure jobs without a feature, and with each one."""
         for _ in range(self._options.rounds):
@@ -211,6 +225,7 @@ ROWS: Final[dict[str, Callable[[_Run], None]]] = {
     "gated": _Run.gated,
     "logged": _Run.logged,
     "steps": _Run.steps,
+    "workflows": _Run.workflows,
     "features": _Run.features,
     "batches": _Run.batches,
     "sqlite": _Run.embedded,
