@@ -56,7 +56,6 @@ class Sessions:
     Attributes:
         patience: the time limit of waits for results without a timeout; None for no limit.
         send_timeout: the time limit of every send, in seconds.
-        prefers_runs: whether workflows run in the job store even if there is a state.
 
     Raises:
         InvalidOption: a value is invalid.
@@ -94,7 +93,6 @@ class Sessions:
         self._abandoned: list[Session] = []
         self._has_warned = False
         self.patience: Patience | None = None
-        self.prefers_runs = False
         self.job_store: Callable[[BrokerOptions], JobStore] | None = None
 
     @property
@@ -150,12 +148,6 @@ class Sessions:
         if (state := self.settings.state) is not None:
             return state
         return self.url if self.url.startswith(_EMBEDDED) else None
-
-    @property
-    def has_runs(self) -> bool:
-        """Whether workflows run in the job store: there is one, and no state."""
-        has_store = self.store_url is not None or self.job_store is not None
-        return has_store and (self.prefers_runs or self.state_url is None)
 
     def check_coordinator(self, what: str) -> None:
         """Check that locks and groups have a coordinator.
@@ -235,16 +227,19 @@ class Sessions:
             elif loop.is_closed():
                 self._sessions.pop(key, None)
 
-    def store(self) -> "JobStore":
+    def store(self, what: str = "submitted jobs need") -> "JobStore":
         """Return the job store of the running loop's session.
+
+        Args:
+            what: the user of the store, as subject and verb.
 
         Raises:
             UnsupportedFeature: the app has no job store.
         """
         if (store := self.current().store) is None:
             raise UnsupportedFeature(
-                "submitted jobs need a store: TaskMQ(..., store='postgresql://...'), $TASKMQ_STORE, or "
-                "sqlite:///PATH on one host"
+                f"{what} a store: set TaskMQ(..., store='postgresql://...') or, on one host, "
+                "store='sqlite:///jobs.db', or $TASKMQ_STORE, and run `taskmq scheduler`"
             )
         return store
 

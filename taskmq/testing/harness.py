@@ -134,7 +134,7 @@ class Harness:
         before = producer.middleware
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
-        store, runs_in_store = sessions.job_store, sessions.has_runs
+        store = sessions.job_store
         has_store = self._has_store if self._has_store is not None else self._needs_store()
         # An earlier harness on the same app has its own.
         sessions.job_store = None
@@ -143,8 +143,6 @@ class Harness:
         # It lives as long as a store is open on it, while the test's loops come and go.
         kept = None if place is None else open_store(place, BrokerOptions(clock=self.clock))
         settings = Settings(url=url, state=url, store=place, origin=origin)
-        prefers = sessions.prefers_runs
-        sessions.prefers_runs = runs_in_store
         real = sessions.exchange(settings, self.clock, {})
         sessions.patience = Patience(self._timeout, _ADVICE)
         try:
@@ -155,7 +153,6 @@ class Harness:
             finally:
                 sessions.exchange(*real)
                 sessions.job_store = store
-                sessions.prefers_runs = prefers
                 sessions.patience = None
                 del kept
                 producer.use_middleware(before)

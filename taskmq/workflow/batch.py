@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.errors import InvalidOption
-from taskmq.model.units import Duration
-from taskmq.workflow.handle import Flow
 from taskmq.workflow.model.contents import batch_call
-from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.parts import AnyBuilder, OpenStep, Step, Workflow
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService
-from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import StepTask
 
 __all__ = ["Batch", "batch"]
@@ -60,17 +56,6 @@ class Batch(Workflow[list[Any]]):
             self.on_end.add_to(builder, [jobs.source], rule="always")
         return builder.plan(jobs)
 
-    async def _send(
-        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
-    ) -> Flow[list[Any]]:
-        # All errors of jobs are found before anything is published.
-        builder = GraphBuilder(service.content_type, tenant=tenant or "")
-        calls = [builder.child(job.call) for job in self.jobs]
-        flow = await super()._send(service, flow_id, keep, tenant, name)
-        if calls:
-            await service.append(flow.id, calls, name=_FIRST_JOBS)
-        return flow
-
     async def _start(
         self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
     ) -> Run[list[Any]]:
@@ -86,9 +71,9 @@ def batch(
     on_end: Step[Any] | OpenStep[list[Any] | None, Any] | None = None,
     limit: int | None = None,
 ) -> Batch:
-    """Create a batch of jobs; the first ones start when it is sent, and `Flow.add` adds more.
+    """Create a batch of jobs; the first ones start when it is sent, and `Run.add` adds more.
 
-    It ends when it was closed by `Flow.close`, and all its jobs have ended. It belongs to the app of its first job,
+    It ends when it was closed by `Run.close`, and all its jobs have ended. It belongs to the app of its first job,
     or of its callback, so it needs one of them.
 
     Args:

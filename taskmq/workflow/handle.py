@@ -12,7 +12,7 @@ from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.keys import check_chosen_id, flow_end_id, flow_job_id, split_tenant_key
+from taskmq.model.keys import flow_end_id, flow_job_id, split_tenant_key
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import (
     FlowHead,
@@ -35,7 +35,6 @@ __all__ = [
     "FlowStateName",
     "FlowStep",
     "StepOutcome",
-    "check_flow_id",
     "state_name",
 ]
 
@@ -49,7 +48,6 @@ _LONGEST_KEY: Final = 255
 # Seconds after which waiters check that an end can still come.
 _LOOK_AGAIN: Final = 15.0
 _RAN: Final = (NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED)
-_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 
 
 FlowStateName = Literal["running", "succeeded", "failed", "cancelled"]
@@ -436,17 +434,6 @@ def state_name(record: FlowRecord, head: FlowHead, failed: Collection[str]) -> F
     if record.cancelled is not None:
         return "cancelled"
     return "succeeded" if head.may_fail.issuperset(failed) else "failed"
-
-
-def check_flow_id(flow_id: str) -> str:
-    """Return `flow_id` if it is a valid id of a flow.
-
-    Raises:
-        InvalidOption: it is not.
-    """
-    if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
-        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
-    return check_chosen_id(flow_id, tenant=None, what="flow_id")
 
 
 def _is_shown(key: str, head: FlowHead) -> bool:

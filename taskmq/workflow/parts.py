@@ -4,21 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-from msgspec.structs import replace
-
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.model.units import Duration, parse_duration
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.task_options import CallOptions
-from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.model.calls import Graph
 from taskmq.workflow.model.contents import ContentBuilder, RunPlan
 from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.runs.handle import Run
-from taskmq.workflow.runs.service import RunService
-from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.runs.service import RunService, check_run_id
 from taskmq.workflow.step_call import CompleteStep, StepCall, StepTask
 
 __all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
@@ -47,28 +42,23 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         self,
         *,
         flow_id: str | None = None,
-        keep: Duration = "7d",
         tenant: str | None = None,
         name: str | None = None,
-    ) -> Flow[R_co] | Run[R_co]:
-        """Start it; returns when its run is in the store.
+    ) -> Run[R_co]:
+        """Start a run of it; return its handle once the run is in the store.
 
-        In an app with a state it is a flow there: returns when the broker has confirmed what can start. Sent again
-        with the same id after an error it goes on where it stopped; one that is under way is left as it is.
+        A run whose id is known already is left as it is.
 
         Args:
-            flow_id: default: a new time-ordered UUID.
-            keep: how long everything about a flow in the state is kept after its last change.
-            tenant: whose flow it is, and whose jobs its steps are; its id begins with it, `@acme:`. Each tenant has
-                its own flow ids. Default: no tenant.
-            name: what people look for it by in lists; any number may have the same. Default: the task of its first
-                step.
+            flow_id: the run's id. Default: a new time-ordered UUID.
+            tenant: the tenant of the run and of the jobs of its steps; the id begins with it, `@acme:`. Each tenant
+                has its own ids. Default: no tenant.
+            name: a name for lists; any number of runs may have the same. Default: the task of its first step.
 
         Raises:
-            InvalidArguments, InvalidOption, EncodeError: it cannot be; nothing was sent.
-            SendError: one of its kinds; the flow is there, and what was sent goes on.
-            StateUnavailable, StoreUnavailable: it could not be reached; the flow or run may be there or not.
-            UnsupportedFeature: the app has neither a store nor a state.
+            InvalidArguments, InvalidOption, EncodeError: a part is invalid; nothing was started.
+            StoreUnavailable: the store could not be reached; the run may have started: call again with the same id.
+            UnsupportedFeature: the app has no store.
         """
         service = self._service()
         if tenant == "":
@@ -76,10 +66,8 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
             raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
         if flow_id is not None:
-            check_flow_id(flow_id)
-        if service.sessions.has_runs:
-            return await self._start(RunService(service.sessions), flow_id, tenant, name)
-        return await self._send(service, flow_id, keep, tenant, name)
+            check_run_id(flow_id)
+        return await self._start(service, flow_id, tenant, name)
 
     send = blocking(asend)
 
@@ -125,16 +113,6 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         """Add the whole to a builder and return its plan; raises like `add_to`."""
         return builder.plan(self.add_to(builder, []))
 
-    async def _send(
-        self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
-    ) -> Flow[R_co]:
-        seconds = parse_duration(keep, what="keep").total_seconds()
-        graph = self.compile(service.content_type, tenant=tenant or "")
-        first = self.first_task()
-        graph.head = replace(graph.head, name=name or ("" if first is None else first.name))
-        sent = await service.start(graph, flow_id=flow_id, keep=seconds, tenant=tenant)
-        return Flow(sent, service=service, shape=graph.shape, names=graph.names)
-
     async def _start(
         self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
     ) -> Run[R_co]:
@@ -143,14 +121,14 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         started = await service.start(plan, run_id=run_id, tenant=tenant, name=label)
         return Run(started, service=service, shape=plan.shape)
 
-    def _service(self) -> WorkflowService:
+    def _service(self) -> RunService:
         task = self.first_task()
         if task is None:
             raise InvalidOption(
                 "this workflow names no task, so no app can send it: give it a step; a group of task.map(...) may be "
                 "empty"
             )
-        return WorkflowService(task.services)
+        return RunService(task.services.producer.sessions)
 
     def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
         """Chain `following` after this one; unless it is an `si(...)`, it gets this one's value."""

@@ -16,6 +16,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.nodes import NodeTold
 from taskmq_sql import open_job_store
 from tests.cli.kit import Here, Result, bury, declare
+from tests.unit.workflow.state_flows import send_to_state
 
 _APP = """\
 from taskmq import TaskMQ
@@ -141,7 +142,7 @@ def _begin_batch() -> str:
         def double(number: int) -> int:
             return number * 2
 
-        return batch(double.s(1)).send().id
+        return app.sessions.run_sync(send_to_state(batch(double.s(1))), instead="send_to_state").id
 
 
 def test_each_change_by_the_command_line_is_audited_with_its_user(shop: Callable[..., Result]) -> None:

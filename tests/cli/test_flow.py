@@ -1,12 +1,16 @@
 """`taskmq workflow`."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taskmq import FlowClosed, FlowFailed, TaskMQ, batch, chain
+from taskmq.workflow.handle import Flow
+from taskmq.workflow.parts import Workflow
 from tests.cli.kit import Here, Started, names_in
 from tests.servers import eventually
+from tests.unit.workflow.state_flows import send_to_state
 
 GALLERY = """\
 import os
@@ -29,6 +33,10 @@ async def upload(name: str) -> str:
 """
 
 
+def _send(app: TaskMQ, workflow: Workflow[Any]) -> Flow[Any]:
+    return app.sessions.run_sync(send_to_state(workflow), instead="send_to_state")
+
+
 @pytest.fixture
 def failed_workflow(home: Path) -> str:
     """Run a workflow with a failing step; return its id."""
@@ -45,7 +53,7 @@ def failed_workflow(home: Path) -> str:
             async def upload(name: str) -> str:
                 return name
 
-            flow = chain(upload.s("a"), resize.s(), upload.s()).send()
+            flow = _send(app, chain(upload.s("a"), resize.s(), upload.s()))
             with pytest.raises(FlowFailed):
                 flow.result(timeout=20)
         eventually(lambda: names_in("images.dlq"), "its letter is there")
@@ -132,8 +140,8 @@ def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: He
         async def upload(name: str) -> str:
             return name
 
-        album = batch(upload.s("a")).send()
-        other = chain(upload.s("a")).send()
+        album = _send(app, batch(upload.s("a")))
+        other = _send(app, chain(upload.s("a")))
 
         closed, refused = taskmq("flow", "close", album.id), taskmq("flow", "close", other.id)
         unknown = taskmq("flow", "close", "nobody")

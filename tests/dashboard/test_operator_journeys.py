@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from taskmq import dag
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.kit import Eyes, Served, answer, violations
+from tests.unit.workflow.state_flows import send_to_state
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -165,7 +166,7 @@ def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: S
     first = graph.add(charge.s("ann", 1), name="first")
     aside = [graph.add(charge.si("bob", number), after=[first], name=f"aside {number}") for number in range(3)]
     graph.add(charge.si("eve", 2), after=[first, *aside], name="last")
-    site.run(graph.asend(flow_id="spring", name="spring cleaning"))
+    site.run(send_to_state(graph, flow_id="spring", name="spring cleaning"))
     page = eyes.open("workflows").page
 
     page.keyboard.press("/")

@@ -1,4 +1,4 @@
-"""The shop of docs/examples/shop, unchanged, on RabbitMQ and Redis."""
+"""The shop of docs/examples/shop, unchanged, on RabbitMQ, Redis and a job store in a file."""
 
 import mailbox
 import shutil
@@ -100,11 +100,16 @@ def test_the_tests_of_the_example_pass(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_shop_works_as_its_page_says(folder: Path, amqp_url: str, redis_url: str, bank: _Bank) -> None:
-    env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url, "SHOP_RATES": bank.url}
+    env = {
+        "TASKMQ_URL": amqp_url,
+        "TASKMQ_STATE": redis_url,
+        "TASKMQ_STORE": f"sqlite:///{folder}/jobs.db",
+        "SHOP_RATES": bank.url,
+    }
     with (
         uvicorn(folder, "web:web", env=env) as client,
         Started(folder, "worker", "-c", "8", "--processes", "2", env=env) as worker,
-        Started(folder, "beat", env=env),
+        Started(folder, "scheduler", env=env),
     ):
         worker.says("waiting for jobs")
         assert "Your year" in client.get("/").text

@@ -24,13 +24,13 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     assert names == {"gallery.py", "send_gallery.py", "send_graph.py", "mend_gallery.py", "batch_gallery.py"}
     assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))
 
-    with Started(tmp_path, "worker", "gallery:app") as worker:
+    with Started(tmp_path, "worker", "gallery:app") as worker, Started(tmp_path, "scheduler", "gallery:app"):
         worker.says("waiting for jobs")
         for name in ("send_gallery.py", "send_graph.py"):
             assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
         assert _output_of(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
         mended = _output_of(tmp_path, "mend_gallery.py").splitlines()
 
-    assert mended[:2] == ["{'gallery.upload': 'OSError: a.jpg does not fit'}", "2 steps run again"]
+    assert mended[:2] == ["{'upload': 'OSError: a.jpg does not fit'}", "2 steps run again"]
     # It may have failed once more before it was cancelled.
     assert mended[2].split()[0] in ("True", "False")

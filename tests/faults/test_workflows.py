@@ -27,12 +27,14 @@ from taskmq import TaskMQ
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.model.keys import flow_end_id
+from taskmq.operations.workflows import flow_of
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag
 from taskmq.workflow.parts import Workflow, group
 from taskmq.workflow.publisher import flow_store
 from taskmq.workflow.step_call import GraphNode
 from tests.e2e.kit import LoneWorker, Project
+from tests.unit.workflow.state_flows import send_to_state
 
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))
 
@@ -205,7 +207,7 @@ async def _campaign(
     async with app:
         began = time.monotonic()
         killing = asyncio.create_task(_kill(workers, killed, project, chance))
-        flows = [await flow.asend(flow_id=flow_id) for flow_id, flow in plan.flows.items()]
+        flows = [await send_to_state(flow, flow_id=flow_id) for flow_id, flow in plan.flows.items()]
         for flow in flows:
             await _wait_for_finish(app, flow.id)
         took = time.monotonic() - began
@@ -217,7 +219,7 @@ async def _campaign(
             assert ended == dict.fromkeys(found, 1)
             # The worker that ends the last step reports it before it settles; and again, if it was killed in between.
             assert await app.jobs.wait_for_result(flow_end_id(flow.id, 0), 60) is not None
-        assert await app.flow("wide").aresult("10s") == WIDTH
+        assert await flow_of(app, "wide").aresult("10s") == WIDTH
         return took
 
 

@@ -228,6 +228,6 @@ STORED = (
     Feature("schedules", _check_schedules),
     Feature("reactions to the end of a job", _check_reactions),
     Feature("dependencies", _check_dependencies),
-    Feature("workflows", _check_workflows, is_shared=True),
+    Feature("workflows", _check_workflows),
     Feature("bulk operations", _check_bulks),
 )

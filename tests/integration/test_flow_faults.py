@@ -16,6 +16,7 @@ from taskmq.worker.guards.workflow import WorkflowGuard
 from tests.integration.redis_case import answers
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
+from tests.unit.workflow.state_flows import send_to_state
 
 PATIENCE = 60.0
 
@@ -163,7 +164,7 @@ def test_a_step_that_ends_while_redis_is_down_is_reported_after_the_outage(
 ) -> None:
     async def test(mill: Mill) -> None:
         async with working(mill):
-            flow = await mill.graph.asend()
+            flow = await send_to_state(mill.graph)
             await mill.wait_for_begin()
             give_back = take_away(redis)
             try:
@@ -185,7 +186,7 @@ def test_a_step_that_becomes_ready_while_redis_is_down_waits(
     redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
 ) -> None:
     async def test(mill: Mill) -> None:
-        flow = await mill.graph.asend()
+        flow = await send_to_state(mill.graph)
         mill.open.set()
         give_back = take_away(redis)
         async with working(mill):
@@ -204,7 +205,7 @@ def test_a_step_that_becomes_ready_while_redis_is_down_waits(
 def test_a_workflow_continues_with_the_replica_after_a_failover(redis: Redis, passages: Passages) -> None:
     async def test(mill: Mill, other: Redis) -> None:
         async with working(mill):
-            flow = await mill.graph.asend()
+            flow = await send_to_state(mill.graph)
             await mill.wait_for_begin()
             other.command("REPLICAOF", "127.0.0.1", str(redis.port))
 
@@ -231,7 +232,7 @@ def test_a_workflow_lost_by_redis_ends_as_dead_letters_without_endless_waits(
 
     async def test(mill: Mill) -> None:
         async with working(mill):
-            flow = await mill.graph.asend()
+            flow = await send_to_state(mill.graph)
             await mill.wait_for_begin()
             waits = asyncio.create_task(flow.aresult())
 

@@ -15,7 +15,6 @@ from taskmq.reactions import ReactionStatus
 from taskmq.schedules.status import SchedulePage
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.task_catalogue import TaskPage
-from taskmq.workflow.handle import Flow, FlowState
 from taskmq.workflow.runs.handle import Run, RunStatus
 from taskmq.workflow.workflows import WorkflowPage
 
@@ -56,9 +55,9 @@ def call_blocking() -> None:
     assert_type(job.outcome(), JobOutcome[bytes])
     assert_type(job.state(), JobState)
     assert_type(job.cancel("why", remember="1d"), Cancellation)
-    assert_type(flow, Flow[bytes] | Run[bytes])
+    assert_type(flow, Run[bytes])
     assert_type(flow.result(5), bytes)
-    assert_type(flow.state(), FlowState | RunStatus)
+    assert_type(flow.state(), RunStatus)
 
 
 async def call_async() -> None:
@@ -72,7 +71,7 @@ async def call_async() -> None:
     assert_type(await app.reactions.astatus("arrived"), ReactionStatus)
     assert_type(await job.aresult(timeout="5s"), bytes)
     assert_type(await flow.aresult(5), bytes)
-    assert_type(await chain(render.s(7)).asend(), Flow[bytes] | Run[bytes])
+    assert_type(await chain(render.s(7)).asend(), Run[bytes])
 
 
 app.jobs.get()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -2,7 +2,7 @@
 
 from typing import Any, assert_type
 
-from taskmq import Context, Flow, FlowState, Run, RunStatus, TaskMQ, Workflow, chain, chord, dag, group
+from taskmq import Context, Run, RunStatus, TaskMQ, Workflow, chain, chord, dag, group
 
 app = TaskMQ("memory://")
 
@@ -27,10 +27,10 @@ def total(numbers: list[int]) -> str:
     return str(sum(numbers))
 
 
-assert_type(load.si("a").send(), Flow[list[int]] | Run[list[int]])
-assert_type(load.s("a").options(queue="q", max_attempts=3).send(), Flow[list[int]] | Run[list[int]])
+assert_type(load.si("a").send(), Run[list[int]])
+assert_type(load.s("a").options(queue="q", max_attempts=3).send(), Run[list[int]])
 assert_type(double.options(priority=9).s(1, by=3).send().result(), int)
-assert_type(double.s(1).send(flow_id="a", keep="1h").state(), FlowState | RunStatus)
+assert_type(double.s(1).send(flow_id="a").state(), RunStatus)
 
 load.si()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 load.si(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -42,7 +42,7 @@ total.s().send()  # type: ignore[attr-defined]  # pyright: ignore[reportAttribut
 assert_type((double.s(1) | double.s() | add.s(4)).send().result(), float)
 assert_type(chain(load.s("a"), total.s()).send().result(), str)
 assert_type(load.s("a").then(total.s()).then(load.s()).send().result(), list[int])
-assert_type(chain(load.s("a"), double.si(1)).send(), Flow[int] | Run[int])
+assert_type(chain(load.s("a"), double.si(1)).send(), Run[int])
 
 _ = load.s("a") | double.s()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
 load.s("a").then(load.s())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -63,7 +63,7 @@ flow = dag()
 first = flow.add(load.s("a"))
 second = flow.add(total.s(), after=[first], rule="any", name="total")
 third = flow.add(double.s(), into={"number": first}, may_fail=True)
-assert_type(flow.send(), Flow[dict[str, Any]] | Run[dict[str, Any]])
+assert_type(flow.send(), Run[dict[str, Any]])
 assert_type(flow.send().result_of(second), str)
 assert_type(flow.send().result_of(third), int)
 
@@ -76,14 +76,14 @@ app.workflows.list(states=["done"])  # type: ignore[list-item]  # pyright: ignor
 
 async def handles() -> None:
     sent = await chain(load.s("a"), total.s()).asend()
-    assert_type(sent, Flow[str] | Run[str])
+    assert_type(sent, Run[str])
     assert_type(await sent.aresult("1s"), str)
     assert_type(await sent.acancel(), bool)
     assert_type(await sent.aredrive(), int)
     assert_type([step.attempts for step in await sent.asteps()], list[int | None])
     async for step in sent.astream():
         assert_type(step.name, str)
-    assert_type(app.flow("id"), Flow[Any] | Run[Any])
+    assert_type(app.flow("id"), Run[Any])
 
 
 _workflow: Workflow[object] = chain(load.s("a"), total.s())

@@ -13,16 +13,17 @@ from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, Run
 from taskmq.errors import FlowClosed, FlowNotFound, InvalidOption
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import new_job_id
-from taskmq.model.keys import run_id_of, split_tenant_key, tenant_key
+from taskmq.model.keys import check_chosen_id, run_id_of, split_tenant_key, tenant_key
 from taskmq.model.runs.fan_out import MOST_CALLS
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
-__all__ = ["RunService"]
+__all__ = ["RunService", "check_run_id"]
 
 _PAGE: Final = 500
+_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 _SHORTEST_PAUSE: Final = 0.005
 _LONGEST_PAUSE: Final = 0.25
 # Schedulers answer within milliseconds; without one, the event stays in the inbox.
@@ -38,7 +39,7 @@ class RunService:
     @property
     def jobs(self) -> JobStore:
         """The job store of the running loop's session; raises `UnsupportedFeature` if the app has none."""
-        return self.sessions.store()
+        return self.sessions.store("workflows need")
 
     @property
     def store(self) -> RunStore:
@@ -163,6 +164,17 @@ class RunService:
         broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
             broker.announce(RUNS_TOPIC, b"")
+
+
+def check_run_id(flow_id: str) -> str:
+    """Return `flow_id` if a sender may choose it as the id of a run.
+
+    Raises:
+        InvalidOption: it may not.
+    """
+    if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
+        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+    return check_chosen_id(flow_id, tenant=None, what="flow_id")
 
 
 def _additions(calls: Sequence[bytes], *, key: str | None) -> Iterator[NewInboxRow]:

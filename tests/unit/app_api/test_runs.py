@@ -23,7 +23,7 @@ steps:
 
 
 async def test_a_workflow_of_a_file_runs_from_its_start_to_its_end() -> None:
-    shop = Shop(engine="store")
+    shop = Shop()
     async with shop.open():
         api = OperatorApi(shop.app)
         await api.workflows.put("orders", WorkflowBody(text=_FILE))
@@ -42,7 +42,7 @@ async def test_a_workflow_of_a_file_runs_from_its_start_to_its_end() -> None:
 
 
 async def test_an_ended_run_is_redriven_from_a_step_on() -> None:
-    shop = Shop(engine="store")
+    shop = Shop()
     async with shop.open():
         api = OperatorApi(shop.app)
         text = "steps: {a: {task: named, args: [a]}, b: {task: named, args: [b], needs: [a]}}"

@@ -11,6 +11,7 @@ from taskmq.beat.emitter import Emission, Emitter
 from taskmq.contracts.stores.flows import NodeState
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
+from taskmq.operations.workflows import flow_of
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.record import OccurrenceClaim
 from taskmq.schedules.triggers import every
@@ -98,7 +99,7 @@ async def test_a_scheduled_workflow_runs_to_its_end_and_its_steps_know_the_occur
     await settle_loop()
 
     for name, at, value in (("graph", 20_000, {"shout": "A"}), ("group", 20_000, ["b", "c"])):
-        flow = app.flow(scheduled_job_id(app.name, name, START + at))
+        flow = flow_of(app, scheduled_job_id(app.name, name, START + at))
         assert (await flow.astate()).state == "succeeded"
         assert await flow.aresult(1) == value
         assert set((await flow.astate()).steps.values()) == {NodeState.SUCCEEDED}
@@ -134,7 +135,7 @@ async def test_run_starts_a_workflow_at_once(stage: Stage, /) -> None:
     flow_id = await app.schedules.arun("nightly")
 
     assert [each.root for each in await _sent_envelopes(stage)] == [flow_id]
-    assert (await app.flow(flow_id).astate()).state == "running"
+    assert (await flow_of(app, flow_id).astate()).state == "running"
 
 
 @run_by(_play)

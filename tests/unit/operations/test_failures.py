@@ -18,6 +18,7 @@ from taskmq.operations.history.failures import LettersView
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
+from tests.unit.workflow.state_flows import send_to_state
 
 pytestmark = pytest.mark.real_time
 
@@ -102,7 +103,7 @@ async def _all(failures: TenantFailures, which: FailureChoice, *, limit: int) ->
 async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
+        await send_to_state(app.tasks["fail"].s(), flow_id="close", tenant="acme")
         await Worker(app, WorkerConfig(burst=True)).run()
         await _add_stored(app, now - 3_000, key="stored")
         await _add_reported(app, now - 2_000, "reported")
@@ -230,7 +231,7 @@ async def test_all_failures_of_one_instant_are_found_beyond_the_size_of_a_window
 async def test_a_filter_applies_to_every_source(tmp_path: Path, which: FailureChoice, wanted: set[str]) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
+        await send_to_state(app.tasks["fail"].s(), flow_id="close", tenant="acme")
         await Worker(app, WorkerConfig(burst=True)).run()
         for tenant in ("acme", "globex"):
             mark = "" if tenant == "acme" else "-foreign"

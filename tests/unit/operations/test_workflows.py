@@ -8,9 +8,11 @@ from typing import Any, Unpack
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain
+from taskmq.operations.workflows import flow_of
 from taskmq.testing import FakeClock
 from taskmq.workflow.workflows import WorkflowFilter, WorkflowLine, Workflows, read_states
 from tests.unit.app_kit import new_url
+from tests.unit.workflow.state_flows import send_to_state
 
 
 class Office:
@@ -28,7 +30,10 @@ class Office:
 
     def send(self, flow_id: str, *, name: str | None = None, tenant: str | None = None) -> int:
         sent = self.clock.now_ms()
-        chain(self._copy.s("a"), self._copy.s()).send(flow_id=flow_id, name=name, tenant=tenant)
+        workflow = chain(self._copy.s("a"), self._copy.s())
+        self.app.sessions.run_sync(
+            send_to_state(workflow, flow_id=flow_id, name=name, tenant=tenant), instead="send_to_state"
+        )
         self.clock.advance(1)
         return sent
 
@@ -56,7 +61,7 @@ def office() -> Iterator[Office]:
 def test_workflows_are_listed_newest_first_with_their_names_and_progress(office: Office) -> None:
     sent = office.send("one")
     office.send("two", name="copies")
-    office.app.flow("two").cancel("not needed")
+    flow_of(office.app, "two").cancel("not needed")
 
     second, first = office.list_lines()
 
@@ -79,7 +84,7 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     office.send("c", tenant="acme")
     late = office.at()
     office.send("d", name="night close")
-    office.app.flow("a").cancel("x")
+    flow_of(office.app, "a").cancel("x")
 
     def ids(**which: Unpack[WorkflowFilter]) -> list[str]:
         return [line.id for line in office.list_lines(limit=limit, **which)]

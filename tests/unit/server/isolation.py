@@ -38,6 +38,7 @@ from taskmq.testing.job_store_suite.driver import JobDriver, error
 from tests.servers import eventually
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site, build_served, define
+from tests.unit.workflow.state_flows import send_to_state
 
 __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 
@@ -390,7 +391,8 @@ class Town:
 
     def _flow(self, tenant: str, name: str, facts: Any) -> str:
         async def send() -> str:
-            flow = await self.site.app.tasks["data_processing"].s(facts[0]).asend(flow_id=name, tenant=tenant)
+            step = self.site.app.tasks["data_processing"].s(facts[0])
+            flow = await send_to_state(step, flow_id=name, tenant=tenant)
             return flow.id
 
         return str(self._run(send))

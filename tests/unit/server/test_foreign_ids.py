@@ -28,6 +28,7 @@ from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.unit.server.kit import CALLERS, Site, open_site
+from tests.unit.workflow.state_flows import send_to_state
 
 _OWNER: Final = "other-admin"
 _INSTANCE: Final = "all-admin"
@@ -184,7 +185,7 @@ async def _populate(site: Site, ids: dict[str, str]) -> None:
         digest = token_key(uuid.uuid4().bytes * 2).digest
         token = NewApiToken(id=ids[kind.replace("session", "token")], user_id=user_id, name="ci", digest=digest)
         await credentials.add_token(token, by=by)
-    await site.app.tasks["data_processing"].s("a").asend(flow_id=ids["workflow"], tenant="other")
+    await send_to_state(site.app.tasks["data_processing"].s("a"), flow_id=ids["workflow"], tenant="other")
     runs = RunDriver(store)
     content = read_workflow(EXAMPLES["putWorkflow"].body["text"].encode(), "yaml").content
     await runs.runs.put_workflow("other", ids["named workflow"], encode_workflow(content)[1])

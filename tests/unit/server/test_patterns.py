@@ -19,6 +19,7 @@ from taskmq.model.topology import WorkQueue
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
+from tests.unit.workflow.state_flows import send_to_state
 
 _JOB: Final = {"job_type": "data_processing", "job_id": "new"}
 _RULE: Final = {"metric": "failures", "threshold": 1, "task": "data_*"}
@@ -120,7 +121,7 @@ async def _populate(site: Site) -> dict[str, str]:
     await identity.credentials.add_token(
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
-    await site.app.tasks["data_processing"].s("a").asend(flow_id="close", tenant="acme")
+    await send_to_state(site.app.tasks["data_processing"].s("a"), flow_id="close", tenant="acme")
     ids["run"] = await _start_run(site)
     broker = site.app.sessions.current().broker
     await broker.declare([WorkQueue("work")])

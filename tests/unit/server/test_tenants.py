@@ -8,6 +8,7 @@ import pytest
 from taskmq import chain
 from taskmq.contracts.jobs import StoredSchedule
 from tests.unit.server.kit import Site
+from tests.unit.workflow.state_flows import send_to_state
 
 _BODY: dict[str, Any] = {"task": "data_processing", "kwargs": {"key": "mine"}, "cron": "0 3 * * *"}
 
@@ -199,9 +200,9 @@ def test_a_workflow_belongs_to_its_tenant_and_its_ids_are_free_in_others(site: S
         async with site.app:
             for tenant, key in (("acme", "a"), ("other", "b"), (None, "c")):
                 step = site.app.tasks["data_processing"].s(key)
-                flow = await step.asend(flow_id="w1", tenant=tenant)
+                flow = await send_to_state(step, flow_id="w1", tenant=tenant)
                 assert flow.id == app_id(tenant)
-                found = await site.app.flow("w1", tenant=tenant).astate()
+                found = await flow.astate()
                 assert found.state == "running"
 
     def app_id(tenant: str | None) -> str:
@@ -226,10 +227,9 @@ def test_resuming_a_workflow_requires_permission_for_all_its_tasks(site: Site) -
     async def send() -> None:
         async with site.app:
             tasks = site.app.tasks
-            await tasks["billing.charge"].s(1).asend(flow_id="own", tenant="acme")
-            await chain(tasks["billing.charge"].si(1), tasks["data_processing"].si("a")).asend(
-                flow_id="mixed", tenant="acme"
-            )
+            await send_to_state(tasks["billing.charge"].s(1), flow_id="own", tenant="acme")
+            mixed = chain(tasks["billing.charge"].si(1), tasks["data_processing"].si("a"))
+            await send_to_state(mixed, flow_id="mixed", tenant="acme")
 
     asyncio.run(send())
     assert site("POST", "/flows/own/cancel", by="picky").status_code == 200

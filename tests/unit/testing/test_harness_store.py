@@ -369,7 +369,7 @@ def test_an_app_with_delays_in_the_state_is_refused_a_store_as_in_production() -
         app.jobs.submit("count")
 
 
-def test_workflows_of_an_app_without_a_state_run_in_the_store() -> None:
+def test_workflows_run_in_the_store() -> None:
     app = TaskMQ("amqp://nobody@nowhere:1/", store="postgresql://never-reached/db")
 
     @app.task(name="one", retry=None)
@@ -407,4 +407,3 @@ def test_workflows_of_an_app_without_a_state_run_in_the_store() -> None:
         harness.drain()
         assert jobs.result() == [2, 3]
         assert failed.cancel() is False
-    assert not app.sessions.prefers_runs

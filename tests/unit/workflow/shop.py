@@ -1,4 +1,4 @@
-"""An app for tests of workflows, whose flows are in the state or whose runs are in the store."""
+"""An app for tests of workflows, whose runs are in a store in memory."""
 
 import asyncio
 import uuid
@@ -14,24 +14,21 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
 from tests.unit.app_kit import new_url
 
-__all__ = ["ENGINES", "Shop", "store_of"]
+__all__ = ["Shop", "new_store"]
 
-ENGINES: Final = ("state", "store")
 _FAST: Final = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
 
-def store_of(engine: str) -> str | None:
-    """Return the URL of a new job store in memory, if the engine is the store's."""
-    return f"sqlite://:memory:{uuid.uuid4().hex}" if engine == "store" else None
+def new_store() -> str:
+    """Return the URL of a new job store in memory."""
+    return f"sqlite://:memory:{uuid.uuid4().hex}"
 
 
 class Shop:
     """An app, its tasks, and a record of their calls."""
 
-    def __init__(self, url: str | None = None, *, engine: str = "state", content_type: Any = "json") -> None:
-        self.app = app = TaskMQ(url or new_url(), store=store_of(engine), content_type=content_type)
-        app.sessions.prefers_runs = True
-        self.engine = engine
+    def __init__(self, url: str | None = None, *, store: str | None = None, content_type: Any = "json") -> None:
+        self.app = app = TaskMQ(url or new_url(), store=store or new_store(), content_type=content_type)
         self.ran: list[str] = []
         self.broken: set[str] = set()
         self.gate = asyncio.Event()
@@ -90,13 +87,12 @@ class Shop:
         async with self.app:
             worker, scheduler = Worker(self.app, config=WorkerConfig(concurrency=50)), Scheduler(self.app)
             running = asyncio.create_task(worker.run())
-            scheduling = asyncio.create_task(scheduler.run()) if self.engine == "store" else None
+            scheduling = asyncio.create_task(scheduler.run())
             try:
                 yield
             finally:
                 running.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await running
-                if scheduling is not None:
-                    scheduler.stop()
-                    await scheduling
+                scheduler.stop()
+                await scheduling

@@ -1,4 +1,4 @@
-"""Runs in the store: what flows in the state do not have."""
+"""Runs in the store: named ones, their signals, parameters, timers and jobs."""
 
 import asyncio
 from contextlib import AbstractContextManager
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.real_time
 
 @pytest.fixture
 def shop() -> Shop:
-    return Shop(engine="store")
+    return Shop()
 
 
 async def _put(shop: Shop, name: str, steps: dict[str, Any], *, tenant: str = "", **fields: Any) -> None:
@@ -251,7 +251,7 @@ async def test_a_redrive_can_begin_at_a_step(shop: Shop) -> None:
 
 
 async def test_a_run_without_a_scheduler_waits_and_keeps_its_events() -> None:
-    shop = Shop(engine="store")
+    shop = Shop()
     async with shop.app:
         run = await batch(shop.add.s(1)).asend()
         with pytest.raises(ResultTimeout, match=r"has not ended within 0\.01 s; it goes on"):
@@ -284,7 +284,7 @@ def test_apps_without_a_store_have_no_runs() -> None:
 
 
 def test_a_run_is_followed_by_code_without_a_loop() -> None:
-    shop = Shop(engine="store")
+    shop = Shop()
     with shop.app:
         run = shop.add.s(1).send()
         assert run.state().state == "running"
