@@ -230,7 +230,7 @@ async def test_a_changed_registration_applies_within_five_seconds(code: TaskMQ) 
     (registration,) = [one for one in registrations_of(code.tasks) if one.task == "report"]
 
     catalogue = app.jobs.catalogue
-    app.sessions.store = lambda: store  # type: ignore[method-assign]
+    app.sessions.job_store = lambda _: store
     await store.tasks.register([registration], origin="broker")
     first = await catalogue.signature("report")
     clock.advance(1)
