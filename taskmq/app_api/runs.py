@@ -16,13 +16,13 @@ from taskmq.api.workflows.runs import (
     WorkflowRunView,
 )
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
 from taskmq.errors import FlowNotFound, InvalidArguments, NotPermitted, RequestRefused
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
-from taskmq.model.runs.graphs import RunGraph
+from taskmq.model.runs.graphs import RunGraph, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.units import did_you_mean
 from taskmq.stored_jobs.task_catalogue import open_validator
@@ -43,7 +43,7 @@ class AppRuns(AppCalls):
         shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
         value = await self._service.store.run_value(run.id) if shows_data else None
         return WorkflowRunView(
-            **msgspec.structs.asdict(_line(run)),
+            **msgspec.structs.asdict(_line(run, await self._count_steps(run.version))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
             value=None if value is None else msgspec.json.decode(value),
         )
@@ -64,7 +64,9 @@ class AppRuns(AppCalls):
                 return RunLineList(items=[], next=None)
             fields["tenant"] = self._caller.tenant
         page = await self._service.store.list_runs(RunFilter(**fields), after=cursor or None, limit=limit)
-        return RunLineList(items=render_all(_line, page.runs), next=page.after, is_bounded=page.is_bounded)
+        steps = {version: await self._count_steps(version) for version in {run.version for run in page.runs}}
+        items = [_line(run, steps[run.version]) for run in page.runs]
+        return RunLineList(items=items, next=page.after, is_bounded=page.is_bounded)
 
     async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
         """Return a page of a run's steps, ordered by name."""
@@ -143,6 +145,11 @@ class AppRuns(AppCalls):
             raise FlowNotFound(f"there is no run {run_id[:80]!r}")
         return run
 
+    async def _count_steps(self, version: str) -> int:
+        """Return the number of steps of a version; 0 if its last run has just been deleted."""
+        text = await self._service.store.graph_text(version)
+        return 0 if text is None else len(load_graph(text).order)
+
     async def _find_operable(self, run_id: str) -> RunRecord:
         """Return a run, if the caller may call the tasks of all its steps."""
         run = await self._find(run_id)
@@ -177,7 +184,7 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
     raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
 
 
-def _line(run: RunRecord) -> RunLineView:
+def _line(run: RunRecord, steps: int) -> RunLineView:
     return RunLineView(
         run_id=run.id,
         workflow=run.workflow,
@@ -188,6 +195,7 @@ def _line(run: RunRecord) -> RunLineView:
         error=run.error,
         started=instant_text(run.created),
         ended=instant_text(run.ended),
+        steps=steps,
         unfinished=run.unfinished,
         failures=run.failures,
         generation=run.generation,

@@ -24,7 +24,7 @@ PICTURES: Final = {
     "overview": "",
     "jobs": "jobs",
     "job": "jobs/order-17",
-    "workflow": "workflows/order-17",
+    "run": "runs/order-17",
     "schedules": "schedules",
     "metrics": "metrics",
 }
@@ -32,6 +32,9 @@ TREES: Final = {
     **PICTURES,
     "bulk": "bulk",
     "task": "tasks/order-17",
+    "runs": "runs",
+    "workflows": "workflows",
+    "workflow": "workflows/order-17",
     "queues": "queues",
     "workers": "workers",
     "node": "nodes/order-17",

@@ -1,14 +1,12 @@
-"""Schedules, nodes, pools, quotas and workflows are operated in a real browser."""
+"""Schedules, nodes, pools and quotas are operated in a real browser."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from taskmq import dag
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.kit import Eyes, Served, answer, violations
-from tests.unit.workflow.state_flows import send_to_state
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -157,31 +155,3 @@ def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     eyes.confirm("Remove")
     eyes.see("No quotas")
     assert site.api.get("/quotas").json()["items"] == []
-
-
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
-def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: Served) -> None:
-    charge = site.app.tasks["billing.charge"]
-    graph = dag()
-    first = graph.add(charge.s("ann", 1), name="first")
-    aside = [graph.add(charge.si("bob", number), after=[first], name=f"aside {number}") for number in range(3)]
-    graph.add(charge.si("eve", 2), after=[first, *aside], name="last")
-    site.run(send_to_state(graph, flow_id="spring", name="spring cleaning"))
-    page = eyes.open("workflows").page
-
-    page.keyboard.press("/")
-    page.keyboard.type("spring*")
-    page.keyboard.press("Enter")
-    eyes.click("spring cleaning")
-    # A line from each step to its dependents; the one from the first to the last passes through a layer.
-    eyes.see_count(page.locator(".graph g"), 5)
-    eyes.see_count(page.locator(".graph path"), 3 + 3 + 2)
-    expect(page.get_by_role("row", name="last")).to_contain_text("first, aside 0, aside 1, aside 2")
-    assert violations(page) == []
-    page.keyboard.press("c")
-    page.get_by_label("Note").fill("it rains")
-    eyes.click("Cancel workflow")
-
-    eyes.see("Cancelled: it rains")
-    eyes.open("workflows?states=cancelled")
-    expect(page.get_by_role("row", name="spring cleaning")).to_contain_text("it rains")

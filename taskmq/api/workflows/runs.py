@@ -70,6 +70,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: the version of the workflow that it runs.
         cancelled: why it is or was cancelled.
+        steps: the number of its steps.
         unfinished: the number of steps that have not ended.
         failures: the number of failed steps whose failure is the run's.
         generation: how often it was redriven.
@@ -86,6 +87,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     started: str | None
     ended: str | None
+    steps: int
     unfinished: int
     failures: int
     generation: int

@@ -69,14 +69,14 @@ workflow: nightly
 params: {key: {type: string, default: photos}}
 steps:
   extract: {task: data_processing, with: {key: "${params.key}"}}
-  approve: {wait: approval, needs: [extract], timeout: 2d}
+  approve: {wait: approval, needs: [extract], roles: [operator], timeout: 2d}
 """
 _CONTENT: Final = {
     "workflow": "nightly",
     "params": {"key": {"type": "string", "default": "photos"}},
     "steps": {
         "extract": {"task": "data_processing", "with": {"key": "${params.key}"}},
-        "approve": {"wait": "approval", "needs": ["extract"], "timeout": "2d"},
+        "approve": {"wait": "approval", "needs": ["extract"], "roles": ["operator"], "timeout": "2d"},
     },
 }
 _LINE: Final = {"name": "nightly", "version": _VERSION, "at": "2027-01-30T17:12:01.250Z", "is_current": True}
@@ -92,6 +92,7 @@ _RUN: Final[dict[str, Any]] = {
     "error": "",
     "started": "2027-01-31T02:30:00.250Z",
     "ended": None,
+    "steps": 2,
     "unfinished": 1,
     "failures": 0,
     "generation": 0,
@@ -116,6 +117,20 @@ _RUN_STEP: Final[dict[str, Any]] = {
     "active": 0,
     "done": 0,
     "signal": "approval",
+    "form": {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]},
+    "roles": ["operator"],
+}
+_FIRST_STEP: Final[dict[str, Any]] = {
+    **_RUN_STEP,
+    "step": "extract",
+    "kind": "task",
+    "task": "data_processing",
+    "state": "succeeded",
+    "needs": [],
+    "job_id": SOME_ID,
+    "started": "2027-01-31T02:30:00.500Z",
+    "ended": "2027-01-31T02:30:04.250Z",
+    "signal": "",
     "form": None,
     "roles": [],
 }
@@ -141,7 +156,7 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
     "listRunSteps": Example(parameters=_OF_RUN, answers={200: {"items": [_RUN_STEP], "next": None}}),
     "getRunGraph": Example(
         parameters=_OF_RUN,
-        answers={200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_RUN_STEP]}},
+        answers={200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_FIRST_STEP, _RUN_STEP]}},
     ),
     "signalRun": Example(
         parameters=_OF_RUN,

@@ -52,7 +52,7 @@ const Badge = ({ of }) => of && html`<span class=${`count ${of.isBad ? "is-bad" 
 /** The pages in their groups. A page with tabs stays marked while one of its tabs is open. */
 function Navigation({ name, summary }) {
   return html`<nav aria-label="Pages">${groups(may).map(([group, pages]) => {
-    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.title}<${Badge} of=${badgeOf(summary, one.name)} /></a></li>`)}</ul>`;
+    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.nav ?? one.title}<${Badge} of=${badgeOf(summary, one.name)} /></a></li>`)}</ul>`;
     if (!pages.length) return null;
     return group ? html`<details key=${group} open><summary>${group}<${Icon} name="down" /></summary>${list}</details>` : list;
   })}</nav>`;

@@ -2,7 +2,7 @@
 /** Form fields generated from JSON schemas. */
 import { ApiError, read } from "./api.js";
 import { html, useState } from "./html.js";
-import { Field } from "./parts.js";
+import { Failure, Field } from "./parts.js";
 
 /** Resolve a schema reference within the same document.
  * @param {any} schema @param {any} whole @returns {any} */
@@ -74,4 +74,34 @@ export function useMoreFields(body, omitted) {
   const form = html`<details onToggle=${load}><summary>More options</summary>
     ${names.map((name) => html`<${Argument} key=${name} name=${name} schema=${schema.properties[name]} whole=${whole} isNeeded=${false} value=${values[name]} set=${(/** @type {any} */ value) => set({ ...values, [name]: value })} />`)}</details>`;
   return { form, payload: () => (schema ? payloadOf({ properties: schema.properties }, values, whole) : {}) };
+}
+
+/** A form for a value, generated from its schema; one that is not an object has a single field.
+ * @param {{schema: any, act: (value: any) => Promise<void>, verb: string, none?: string, children?: unknown}} props none: the text if there are no fields */
+export function ValueForm({ schema, act, verb, none = "", children = null }) {
+  const [values, set] = useState(/** @type {Record<string, string | undefined>} */ ({}));
+  const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const isObject = typeof schema?.properties === "object";
+  const fields = isObject ? schema : { properties: { value: schema ?? {} }, required: schema ? ["value"] : [] };
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      const payload = payloadOf(fields, values, schema ?? {});
+      await act(isObject ? payload : payload.value ?? null);
+    } catch (failure) {
+      setError(/** @type {Error} */ (failure));
+    }
+    setBusy(false);
+  };
+  const properties = Object.entries(fields.properties);
+  return html`<form onSubmit=${submit}>
+    ${properties.map(([name, field]) => html`<${Argument} key=${name} name=${name} schema=${field} whole=${schema ?? {}} isNeeded=${(fields.required ?? []).includes(name)} value=${values[name]} set=${(/** @type {any} */ value) => set({ ...values, [name]: value })} />`)}
+    ${!properties.length && none && html`<p class="dim">${none}</p>`}
+    ${children}
+    ${error && html`<${Failure} error=${error} />`}
+    <button type="submit" class="primary" disabled=${busy}>${verb}</button>
+  </form>`;
 }

@@ -2,13 +2,14 @@
 /** Icons of pages and states, drawn on a grid of 16 by 16. */
 import { html } from "./html.js";
 
+const WORKFLOW = "M4 4h.01 M12 4h.01 M8 12h.01 M5.5 4h5 M4.8 5.5l2.4 5 M11.2 5.5l-2.4 5 M2.5 4a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z M10.5 4a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z M6.5 12a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z";
 const RING = "M8 2a6 6 0 1 0 0 12a6 6 0 1 0 0-12z";
 
 /** @type {Record<string, string>} */
 const PATHS = {
   overview: "M2.5 2.5h4.5v5h-4.5z M9 2.5h4.5v3h-4.5z M9 7.5h4.5v6h-4.5z M2.5 9.5h4.5v4h-4.5z",
   jobs: "M2.5 4h11 M2.5 8h11 M2.5 12h7", tasks: "M5.5 4.5L2.5 8l3 3.5 M10.5 4.5l3 3.5l-3 3.5", bulk: "M2.5 4h7 M2.5 8h7 M2.5 12h7 M11.5 5l1.5 1.5l-1.5 1.5",
-  workflows: "M4 4h.01 M12 4h.01 M8 12h.01 M5.5 4h5 M4.8 5.5l2.4 5 M11.2 5.5l-2.4 5 M2.5 4a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z M10.5 4a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z M6.5 12a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0-3 0z",
+  runs: WORKFLOW, workflows: WORKFLOW,
   schedules: "M2.5 3.5h11v10h-11z M2.5 6.5h11 M5.5 2v2.5 M10.5 2v2.5 M8 8.5v2l1.5 1", failures: "M8 2.5l6 10.5h-12z M8 6.5v3 M8 11.3v.01", "dead-letters": "M2.5 4h11v8.5h-11z M2.5 4.5l5.5 4.5l5.5-4.5",
   queues: "M2.5 3h11v3h-11z M2.5 9h8v4h-8z", workers: "M4.5 4.5h7v7h-7z M6.5 2v2.5 M9.5 2v2.5 M6.5 11.5v2.5 M9.5 11.5v2.5 M2 6.5h2.5 M2 9.5h2.5 M11.5 6.5h2.5 M11.5 9.5h2.5",
   nodes: "M2.5 3h11v4h-11z M2.5 9h11v4h-11z M5 5h.01 M5 11h.01", pools: `${RING} M8 2v6l4.5 4`, quotas: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 11l3-3.5",

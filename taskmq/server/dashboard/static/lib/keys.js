@@ -9,7 +9,7 @@ import { readSetting } from "./theme.js";
 export const PLACES = {
   o: ["", "Overview"], j: ["jobs", "Jobs"], b: ["bulk", "Bulk operations"], t: ["tasks", "Tasks"], q: ["queues", "Queues"], w: ["workers", "Workers"],
   n: ["nodes", "Nodes"], p: ["pools", "Pools"],
-  s: ["schedules", "Schedules"], f: ["workflows", "Workflows"], e: ["dead-letters", "Dead letters"], a: ["alerts", "Alerts"],
+  s: ["schedules", "Schedules"], f: ["runs", "Runs"], e: ["dead-letters", "Dead letters"], a: ["alerts", "Alerts"],
   l: ["logs", "Logs"], m: ["metrics", "Metrics"], u: ["audit", "Audit"], y: ["system", "System"],
 };
 

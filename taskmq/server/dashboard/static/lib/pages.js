@@ -2,8 +2,8 @@
 /** The pages and their modules, each loaded on first use. */
 
 /**
- * A page is in a group of the navigation, or it is a tab of the page `of`. The account belongs to the user's menu.
- * @typedef {{name: string, title: string, needs: string, group?: string, of?: string}} PageEntry
+ * A page is in a group of the navigation, there under the name `nav`, or it is a tab of the page `of`. The account belongs to the user's menu.
+ * @typedef {{name: string, title: string, nav?: string, needs: string, group?: string, of?: string}} PageEntry
  */
 
 /** @type {PageEntry[]} */
@@ -12,7 +12,8 @@ export const PAGES = [
   { name: "jobs", title: "Jobs", needs: "jobs.read", group: "Work" },
   { name: "tasks", title: "Tasks", needs: "tasks.read", of: "jobs" },
   { name: "bulk", title: "Bulk operations", needs: "jobs.read", of: "jobs" },
-  { name: "workflows", title: "Workflows", needs: "workflows.read", group: "Work" },
+  { name: "runs", title: "Runs", nav: "Workflows", needs: "workflows.read", group: "Work" },
+  { name: "workflows", title: "Workflows", needs: "definitions.read", of: "runs" },
   { name: "schedules", title: "Schedules", needs: "schedules.read", group: "Work" },
   { name: "failures", title: "Failures", needs: "jobs.read", group: "Work" },
   { name: "dead-letters", title: "Dead letters", needs: "dead_letters.read", of: "failures" },
@@ -47,9 +48,9 @@ export function groups(may) {
 /** @type {Map<string, any>} */
 const views = new Map();
 
-const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", failures: "message" });
+const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", runs: "run", workflows: "workflow", failures: "message" });
 
-/** Return the module of a page; single jobs and messages have their own.
+/** Return the module of a page; single jobs, runs, workflows and messages have their own.
  * @param {string} name @param {boolean} isSingle */
 export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || name.replace("-", "_") || "overview";
 

@@ -44,6 +44,9 @@ export function Segments({ of }) {
 /** An id. Of a UUID only the end is visible, but all of it is copied, linked and read aloud. */
 export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}><bdi dir="ltr">${id}</bdi></span>` : id;
 
+/** The start of a hash. */
+export const Hash = ({ of }) => html`<code title=${of}>${of.slice(0, 12)}</code>`;
+
 /** A time as an age, with the exact time as a tooltip. */
 export function When({ at, exact = false }) {
   const now = useNow(at ? 5000 : 3_600_000);

@@ -20,10 +20,10 @@ function since(time) {
   return begin.toISOString();
 }
 
-/** Return the address of the failed job or workflow.
+/** Return the address of the failed job or run.
  * @param {any} one */
 function address(one) {
-  if (one.lane === "workflow") return to(["workflows", one.job_id]);
+  if (one.lane === "workflow") return to(["runs", one.job_id]);
   return one.lane === "store" ? to(["jobs", one.job_id]) : to(["failures", one.job_id], { queue: one.letter ?? one.queue });
 }
 
@@ -45,7 +45,7 @@ function Remedy({ one, reload }) {
     };
     return html`<${Action} mark="r" act=${act}>Replay${name}<//>`;
   }
-  if (one.remedy === "redrive" && may("workflows.operate")) return html`<${Action} mark="r" act=${async () => { await send(`workflows/${part(one.job_id)}/redrive`); done("Failed steps run again."); }}>Redrive${name}<//>`;
+  if (one.remedy === "redrive" && may("workflows.operate")) return html`<${Action} mark="r" act=${async () => { await send(`runs/${part(one.job_id)}/redrive`); done("Failed steps run again."); }}>Redrive${name}<//>`;
   return one.is_handled ? html`<span class="dim">replayed or deleted</span>` : null;
 }
 

@@ -3,6 +3,7 @@
 import { may, part, read, session } from "../lib/api.js";
 import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
+import { Chips, Filter, withoutLast } from "../lib/filter.js";
 import { between, count, failure, span, waited } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
@@ -17,38 +18,11 @@ const WAITS = new Set(["queued", "scheduled", "dispatched"]);
 const LATE = 60_000;
 const LONG = 3_600_000;
 
-/** @param {string} filter @param {string} states */
-function withStates(filter, states) {
-  const rest = filter.replace(/(^|\s)(status|state):\S+/, "").trim();
-  return `${states ? `status:${states} ` : ""}${rest}`.trim();
-}
-
 /** @param {any} job */
 const isLong = (job) => job.state === "running" && job.start_time && Date.now() - new Date(job.start_time).getTime() > LONG;
 
 /** @param {any} job */
 const isLate = (job) => WAITS.has(job.state) && job.due_at && Date.now() - new Date(job.due_at).getTime() > LATE;
-
-function Filter({ filter }) {
-  const [text, set] = useState(filter);
-  useEffect(() => set(filter), [filter]);
-  const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ filter: text.trim(), cursor: "" }); };
-  return html`<form role="search" onSubmit=${submit}>
-    <label class="sr" for="filter">Filter</label>
-    <input id="filter" data-filter value=${text} placeholder="status:failed task:billing.* created:>-24h" spellcheck=${false} autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} />
-    <button type="submit">Filter</button>
-  </form>`;
-}
-
-/** The terms of the filter, each with a link that removes it. */
-function Terms({ filter }) {
-  const terms = filter.match(/(?:[^\s"]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
-  return terms.length > 0 && html`<div class="chips" role="group" aria-label="Terms of the filter">${terms.map((/** @type {string} */ term, /** @type {number} */ at) => html`<a key=${at} class="term" href=${to("jobs", { filter: terms.filter((/** @type {string} */ _, /** @type {number} */ other) => other !== at).join(" ") })} aria-label=${`Remove ${term}`}>${term} <span aria-hidden="true">×</span></a>`)}</div>`;
-}
-
-/** Remove the last term of a filter that matches nothing.
- * @param {string} filter */
-const withoutLast = (filter) => filter.replace(/\s*(\S+:"(?:[^"\\]|\\.)*"|\S+)\s*$/, "");
 
 function Nothing({ filter }) {
   if (!filter) return html`<${Empty} title="No jobs"><p>Submitted jobs appear here until their retention expires. <a href=${to("tasks")}>Run a task</a></p><//>`;
@@ -100,7 +74,6 @@ export default function Jobs({ query }) {
   const canBulk = may("jobs.bulk");
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
   const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", ["Queue", "p2"], ...(hasTenant ? [["Tenant", "p3"]] : []), "Due", ["Waited", "number p3"], ["Ran", "number"], ["Attempt", "number p4"], "Progress, reason or error"];
-  const states = /(?:^|\s)(?:status|state):(\S+)/.exec(filter)?.[1] ?? "";
   const reload = () => { loaded.reload(); total.reload(); };
   return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
@@ -108,8 +81,8 @@ export default function Jobs({ query }) {
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}
         <button type="button" onClick=${() => showBulk({ filter, what: "" })}>Select all${total.data ? ` ${count(total.data.count)}${total.data.is_exact ? "" : "+"}` : ""} …</button>`}
     <//>
-    <div class="bar"><${Filter} filter=${filter} /></div><${Terms} filter=${filter} />
-    <div class="chips" role="group" aria-label="States">${CHIPS.map(([word, meant]) => html`<a key=${word} href=${to("jobs", { filter: withStates(filter, meant) })} aria-current=${states === meant ? "true" : undefined}>${word}</a>`)}</div>
+    <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
+    <${Chips} page="jobs" filter=${filter} of=${CHIPS} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`

@@ -2,43 +2,26 @@
 /** Tasks, with a form generated from the schema of their arguments. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
-import { Argument, payloadOf, useMoreFields } from "../lib/fields.js";
+import { useMoreFields, ValueForm } from "../lib/fields.js";
 import { pretty, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Code, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
+import { Code, Empty, Facts, Field, Head, notify, Section, Loading, Table } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
 
 /** Fields of a submission that the form has, or that repeat others. */
 const OWN = ["job_type", "task", "payload", "kwargs", "args", "delay", "node_labels"];
 
 function RunForm({ task }) {
-  const [values, set] = useState(/** @type {Record<string, string | undefined>} */ ({}));
   const [delay, setDelay] = useState("");
   const more = useMoreFields("SubmitBody", OWN);
-  const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const [busy, setBusy] = useState(false);
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    setBusy(true);
-    setError(null);
-    try {
-      const made = await send("jobs", { job_type: task.name, payload: payloadOf(task.arguments, values), ...(delay ? { delay } : {}), ...more.payload() });
-      notify("Submitted.");
-      go(["jobs", made.id]);
-    } catch (failure) {
-      setError(/** @type {Error} */ (failure));
-      setBusy(false);
-    }
+  const run = async (/** @type {unknown} */ payload) => {
+    const made = await send("jobs", { job_type: task.name, payload, ...(delay ? { delay } : {}), ...more.payload() });
+    notify("Submitted.");
+    go(["jobs", made.id]);
   };
-  const properties = Object.entries(task.arguments.properties ?? {});
-  return html`<${Section} title="Run"><form onSubmit=${submit}>
-    ${properties.map(([name, schema]) => html`<${Argument} key=${name} name=${name} schema=${schema} whole=${task.arguments} isNeeded=${(task.arguments.required ?? []).includes(name)} value=${values[name]} set=${(/** @type {any} */ value) => set({ ...values, [name]: value })} />`)}
-    ${!properties.length && html`<p class="dim">The task takes no arguments.</p>`}
+  return html`<${Section} title="Run"><${ValueForm} schema=${{ properties: {}, ...task.arguments }} verb="Run" act=${run} none="The task takes no arguments.">
     <${Field} label="Delay" hint="Such as 10m. Leave empty to run now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
-    ${more.form}
-    ${error && html`<${Failure} error=${error} />`}
-    <button type="submit" class="primary" disabled=${busy}>Run</button>
-  </form><//>`;
+    ${more.form}<//><//>`;
 }
 
 const Task = ({ name }) => html`<${Loading} title=${name} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`

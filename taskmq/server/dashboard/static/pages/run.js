@@ -1,0 +1,108 @@
+// @ts-check
+/** A single run: its steps, forms of those that wait for a signal, and actions. */
+import { ApiError, may, part, send } from "../lib/api.js";
+import { useData } from "../lib/data.js";
+import { ValueForm } from "../lib/fields.js";
+import { between, count, pretty, span } from "../lib/format.js";
+import { Graph } from "../lib/graph.js";
+import { html, useEffect, useState } from "../lib/html.js";
+import { Code, Confirm, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
+import { to } from "../lib/route.js";
+
+// Larger graphs are unreadable.
+const MOST_BOXES = 300;
+// No event says that a timer or a signal moved a run.
+const EVERY = 5000;
+const PARTS = [["succeeded", "good"], ["skipped", "cool"], ["running", "run"], ["failed", "bad"], ["upstream_failed", "warn"], ["cancelled", "odd"], ["waiting", "rest"]];
+
+/** Return the steps that a redrive runs again.
+ * @param {any[]} steps @param {string} from the first one; "" for all without success @returns {string[]} */
+function revived(steps, from) {
+  if (!from) return steps.filter((step) => step.state !== "succeeded").map((step) => step.step);
+  const found = new Set([from]);
+  // Each step comes after the steps before it.
+  for (const { step, needs } of steps) if (needs.some((/** @type {string} */ each) => found.has(each))) found.add(step);
+  return [...found];
+}
+
+/** What a step started: its job, or the run of another workflow. */
+const Started = ({ step: { kind, job_id } }) => job_id && html`<a href=${to([kind === "workflow" ? "runs" : "jobs", job_id])}><${Id} id=${job_id} /></a>`;
+
+/** @param {{steps: any[], redrive: ((step: string) => void) | null}} props */
+function Steps({ steps, redrive }) {
+  const columns = ["Step", "State", ["Kind", "p2"], ["After", "p3"], "Job or run", ["Children", "number p3"], ["Started", "p2"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
+  return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row>
+    <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p3">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
+    <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td><td class="p2"><${When} at=${step.started} /></td>
+    <td class="number">${step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${step.error}</span></td>
+    ${redrive && html`<td><div class="actions"><button type="button" onClick=${() => redrive(step.step)}>Redrive<span class="sr"> from ${step.step}</span> …</button></div></td>`}</tr>`)}<//>`;
+}
+
+/** The form of a step that waits for a signal.
+ * @param {{id: string, step: any, reload: () => void}} props */
+function Answer({ id, step, reload }) {
+  const act = async (/** @type {unknown} */ value) => {
+    const { effect } = await send(`runs/${part(id)}/signal`, { signal: step.signal, step: step.step, value });
+    notify(effect === "sent" ? "Sent. No scheduler has read it yet." : "Sent.");
+    reload();
+  };
+  return html`<${Section} title=${`${step.step} waits for ${step.signal}`} kind="answer">
+    <p class="dim">Since <${When} at=${step.started} />.${step.roles.length > 0 && ` Roles that may answer: ${step.roles.join(", ")}.`}</p>
+    ${may("events.send") && html`<${ValueForm} schema=${step.form} verb=${`Send ${step.signal}`} act=${act} />`}<//>`;
+}
+
+/** @param {{run: any, steps: any[], reload: () => void}} props */
+function Details({ run, steps, reload }) {
+  const [asked, ask] = useState(/** @type {{title: string, verb: string, note?: boolean, text: string, act: (note: string) => Promise<void>} | null} */ (null));
+  const isOver = run.state !== "running";
+  const canOperate = may("workflows.operate");
+  const path = `runs/${part(run.run_id)}`;
+  const redrive = (/** @type {string} */ step) => {
+    const names = revived(steps, step);
+    ask({
+      title: step ? `Redrive from ${step}` : "Redrive the run", verb: `Redrive ${names.length} ${names.length === 1 ? "step" : "steps"}`, text: `Runs again: ${names.slice(0, 20).join(", ")}${names.length > 20 ? " …" : ""}.`,
+      act: async () => { await send(`${path}/redrive`, step ? { step } : {}); notify("The steps run again."); reload(); },
+    });
+  };
+  const cancel = () => ask({
+    title: "Cancel the run", verb: "Cancel run", note: true, text: "Steps that have not started never will. Running steps are stopped.",
+    act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Cancelled."); reload(); },
+  });
+  const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, mark: markOf(step.state), kind: step.state }));
+  const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
+  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.state} /> <${Id} id=${run.run_id} />`}>
+      ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
+      ${canOperate && !isOver && html`<button type="button" class="danger" data-key="c" onClick=${cancel}>Cancel …</button>`}<//>
+    ${run.cancelled !== null && html`<p class="reason">Cancelled: ${run.cancelled}</p>`}
+    ${run.error && html`<p class="failure">${run.error}</p>`}
+    <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
+    ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
+    ${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
+    <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
+    <div class="two"><${Section} title="Details"><${Facts} of=${[
+        ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
+        ["Started", html`<${When} at=${run.started} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
+        ["Scheduled for", run.scheduled_for], ["Started by", run.parent && html`<a href=${to(["runs", run.parent])}>${run.parent_step || run.parent}</a>`], ["Redrives", run.generation || ""],
+        ["Labels", Object.entries(run.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", run.run_id],
+      ]} /><//>
+      <div>${run.params !== null && html`<${Section} title="Parameters"><${Code} label="Parameters" text=${pretty(run.params)} /><//>`}
+      ${run.value !== null && html`<${Section} title="Value"><${Code} label="Value" text=${pretty(run.value)} /><//>`}</div></div>
+    ${asked && html`<${Confirm} ...${asked} close=${() => ask(null)}><p>${asked.text}</p><//>`}`;
+}
+
+export default function Run({ rest }) {
+  const [id] = rest;
+  const run = useData(`runs/${part(id)}`);
+  const graph = useData(`runs/${part(id)}/graph`);
+  const reload = () => { run.reload(); graph.reload(); };
+  const isOpen = run.data?.state === "running";
+  useEffect(() => {
+    if (!isOpen) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) reload(); }, EVERY);
+    return () => clearInterval(timer);
+  }, [isOpen, id]);
+  if (run.error instanceof ApiError && run.error.status === 404) {
+    return html`<${Head} title=${id} /><${Empty} title="Run not found"><p>It was never started, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("runs")}>All runs</a></p><//>`;
+  }
+  return html`<${Loading} loaded=${run} title=${id}>${(/** @type {any} */ found) => html`<${Loading} loaded=${graph} title=${id}>${(/** @type {any} */ { steps }) => html`<${Details} run=${found} steps=${steps} reload=${reload} />`}<//>`}<//>`;
+}

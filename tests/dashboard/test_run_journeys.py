@@ -1,0 +1,143 @@
+"""Workflows are started, answered, redriven and cancelled in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from taskmq import TaskMQ
+from tests.dashboard.kit import Eyes, Served, serving, violations, watching, working
+
+pytestmark = pytest.mark.timeout(180)
+
+_FILE: Final = """
+workflow: NAME
+params:
+  album: {type: string}
+  copies: {type: integer, default: 1}
+steps:
+  count: {task: photos.count, with: {album: "${params.album}"}}
+  approve:
+    wait: approval
+    needs: [count]
+    roles: [operator, admin]
+    form: {type: object, properties: {ok: {type: boolean}, note: {type: string}}, required: [ok]}
+  prints: {task: photos.print, needs: [approve], with: {album: "${params.album}"}}
+  invoice: {task: photos.count, needs: [count, prints], with: {album: last}}
+"""
+
+
+class _Printer:
+    """A printer whose jobs fail while it has no paper."""
+
+    def __init__(self) -> None:
+        self.has_paper = False
+
+    def define(self, app: TaskMQ) -> None:
+        @app.task(name="photos.count", retry=None)
+        def count(album: str) -> int:
+            return len(album)
+
+        @app.task(name="photos.print", retry=None)
+        def print_album(album: str) -> str:
+            if not self.has_paper:
+                raise ValueError(f"no paper for {album}")
+            return album
+
+
+@pytest.fixture(scope="module")
+def printer() -> _Printer:
+    return _Printer()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, printer: _Printer) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("site"), more=printer.define, development=True) as served:
+        yield served
+
+
+@pytest.fixture
+def eyes(browser: Browser, site: Served) -> Iterator[Eyes]:
+    with watching(browser, site) as watched:
+        yield watched
+
+
+def _store(site: Served, name: str, text: str = _FILE) -> str:
+    answer = site.api.put(f"/workflows/{name}", json={"text": text.replace("NAME", name)})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["version"])
+
+
+def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printer: _Printer) -> None:
+    _store(site, "albums")
+    page = eyes.open("workflows").page
+    eyes.click("albums")
+    page.get_by_label("album (required)").fill("summer")
+    assert violations(page) == []
+    eyes.click("Start")
+    expect(page.locator(".head .state")).to_contain_text("running")
+    with working(site):
+        eyes.see("approve waits for approval")
+        eyes.see("Roles that may answer: operator, admin.")
+        # A line from each step to its dependents; the one from the first to the last passes through two layers.
+        eyes.see_count(page.locator(".graph g"), 4)
+        eyes.see_count(page.locator(".graph path"), 3 + 3)
+        page.get_by_label("ok (required)").select_option("true")
+        assert violations(page) == []
+        eyes.click("Send approval")
+
+        expect(page.locator(".head .state")).to_contain_text("failed")
+        expect(page.get_by_role("row", name="prints").first).to_contain_text("no paper for summer")
+        printer.has_paper = True
+        eyes.click("Redrive …")
+        eyes.see("Runs again: prints, invoice.")
+        assert violations(page) == []
+        eyes.confirm("Redrive 2 steps")
+        expect(page.locator(".head .state")).to_contain_text("succeeded")
+        page.get_by_role("row", name="count").first.get_by_role("button", name="Redrive from").click()
+        eyes.see("Runs again: count, approve, prints, invoice.")
+        eyes.click("Back")
+
+    page.get_by_role("row", name="prints").first.get_by_role("link").click()
+    expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")
+
+
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> None:
+    _store(site, "posters")
+    site.api.post("/workflows/posters/start", json={"params": {"album": "x"}}).raise_for_status()
+    page = eyes.open("runs").page
+
+    page.keyboard.press("/")
+    page.keyboard.type("workflow:post*")
+    page.keyboard.press("Enter")
+    eyes.see_count(page.locator("tbody tr"), 1)
+    page.locator("tbody tr a").click()
+    expect(page.locator("h1")).to_have_text("posters")
+    page.keyboard.press("c")
+    page.get_by_label("Note").fill("it rains")
+    with working(site):
+        eyes.confirm("Cancel run")
+        eyes.see("Cancelled: it rains")
+
+    eyes.open("runs?filter=workflow%3Apost*")
+    eyes.click("cancelled")
+    expect(page.get_by_role("row", name="posters")).to_contain_text("it rains")
+    assert violations(page) == []
+
+
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, site: Served) -> None:
+    first = _store(site, "calendars")
+    second = _store(site, "calendars", _FILE.replace("default: 1", "default: 2"))
+    page = eyes.open("workflows/calendars").page
+
+    eyes.see(f"Version {second[:12]}, current")
+    page.get_by_role("button", name="Activate").click()
+    eyes.confirm("Activate")
+
+    eyes.see(f"Version {first[:12]}, current")
+    assert site.api.get("/workflows/calendars").json()["version"] == first
+    assert violations(page) == []
