@@ -1,7 +1,6 @@
 """Workflows are started, answered, redriven and cancelled in a real browser."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest

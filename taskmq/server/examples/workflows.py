@@ -156,7 +156,9 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
     "listRunSteps": Example(parameters=_OF_RUN, answers={200: {"items": [_RUN_STEP], "next": None}}),
     "getRunGraph": Example(
         parameters=_OF_RUN,
-        answers={200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_FIRST_STEP, _RUN_STEP]}},
+        answers={
+            200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_FIRST_STEP, _RUN_STEP]}
+        },
     ),
     "signalRun": Example(
         parameters=_OF_RUN,
