@@ -18,6 +18,7 @@ __all__ = [
     "NOW",
     "NUMBERED",
     "SUBMIT",
+    "TOGETHER",
     "JobId",
     "NameKind",
     "Query",
@@ -37,6 +38,7 @@ __all__ = [
     "names_of",
     "placeholders",
     "submit_steps",
+    "together",
 ]
 
 T = TypeVar("T")
@@ -67,6 +69,7 @@ CLOCK: Final = Query("clock")
 """The store's time in ms, the same for the whole call."""
 SUBMIT: Final = "submit"
 CANCEL: Final = "cancel"
+TOGETHER: Final = "together"
 NUMBERED: Final = "numbered"
 NAMED: Final = "named"
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
@@ -121,6 +124,12 @@ def first(text: str, *args: object) -> Steps[Row | None]:
 def insert(text: str, rows: Sequence[Row]) -> Steps[Sequence[Row]]:
     """Run a statement with the rows in place of `@rows(...)`; return the rows that it returns."""
     return (yield Query(text, tuple(rows))) if rows else ()
+
+
+def together(changes: Iterable[Query]) -> Steps[None]:
+    """Run statements that change different rows, in any order. On PostgreSQL they take one round trip."""
+    if wanted := tuple(each for each in changes if each.args):
+        yield Query(TOGETHER, wanted)
 
 
 def clock() -> Steps[int]:

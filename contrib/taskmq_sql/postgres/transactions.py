@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -14,7 +14,7 @@ from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.units import storable
 from taskmq_sql.postgres.connections import Connection, Connections, roll_back_with
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, Query, Row, Steps, Work
+from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
 __all__ = ["Answers", "PostgresRunner", "connection_of", "drive"]
 
@@ -25,6 +25,7 @@ _NOW: Final = "select taskmq.now_ms()"
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
 _UNSYNCED: Final = "set local synchronous_commit = off"
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
+_VALUE: Final = re.compile(r"\$(\d+)")
 
 
 async def connection_of(given: Any) -> Connection:
@@ -147,10 +148,36 @@ async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
     if query is LOCK:
         await connection.execute(_LOCK)
         return ()
-    if "@rows" in query.text:
-        columns = zip(*cast("Sequence[Row]", query.args), strict=True)
-        return await connection.fetch(_with_columns(query.text), *([_value(each) for each in one] for one in columns))
-    return await connection.fetch(query.text, *map(_value, query.args))
+    if query.text == TOGETHER:
+        parts = [_bind(each) for each in cast("Sequence[Query]", query.args)]
+        joined = _join(tuple((statement, len(values)) for statement, values in parts))
+        return await connection.fetch(joined, *(value for _, values in parts for value in values))
+    statement, values = _bind(query)
+    return await connection.fetch(statement, *values)
+
+
+def _bind(query: Query) -> tuple[str, list[Any]]:
+    """Return a statement of PostgreSQL with its values."""
+    if "@rows" not in query.text:
+        return query.text, [_value(each) for each in query.args]
+    columns = zip(*cast("Sequence[Row]", query.args), strict=True)
+    return _with_columns(query.text), [[_value(each) for each in one] for one in columns]
+
+
+@cache
+def _join(parts: tuple[tuple[str, int], ...]) -> str:
+    """Join statements into one; each has its number of values."""
+    shifted: list[str] = []
+    offset = 0
+    for statement, count in parts:
+        shifted.append(_VALUE.sub(partial(_shift, offset), statement))
+        offset += count
+    *others, last = shifted
+    return f"with {', '.join(f'part{n} as ({each})' for n, each in enumerate(others))} {last}" if others else last
+
+
+def _shift(offset: int, value: re.Match[str]) -> str:
+    return f"${int(value[1]) + offset}"
 
 
 def _value(value: Any) -> Any:

@@ -5,19 +5,20 @@ others. A row with neither only says that the run has more to do.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from taskmq.contracts.jobs import NewInboxRow
-from taskmq.model.runs.records import InboxRow, StepTimer
+from taskmq.model.runs.records import InboxRow, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.runs.values import read_result
-from taskmq_sql.steps import JobId, Row, Steps, ask, clock, first, insert, job_id
+from taskmq_sql.steps import JobId, Query, Row, Steps, ask, clock, first, job_id, together
 
 __all__ = [
+    "Inbox",
     "add_timers",
     "answer",
     "fire_timers",
@@ -46,8 +47,12 @@ with recursive r (run) as (
   select (select i.run from taskmq.run_inbox i where i.run > r.run order by i.run limit 1)
   from r where r.run is not null)
 select run from r where run is not null limit $1"""
+# With the ended steps and children. Scalar subqueries, as PostgreSQL would scan a new table for a join.
 _READ: Final = """
-select number, record, job, step, child, state, content_type, value, error from (
+select number, record, job, step, child, state, content_type, value, error,
+  (select record from taskmq.run_step t where t.run = $1 and t.name = s.step and t.child = -1),
+  (select record from taskmq.run_step t where t.run = $1 and t.name = s.step and t.child = s.child and s.child >= 0)
+from (
   select r.*, sum(coalesce(length(r.value), 0)) over (order by r.number) - coalesce(length(r.value), 0) as ahead
   from (select * from taskmq.run_inbox where run = $1 order by number limit $2) r) s
 where ahead < $3::bigint order by number"""
@@ -62,6 +67,7 @@ _TIMERS: Final = "insert into taskmq.run_timer (at, generation, run, step) @rows
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(InboxRow)
+_step_decoder: Final = msgspec.json.Decoder(StepRecord)
 _STATES: Final[dict[int, StepState]] = {
     CODES[JobState.SUCCEEDED]: StepState.SUCCEEDED,
     CODES[JobState.FAILED]: StepState.FAILED,
@@ -78,7 +84,7 @@ def send(run: str, row: NewInboxRow) -> Steps[bool]:
         return False
     if row.id and (yield from first(_SENDER, JobId(run), row.id)) is None:
         return True
-    yield from put_rows(run, [InboxRow(number=0, **msgspec.structs.asdict(row))])
+    yield from together([put_rows(run, [InboxRow(number=0, **msgspec.structs.asdict(row))])])
     return True
 
 
@@ -88,9 +94,9 @@ def answer(run: str, sender: str) -> Steps[str | None]:
     return None if found is None else found[0]
 
 
-def write_answers(run: str, answers: dict[str, str]) -> Steps[None]:
+def write_answers(run: str, answers: dict[str, str]) -> Query:
     """Write the effects of rows, by the ids of their senders."""
-    yield from insert(_ANSWERS, [(JobId(run), sender, text) for sender, text in sorted(answers.items())])
+    return Query(_ANSWERS, tuple((JobId(run), sender, text) for sender, text in sorted(answers.items())))
 
 
 def pending(limit: int) -> Steps[list[str]]:
@@ -98,28 +104,43 @@ def pending(limit: int) -> Steps[list[str]]:
     return [job_id(row[0]) for row in (yield from ask(_PENDING, limit))]
 
 
-def wake(runs: Sequence[str]) -> Steps[None]:
+def wake(runs: Sequence[str]) -> Query:
     """Record that these runs have more to do."""
-    yield from insert(_PUT, [(JobId(run), None) for run in runs])
+    return Query(_PUT, tuple((JobId(run), None) for run in runs))
 
 
-def put_rows(run: str, rows: Sequence[InboxRow]) -> Steps[None]:
+def put_rows(run: str, rows: Sequence[InboxRow]) -> Query:
     """Add rows to the inbox of a run."""
-    yield from insert(_PUT, [(JobId(run), _encoder.encode(row)) for row in rows])
+    return Query(_PUT, tuple((JobId(run), _encoder.encode(row)) for row in rows))
 
 
-def read_inbox(run: str, limit: int) -> Steps[tuple[list[InboxRow], list[int]]]:
-    """Return the earliest rows of a run, and the numbers of those that only say that it has more to do."""
-    events: list[InboxRow] = []
-    others: list[int] = []
-    for number, record, job, *end in (yield from ask(_READ, JobId(run), limit, _MOST_BYTES)):
+class Inbox(NamedTuple):
+    """The earliest rows of a run.
+
+    Attributes:
+        marks: numbers of the rows that only say that the run has more to do.
+        steps: steps and children whose jobs have ended.
+    """
+
+    events: list[InboxRow]
+    marks: list[int]
+    steps: list[StepRecord]
+
+
+def read_inbox(run: str, limit: int) -> Steps[Inbox]:
+    """Return the earliest rows of a run."""
+    found = Inbox([], [], [])
+    texts: set[bytes] = set()
+    for number, record, job, *end, step, child in (yield from ask(_READ, JobId(run), limit, _MOST_BYTES)):
         if record is not None:
-            events.append(read_record(number, record))
+            found.events.append(read_record(number, record))
         elif job is not None:
-            events.append(_read_end(number, job_id(job), end))
+            found.events.append(_read_end(number, job_id(job), end))
+            texts |= {text for text in (step, child) if text is not None}
         else:
-            others.append(number)
-    return events, others
+            found.marks.append(number)
+    found.steps.extend(map(_step_decoder.decode, texts))
+    return found
 
 
 def read_record(number: int, record: bytes) -> InboxRow:
@@ -135,17 +156,17 @@ def fire_timers(limit: int) -> Steps[int | None]:
     for _, run, step, generation in due:
         row = InboxRow(number=0, kind="timer", step=step, generation=generation)
         rows.append((JobId(job_id(run)), _encoder.encode(row)))
-    yield from insert(_PUT, rows)
-    yield from ask(_FIRED, [row[0] for row in due])
+    if due:
+        yield from together([Query(_PUT, tuple(rows)), Query(_FIRED, ([row[0] for row in due],))])
     if len(due) == limit:
         return now
     found = yield from first(_NEXT, now)
     return None if found is None else int(found[0])
 
 
-def add_timers(run: str, timers: Sequence[StepTimer]) -> Steps[None]:
+def add_timers(run: str, timers: Sequence[StepTimer]) -> Query:
     """Add timers of steps."""
-    yield from insert(_TIMERS, [(each.at, each.generation, JobId(run), each.step) for each in timers])
+    return Query(_TIMERS, tuple((each.at, each.generation, JobId(run), each.step) for each in timers))
 
 
 def _read_end(number: int, job: str, end: Sequence[Any]) -> InboxRow:

@@ -14,7 +14,7 @@ from taskmq.model.runs.records import RunRecord, RunState
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.inbox import wake
 from taskmq_sql.runs.workflows import content_of, current_version, has_version, keep_content
-from taskmq_sql.steps import JobId, Steps, clock, first
+from taskmq_sql.steps import JobId, Steps, clock, first, together
 
 __all__ = ["RUN_CODES", "check_content", "encode_run", "read_run", "start"]
 
@@ -55,7 +55,7 @@ def start(runs: Sequence[NewRun]) -> Steps[list[StartedRun]]:
     for new in runs:
         answer = yield from _start(new, now)
         started.append(answer)
-    yield from wake([each.id for each in started if each.is_new])
+    yield from together([wake([each.id for each in started if each.is_new])])
     return started
 
 

@@ -14,13 +14,13 @@ from taskmq.model.runs.machine import advance as apply_rows
 from taskmq.model.runs.machine import has_work
 from taskmq.model.runs.records import ChildRun, InboxRow, RunChanges, RunRecord, RunState, StepJob, StepKey
 from taskmq.model.runs.rules import StepState
-from taskmq.model.runs.workspace import Need, Workspace
+from taskmq.model.runs.workspace import Workspace
 from taskmq.model.states import JobState
 from taskmq_sql.runs.inbox import add_timers, put_rows, read_inbox, read_record, wake, write_answers
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
 from taskmq_sql.runs.workflows import content_of
-from taskmq_sql.steps import JobId, Row, Steps, ask, cancel_jobs, first, insert, submit_steps
+from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, first, submit_steps, together
 
 __all__ = ["Graphs", "advance", "load_version"]
 
@@ -56,39 +56,43 @@ def advance(run_id: str, make_job: MakeJob, graphs: Graphs) -> Steps[Advanced | 
         return None
     run = read_run(locked[0])
     graph = yield from load_version(run.version, graphs)
-    events, marks = yield from read_inbox(run_id, _ROWS)
+    events, marks, ended = yield from read_inbox(run_id, _ROWS)
     now = int(locked[1])
     here = Workspace(run, graph, now=now, new_id=lambda: new_job_id(now, os.urandom(10)))
-    # All at once: one by one, ten thousand children would take ten thousand statements.
-    ends = [row for row in events if row.kind == "end"]
-    keys = (key for row in ends for key in (StepKey(row.step), StepKey(row.step, row.child)))
-    yield from meet(run_id, here, Need(steps=list(dict.fromkeys(keys))))
+    here.put_steps(ended)
     applied = yield from _run_machine(run_id, here, events)
     changes = here.changes
-    yield from write_steps(run_id, changes.steps, changes.values)
-    yield from add_timers(run_id, changes.timers)
-    yield from _write_answers(run_id, events[:applied], changes.answers)
     queues, refused = yield from _submit(run, changes.jobs, make_job)
     woken, others = yield from _start_runs(run, changes.runs)
     refused += others
-    yield from put_rows(run_id, refused)
     asked: list[str] = []
     if changes.cancelled_jobs:
         asked = yield from cancel_jobs(changes.cancelled_jobs, run.cancelled or "")
-    for child in changes.cancelled_runs:
-        yield from put_rows(child, [InboxRow(number=0, kind="cancel", error=run.cancelled or "")])
-    yield from _save(run, changes)
     if changes.has_ended and run.parent:
         woken.append(run.parent)
     kept = marks[:1] if has_work(run) else []
-    yield from ask(_APPLIED, JobId(run_id), [row.number for row in events[:applied]] + marks[len(kept) :])
-    if has_work(run) and not kept:
-        yield from wake([run_id])
+    done = [row.number for row in events[:applied]] + marks[len(kept) :]
+    answers = yield from _read_answers(run_id, events[:applied], changes.answers)
+    cancel = InboxRow(number=0, kind="cancel", error=run.cancelled or "")
+    yield from together(
+        [
+            write_steps(run_id, changes.steps, changes.values),
+            add_timers(run_id, changes.timers),
+            write_answers(run_id, answers),
+            _keep_signals(run_id, events[:applied], changes.answers),
+            put_rows(run_id, refused),
+            *(put_rows(child, [cancel]) for child in changes.cancelled_runs),
+            *_save(run, changes),
+            Query(_APPLIED, (JobId(run_id), done) if done else ()),
+            wake([run_id] if has_work(run) and not kept else []),
+        ]
+    )
     return Advanced(
         queues=frozenset(queues),
         has_more=has_work(run) or applied < len(events) or len(events) + len(marks) == _ROWS or bool(refused),
         ended=run if changes.has_ended else None,
         asked=tuple(asked),
+        timer=min((each.at for each in changes.timers), default=None),
         woken=(*woken, *changes.cancelled_runs),
     )
 
@@ -115,19 +119,25 @@ def _run_machine(run_id: str, here: Workspace, events: Sequence[InboxRow]) -> St
         yield from meet(run_id, here, need)
 
 
-def _write_answers(run_id: str, applied: Sequence[InboxRow], answers: dict[int, str]) -> Steps[None]:
-    """Write the effects of rows for their senders, and keep or remove signals."""
+def _keep_signals(run_id: str, applied: Sequence[InboxRow], answers: dict[int, str]) -> Query:
+    """Keep the signals that wait for a step."""
+    return Query(
+        _KEEP,
+        tuple(
+            (JobId(run_id), row.name, row.number, msgspec.json.encode(row))
+            for row in applied
+            if answers[row.number] == "waiting"
+        ),
+    )
+
+
+def _read_answers(run_id: str, applied: Sequence[InboxRow], answers: dict[int, str]) -> Steps[dict[str, str]]:
+    """Remove consumed signals; return the effects of rows by the ids of their senders."""
     rows = {row.number: row for row in applied}
-    kept: list[Row] = [
-        (JobId(run_id), row.name, row.number, msgspec.json.encode(row))
-        for row in applied
-        if answers[row.number] == "waiting"
-    ]
-    yield from insert(_KEEP, kept)
     if consumed := [number for number in answers if number not in rows]:
         for number, record in (yield from ask(_CONSUMED, JobId(run_id), consumed)):
             rows[number] = read_record(number, record)
-    yield from write_answers(run_id, {row.id: answers[number] for number, row in rows.items() if row.id})
+    return {row.id: answers[number] for number, row in rows.items() if row.id}
 
 
 def _submit(run: RunRecord, jobs: Sequence[StepJob], make_job: MakeJob) -> Steps[tuple[set[str], list[InboxRow]]]:
@@ -189,17 +199,18 @@ def _failure(job: str, key: StepKey, reason: str) -> InboxRow:
     )
 
 
-def _save(run: RunRecord, changes: RunChanges) -> Steps[None]:
-    """Write the run; if it has ended, tell the step that started it."""
-    yield from ask(_SAVE, JobId(run.id), RUN_CODES[run.state], run.ended, encode_run(run), changes.value)
-    if changes.has_ended and run.parent:
-        end = InboxRow(
-            number=0,
-            kind="end",
-            step=run.parent_step,
-            job=run.id,
-            state=_ENDS[run.state],
-            value=changes.value or b"null",
-            error=run.error or run.cancelled or "",
-        )
-        yield from put_rows(run.parent, [end])
+def _save(run: RunRecord, changes: RunChanges) -> list[Query]:
+    """Write the run; if it has ended, send the end to the step that started it."""
+    save = Query(_SAVE, (JobId(run.id), RUN_CODES[run.state], run.ended, encode_run(run), changes.value))
+    if not changes.has_ended or not run.parent:
+        return [save]
+    end = InboxRow(
+        number=0,
+        kind="end",
+        step=run.parent_step,
+        job=run.id,
+        state=_ENDS[run.state],
+        value=changes.value or b"null",
+        error=run.error or run.cancelled or "",
+    )
+    return [save, put_rows(run.parent, [end])]

@@ -11,15 +11,15 @@ from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import InboxRow, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import Need, Workspace
-from taskmq_sql.steps import JobId, Row, Steps, ask, first, insert
+from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert
 
 __all__ = ["children", "meet", "read_result", "read_values", "steps", "write_steps"]
 
 _REFERENCE: Final = "taskmq/reference"
+# A scalar subquery per row: PostgreSQL would scan the steps and children of a new table for a join.
 _STEPS: Final = """
-select record from taskmq.run_step where run = $1 and name = any($2::text[]) and child = -1"""
-_CHILDREN: Final = """
-select record from taskmq.run_step where run = $1 and name = $2 and child = any($3::int[])"""
+with k (run, name, child) as (@rows(uuid, text, int))
+select (select record from taskmq.run_step s where s.run = k.run and s.name = k.name and s.child = k.child) from k"""
 _CHILDREN_AFTER: Final = """
 select record from taskmq.run_step where run = $1 and name = $2 and child > $3 order by run, name, child limit $4"""
 _VALUE: Final = "select record, value from taskmq.run_step where run = $1 and name = $2 and child = $3"
@@ -66,8 +66,7 @@ def read_result(content_type: str | None, result: bytes | None) -> tuple[bytes, 
 
 def steps(run: str, names: Sequence[str]) -> Steps[list[StepRecord]]:
     """Return those of these steps that have a record, in the order of their names."""
-    found = yield from ask(_STEPS, JobId(run), list(names))
-    return sorted(map(_step, found), key=lambda step: step.key.name)
+    return sorted((yield from _read_steps(run, map(StepKey, names))), key=lambda step: step.key.name)
 
 
 def children(run: str, name: str, after: int, limit: int) -> Steps[list[StepRecord]]:
@@ -92,14 +91,7 @@ def read_values(run: str, graph: RunGraph, keys: Iterable[StepKey]) -> Steps[dic
 
 def meet(run: str, here: Workspace, need: Need) -> Steps[None]:
     """Read what the state machine needs."""
-    if names := [key.name for key in need.steps if not key.is_child]:
-        here.put_steps((yield from steps(run, names)))
-    indexes: dict[str, list[int]] = {}
-    for key in need.steps:
-        if key.is_child:
-            indexes.setdefault(key.name, []).append(key.child)
-    for name, numbers in indexes.items():
-        here.put_steps([_step(row) for row in (yield from ask(_CHILDREN, JobId(run), name, numbers))])
+    here.put_steps((yield from _read_steps(run, need.steps)))
     for name in need.values:
         yield from _put_value(run, here, name)
     if need.signal:
@@ -110,12 +102,18 @@ def meet(run: str, here: Workspace, need: Need) -> Steps[None]:
         )
 
 
-def write_steps(run: str, changed: Mapping[StepKey, StepRecord], values: Mapping[StepKey, bytes]) -> Steps[None]:
+def write_steps(run: str, changed: Mapping[StepKey, StepRecord], values: Mapping[StepKey, bytes]) -> Query:
     """Write steps, with the values of those that have succeeded."""
-    yield from insert(
+    return Query(
         _WRITE,
-        [(JobId(run), *key, _encoder.encode(changed[key]), values.get(key)) for key in sorted(changed)],
+        tuple((JobId(run), *key, _encoder.encode(changed[key]), values.get(key)) for key in sorted(changed)),
     )
+
+
+def _read_steps(run: str, keys: Iterable[StepKey]) -> Steps[list[StepRecord]]:
+    """Return those of these steps and children that have a record."""
+    found = yield from insert(_STEPS, [(JobId(run), *key) for key in keys])
+    return [_step(row) for row in found if row[0] is not None]
 
 
 def _put_value(run: str, here: Workspace, name: str) -> Steps[None]:

@@ -11,7 +11,7 @@ from taskmq.model.units import storable
 from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, JobId, Query, Row, Steps, Work
+from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, TOGETHER, JobId, Query, Row, Steps, Work
 
 __all__ = ["Answers", "SqliteRunner", "drive"]
 
@@ -77,6 +77,10 @@ def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
         return ()
     if query is CLOCK:
         return [(transaction.now,)]
+    if query.text == TOGETHER:
+        for each in cast("Sequence[Query]", args):
+            _rows(transaction, each)
+        return ()
     if query.text == NUMBERED:
         find = names.id if args[1] else names.find
         return [(name, number) for name in args[2:] if (number := find(connection, str(name))) is not None]

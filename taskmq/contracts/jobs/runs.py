@@ -159,6 +159,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
         ended: the run, if it ended now.
         asked: ids of jobs whose workers were asked to stop them.
         woken: ids of other runs with new inbox rows: its parent, and its child runs.
+        timer: instant of the earliest timer that it added, ms since the epoch; None if it added none.
     """
 
     queues: frozenset[str] = frozenset()
@@ -166,6 +167,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     ended: RunRecord | None = None
     asked: tuple[str, ...] = ()
     woken: tuple[str, ...] = ()
+    timer: int | None = None
 
 
 class RunStore(Protocol):

@@ -371,8 +371,7 @@ class ReportConsumer:
             self._state.count_ended(queue, count, now=now)
         if any(one.has_dependents for one in applied):
             self._releases.wake()
-        if any(one.run for one in applied):
-            self._runs.wake()
+        self._runs.advance_soon({one.run for one in applied if one.run})
         if ends:
             await self._journals.forget(ends)
             await self._results.put(ends)

@@ -1,9 +1,9 @@
 """Advances of runs.
 
-    a report ends a job of a run ------+
-    a program starts or changes a run -+-> wake -> pending runs -> advance, up to 500 rows per transaction -> jobs
-    a timer is due --------------------+
-    half a second has passed ----------+
+    a program starts or changes a run -+
+    a timer is due --------------------+-> fire timers -> pending runs -+
+    half a second has passed ----------+                                +-> advance, 500 rows a transaction -> jobs
+    a report ends a job of a run ---------------------------------------+
 
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.
@@ -11,6 +11,7 @@ has no effect, and another one repeats it.
 
 import asyncio
 import logging
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,7 @@ __all__ = ["RunAdvances"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5
+_SHORT: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _PORTION: Final = 200
 _TOGETHER: Final = 4
@@ -49,6 +51,9 @@ class RunAdvances:
         self._wakeups = wakeups
         self._clock = clock
         self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
+        # Runs with something to do, and when all are looked for, by the loop's clock.
+        self._known: set[str] = set()
+        self._next_search = 0.0
         # When runs that could not be advanced are tried again, by the loop's clock.
         self._failed: dict[str, float] = {}
         self._room = asyncio.Semaphore(_TOGETHER)
@@ -58,8 +63,15 @@ class RunAdvances:
         self._backoff = Backoff(_POLL, _LONGEST_PAUSE)
 
     def wake(self) -> None:
-        """Advance runs at once: one has something to do."""
+        """Look for pending runs at once, and advance them."""
+        self._next_search = 0.0
         self._woken.set()
+
+    def advance_soon(self, run_ids: Collection[str]) -> None:
+        """Advance these runs at once: each has something to do."""
+        if run_ids:
+            self._known.update(run_ids)
+            self._woken.set()
 
     def stop(self) -> None:
         """See `Service`."""
@@ -72,30 +84,54 @@ class RunAdvances:
             self._woken.clear()
             try:
                 await self._clock.measure()
-                await self.advance_all()
+                await self._advance_known()
                 self._backoff.reset()
             except StoreUnavailable as error:
                 if not self._backoff.failures:
                     _log.warning("store unavailable, runs of workflows wait: %s", error)
                 await pause(self._is_stopping, self._backoff.next())
                 continue
-            await pause(self._woken, self._seconds_to_timer())
+            await pause(self._woken, self._seconds_to_search())
 
-    def _seconds_to_timer(self) -> float:
-        if self.next_timer is None:
-            return _POLL
-        return min(_POLL, max(0.0, (self.next_timer - self._clock.now_ms()) / 1000))
+    def _seconds_to_search(self) -> float:
+        seconds = self._next_search - asyncio.get_running_loop().time()
+        if self.next_timer is not None:
+            seconds = min(seconds, (self.next_timer - self._clock.now_ms()) / 1000)
+        return max(0.0, seconds)
+
+    def _search_within(self, seconds: float) -> None:
+        self._next_search = min(self._next_search, asyncio.get_running_loop().time() + seconds)
 
     async def advance_all(self) -> int:
         """Fire due timers and advance pending runs until nothing is left; return the number of transactions."""
         count = 0
         while not self._is_stopping.is_set():
-            self.next_timer = await self._runs.fire_timers()
+            self._next_search = 0.0
+            if not (done := await self._advance_known()):
+                break
+            count += done
+        return count
+
+    async def _advance_known(self) -> int:
+        """Advance the runs that are known to be pending; look for others when it is time to."""
+        count = 0
+        while not self._is_stopping.is_set():
             now = asyncio.get_running_loop().time()
-            ids = [each for each in await self._runs.pending(limit=_PORTION) if self._failed.get(each, now) <= now]
+            is_full = False
+            if not self._seconds_to_search():
+                # Set before the search: a wake-up during it is for the next one.
+                self._next_search = now + _POLL
+                self.next_timer = await self._runs.fire_timers()
+                found = await self._runs.pending(limit=_PORTION)
+                self._known.update(found)
+                is_full = len(found) == _PORTION
+            ids = [each for each in sorted(self._known) if self._failed.get(each, now) <= now]
+            self._known.clear()
             done = sum(await asyncio.gather(*map(self._advance, ids)))
             count += done
-            if not done:
+            if is_full and done:
+                self._next_search = now
+            if not self._known:
                 break
         return count
 
@@ -119,12 +155,17 @@ class RunAdvances:
                     break
                 self._failed.pop(run_id, None)
                 if advanced is None:
+                    # The scheduler that advances it may have read its inbox before the last row.
+                    self._search_within(_SHORT)
                     break
                 count += 1
                 if advanced.queues:
                     self._wakeups.wake_queues(advanced.queues)
                 for job_id in advanced.asked:
                     self._app.jobs.sent.announce_cancellation(job_id)
+                if advanced.timer is not None:
+                    self.next_timer = min(advanced.timer, self.next_timer or advanced.timer)
+                self.advance_soon(advanced.woken)
                 if not advanced.has_more:
                     break
         return count

@@ -1,6 +1,7 @@
 """Schedulers that advance runs of workflows, over outages and deaths."""
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -103,6 +104,20 @@ async def test_a_sleeping_step_ends_when_its_time_has_come(stage: Stage, /) -> N
     assert step.started is not None
     assert step.ended is not None
     assert round((step.ended - step.started) / 1000) == 90
+
+
+@run_by(_play)
+async def test_steps_and_short_sleeps_wait_for_no_search(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    run_id = await _start(stage, _CHAIN | {"d": {"sleep": "70ms", "needs": ["c"]}})
+    for number in range(3):
+        await _finish(player, number)
+    await until(lambda: _has_ended(stage, run_id))
+
+    steps = await stage.store.runs.steps(run_id)
+    instants = [step.ended or 0 for step in steps]
+    assert max(later - earlier for earlier, later in pairwise(instants)) < 100
 
 
 @run_by(_play)

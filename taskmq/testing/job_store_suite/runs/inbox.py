@@ -91,6 +91,9 @@ class RunInboxes(JobStoreCase):
         driver = RunDriver(self.store())
         run = await driver.start({"past": {"sleep": "2000-01-01T00:00:00Z"}, "future": {"sleep": "1h"}})
         assert await driver.runs.fire_timers() is None
+        advanced = await driver.advance(run)
+        assert advanced is not None
+        assert advanced.timer == 946_684_800_000
         await driver.settle()
 
         following = await driver.runs.fire_timers()
