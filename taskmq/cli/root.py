@@ -8,7 +8,15 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-from cyclopts import App, CycloptsError, CycloptsPanel, Parameter, UnusedCliTokensError
+from cyclopts import (
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    CycloptsPanel,
+    Parameter,
+    UnknownCommandError,
+    UnusedCliTokensError,
+)
 
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
@@ -170,8 +178,31 @@ def _words(tokens: Sequence[str]) -> list[str]:
     return [token for token in tokens[first:] if not token.startswith("-")]
 
 
+class _Root(App):
+    """An app whose global options are assembled once.
+
+    Cyclopts assembles the arguments of a function anew for each step of parsing and of printing help.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._assembled: dict[bool, ArgumentCollection] = {}
+
+    def assemble_argument_collection(
+        self, *, default_parameter: Parameter | None = None, parse_docstring: bool = False
+    ) -> ArgumentCollection:
+        """Return the arguments of this app's function, without values."""
+        if default_parameter is not None:
+            return super().assemble_argument_collection(
+                default_parameter=default_parameter, parse_docstring=parse_docstring
+            )
+        if parse_docstring not in self._assembled:
+            self._assembled[parse_docstring] = super().assemble_argument_collection(parse_docstring=parse_docstring)
+        return self._assembled[parse_docstring].copy(reset_tokens=True)
+
+
 def _build(tokens: Sequence[str]) -> App:
-    root = App(
+    root = _Root(
         name="taskmq",
         help="A RabbitMQ-native task queue and job scheduler.",
         help_epilogue=_EXITS,
@@ -181,8 +212,7 @@ def _build(tokens: Sequence[str]) -> App:
         result_action="return_value",
         error_formatter=_format_error,
     )
-    for name, (path, text) in _COMMANDS.items():
-        root.command(path, name=name, help=text)
+    _add_commands(root)
 
     @root.meta.default
     def meta(  # pyright: ignore[reportUnusedFunction]
@@ -236,7 +266,16 @@ def _build(tokens: Sequence[str]) -> App:
     return root
 
 
+def _add_commands(root: App) -> None:
+    for name, (path, text) in _COMMANDS.items():
+        root.command(path, name=name, help=text)
+
+
 def _format_error(error: CycloptsError) -> Any:
+    if isinstance(error, UnknownCommandError) and isinstance(error.app, _Root):
+        # Cyclopts suggests only commands of the same class as the app.
+        error.app = App()
+        _add_commands(error.app)
     return CycloptsPanel(_describe_unused(error) if isinstance(error, UnusedCliTokensError) else error)
 
 
