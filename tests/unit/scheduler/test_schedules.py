@@ -414,7 +414,8 @@ async def _long(player: Player, turn: int, now: int) -> None:
 async def _crashing(player: Player, turn: int, now: int) -> None:
     """Let workers die and their jobs return; otherwise fail a job, permanently or not."""
     if turn % 3 == 2:
-        await player.finish("retry", delay=1_000, started=now)
+        # Between two turns: otherwise chance decides whether each attempt comes back to a turn that retries it.
+        await player.finish("retry", delay=700, started=now)
     elif turn % 3 == 1:
         await player.finish("failed", started=now)
     else:
