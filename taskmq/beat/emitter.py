@@ -7,17 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.client.producer import AppServices
-from taskmq.errors import PartlySent, PublishUnknown, SendError, StateUnavailable
+from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.run.context import SCHEDULE_LIMIT, current_context
 from taskmq.schedules import ScheduleEntry
-from taskmq.schedules.occurrence import occurrence_envelope, priority_of
+from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim
-from taskmq.schedules.target import KEEP_SECONDS, graph_for
-from taskmq.workflow.model.calls import Graph
-from taskmq.workflow.service import WorkflowService
 
 __all__ = ["Emission", "Emitter"]
 
@@ -44,20 +40,6 @@ class Emitter:
 
         It raises whatever a middleware raises; then the results are unknown.
         """
-        calls = [emission for emission in emissions if emission.entry.workflow is None]
-        failures = await self._publish_calls(calls, now) if calls else {}
-        for emission in emissions:
-            if (workflow := emission.entry.workflow) is not None:
-                try:
-                    await self._start(emission, workflow)
-                except SendError as error:
-                    failures[emission] = error
-                except StateUnavailable as error:
-                    # Started again it is the same workflow.
-                    failures[emission] = PublishUnknown(str(error))
-        return failures
-
-    async def _publish_calls(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
         sendings = [self._sending(emission, now) for emission in emissions]
         try:
             await self._app.producer.send_many_async(sendings)
@@ -68,19 +50,6 @@ class Emitter:
         except SendError as error:
             return dict.fromkeys(emissions, error)
         return {}
-
-    async def _start(self, emission: Emission, workflow: Graph) -> None:
-        """Start the occurrence's workflow under the id that every replica derives."""
-        claim = emission.claim
-        graph = graph_for(
-            workflow,
-            name=emission.entry.name,
-            meta={SCHEDULE_NAME: emission.entry.name, SCHEDULED_FOR: str(claim.instant)},
-            priority=priority_of(claim, None),
-        )
-        services = AppServices(self._app.producer, self._app.jobs, self._app.tasks.dependencies)
-        with _without_parent():
-            await WorkflowService(services).start(graph, flow_id=self.job_id(emission), keep=KEEP_SECONDS)
 
     def _sending(self, emission: Emission, now: int) -> Sending:
         entry, claim = emission.entry, emission.claim

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final, cast
 
@@ -16,14 +16,15 @@ from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
 from taskmq.model.keys import check_reachable, split_tenant_key, tenant_key
+from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
+from taskmq.model.topology import DEFAULT_QUEUE
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
-from taskmq.schedules.target import read_graph, tasks_of, write_graph
+from taskmq.schedules.target import read_content, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.definition import define
 from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
-from taskmq.workflow.model.calls import Graph
 
 __all__ = [
     "ScheduleEntry",
@@ -62,7 +63,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
-    workflow: Graph | None = None
+    workflow: WorkflowContent | None = None
     definition: str = ""
     definition_version: int = 0
     job_options: DefinitionOptions = msgspec.field(default_factory=DefinitionOptions)
@@ -120,16 +121,19 @@ _TYPE: Final = "type"
 _DATE: Final = "date"
 
 
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
 class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     task: str
     trigger: dict[str, Any]
     args: msgspec.Raw = msgspec.Raw(b"[]")
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
-    workflow: bytes = b""
+    workflow: msgspec.Raw = _NOTHING
     # In a job store: the call as submitted, and its queue, so that the scheduler needs no code of the app.
     queue: str = ""
-    call: msgspec.Raw = msgspec.Raw(b"null")
+    call: msgspec.Raw = _NOTHING
     detail: JobDetail | None = None
     options: dict[str, Any] = {}
 
@@ -144,12 +148,7 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
         InvalidOption: it does not.
     """
     if entry.workflow is not None:
-        # The steps were checked when the workflow was compiled.
-        if entry.policy.overlap != "allow":
-            raise InvalidOption(
-                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: nothing counts how many "
-                "workflows of a schedule run"
-            )
+        # The steps were checked when the workflow was planned.
         return
     check_not_unique(entry)
     args, kwargs = entry.args, dict(entry.kwargs)
@@ -178,12 +177,17 @@ def check_not_unique(entry: ScheduleEntry) -> None:
 
 
 def check_without_store(entry: ScheduleEntry) -> None:
-    """Reject a schedule whose calls go to the job store, if the app has none.
+    """Reject a schedule that needs a job store, if the app has none.
 
     Raises:
-        InvalidOption: the task has `lane="store"`.
+        InvalidOption: it starts a workflow, or the task has `lane="store"`.
     """
-    if entry.workflow is None and entry.task.call_plan.lane == "store":
+    if entry.workflow is not None:
+        raise InvalidOption(
+            f"schedule {entry.name!r}: workflows need a store: give the app store='postgresql://...' or, on one "
+            "host, store='sqlite:///jobs.db', and run `taskmq scheduler` instead of `taskmq beat`"
+        )
+    if entry.task.call_plan.lane == "store":
         raise InvalidOption(
             f"schedule {entry.name!r}: task {entry.task.name} has lane='store', but the app has no store, so a beat "
             "would send its calls to the broker: give the app a store and run `taskmq scheduler`, or omit lane="
@@ -257,15 +261,14 @@ class StoredRule(msgspec.Struct, frozen=True):
     queue: str
     call: Envelope | None
     detail: JobDetail | None
-    workflow: Graph | None
+    workflow: WorkflowContent | None
 
 
-def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Collection[str]) -> StoredRule:
+def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None) -> StoredRule:
     """Decode the schedule that a job store holds under `name`.
 
     Args:
         own: the entry in this app's code, for custom triggers.
-        tasks: tasks of this app, for workflows.
 
     Raises:
         InvalidOption: it cannot be decoded or started here.
@@ -278,9 +281,8 @@ def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Col
     else:
         raise InvalidOption(f"schedule {name!r}: its trigger is a custom one that this app does not define")
     policy = read_policy(found.policy, schedule=name)
-    if found.workflow:
-        workflow = read_graph(found.workflow, schedule=name, known=tasks)
-        return StoredRule(name, trigger, policy, tasks_of(workflow)[0], "", None, None, workflow)
+    if (workflow := _workflow_of(found, name)) is not None:
+        return StoredRule(name, trigger, policy, found.task, "", None, None, workflow)
     try:
         call = decode_envelope(bytes(found.call))
     except MalformedMessage as error:
@@ -291,13 +293,17 @@ def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Col
 def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
     policy = entry.policy.as_options()
     if entry.workflow is not None:
-        # Without a task, a beat that does not know the workflow leaves it to others.
-        return _Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow))
+        text = msgspec.Raw(encode_workflow(entry.workflow)[1])
+        return _Definition(entry.task.name, trigger, policy=policy, workflow=text)
     kwargs = dict(entry.kwargs)
     # Identical in each process that defines it, so that none sees a change.
     signature = entry.task.signature
     raws = signature.canonical(entry.args, kwargs, signature.encode(entry.args, kwargs, JSON), keeps_keys=True)
     return _Definition(entry.task.name, trigger, *raws, policy)
+
+
+def _workflow_of(found: _Definition, name: str) -> WorkflowContent | None:
+    return None if found.workflow == _NOTHING else read_content(bytes(found.workflow), schedule=name)
 
 
 def _decode(kept: bytes, name: str) -> _Definition:
@@ -320,12 +326,13 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         kwargs = msgspec.json.decode(found.kwargs, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise InvalidOption(f"schedule {name!r}: its definition in the state cannot be read: {error}") from error
-    workflow = read_graph(found.workflow, schedule=name, known=tasks) if found.workflow else None
-    task = tasks.get(found.task if workflow is None else tasks_of(workflow)[0])
+    workflow = _workflow_of(found, name)
+    task = tasks.get(found.task)
     if task is None:
-        if not found.queue:
+        queue = found.queue or ("" if workflow is None else DEFAULT_QUEUE)
+        if not queue:
             raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
-        task = task_elsewhere(found.task, found.queue)
+        task = task_elsewhere(found.task, queue)
     trigger = cast("Trigger", _decode_value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
     detail = found.detail or JobDetail()

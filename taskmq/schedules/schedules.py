@@ -37,7 +37,7 @@ from taskmq.schedules.status import (
     ScheduleStatus,
     status_of,
 )
-from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
+from taskmq.schedules.target import read_target, run_of, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.job_options import DefinitionOptions, plain_options
 from taskmq.tasks.task import Task
@@ -267,8 +267,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             )
         if job_options:
             raise _build_refusal(name)
-        content_type = self._producer.content_type
-        target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
+        target = read_target(task, args=call[0], kwargs=call[1], schedule=name)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
         if self._tasks.get(target.task.name) is not target.task or any(each not in self._tasks for each in own):
             raise InvalidOption(f"schedule {name!r}: task {target.task.name} is not defined in this app")
@@ -276,7 +275,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         entry = ScheduleEntry(
             name, target.task, rule, target.args, target.kwargs, policy, is_dynamic=True, workflow=target.workflow
         )
-        check_arguments(entry, content_type)
+        check_arguments(entry, self._producer.content_type)
         return self._records().encode(entry)
 
     async def _named_definition(
@@ -429,12 +428,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         job_id = new_job_id(now, secrets.token_bytes(10))
         said = {SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
         if entry.workflow is not None:
-            from taskmq.workflow.service import WorkflowService
+            from taskmq.workflow.runs.service import RunService
 
-            graph = graph_for(entry.workflow, name=entry.name, meta=said, priority=None, tenant=entry.tenant)
-            job_id = await WorkflowService(entry.task.services).start(
-                graph, flow_id=job_id, keep=KEEP_SECONDS, tenant=entry.tenant or None
-            )
+            run = run_of(entry.workflow, schedule=name, instant=now)
+            job_id = await RunService(self._sessions).start_run(run, run_id=job_id, tenant=entry.tenant or None)
         else:
             is_stored = self._producer.sessions.current().store is not None
             jobs = self._producer.jobs

@@ -1,7 +1,7 @@
 """Targets of schedules: a task or a workflow.
 
-A workflow is stored as its compiled graph, so any beat whose app has its tasks can start it. Each occurrence is one
-workflow, whose id is derived from the schedule and the instant: starting it twice yields the same one.
+A workflow is stored as the content of its runs, so a scheduler needs no code of the app. Each occurrence is one run,
+whose id is derived from the schedule and the instant: starting it twice yields the same one.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,15 +10,17 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.stores.flows import FlowNode
+from taskmq.contracts.jobs import NewRun
 from taskmq.errors import InvalidOption
+from taskmq.model.keys import split_tenant_key
+from taskmq.model.runs.graphs import WorkflowContent, encode_workflow, load_graph
+from taskmq.model.units import instant_text
 from taskmq.tasks.task import Task
-from taskmq.workflow.model.calls import FlowHead, Graph, decode_call, encode_call
 
-__all__ = ["KEEP_SECONDS", "ScheduleTarget", "graph_for", "read_graph", "read_target", "tasks_of", "write_graph"]
+__all__ = ["SCHEDULE_LABEL", "ScheduleTarget", "read_content", "read_target", "run_of", "tasks_of", "with_priority"]
 
-KEEP_SECONDS: Final = 7 * 86_400.0
-"""Time to live of a workflow that a schedule started, from its last change."""
+SCHEDULE_LABEL: Final = "schedule"
+"""Label of a run with the name of the schedule that started it."""
 
 
 class ScheduleTarget(msgspec.Struct, frozen=True):
@@ -32,28 +34,19 @@ class ScheduleTarget(msgspec.Struct, frozen=True):
     task: Task[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    workflow: Graph | None = None
+    workflow: WorkflowContent | None = None
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    head: FlowHead
-    nodes: list[FlowNode]
-
-
-_decoder = msgspec.msgpack.Decoder(_Kept)
-
-
-def read_target(
-    target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, Any], schedule: str, content_type: str
-) -> ScheduleTarget:
+def read_target(target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, Any], schedule: str) -> ScheduleTarget:
     """Build the target from what the caller passed.
 
     Raises:
-        InvalidOption: it is neither a task, nor a step with all its arguments, nor a workflow; or arguments were
-            passed with a step or a workflow, which has its own.
+        InvalidOption: it is neither a task, nor a step with all its arguments, nor a workflow; it is a batch, which
+            has no end of its own; or arguments were passed with a step or a workflow, which has its own.
         InvalidArguments: a step of a workflow does not accept its arguments.
     """
     # Imported late, since senders do not need it: it costs as much as the rest of this package.
+    from taskmq.workflow.batch import Batch
     from taskmq.workflow.parts import OpenStep, Step, Workflow
 
     if isinstance(target, Task):
@@ -66,6 +59,10 @@ def read_target(
             f"schedule {schedule!r}: cannot start {target!r}: pass a task, task.s(...) with all its arguments, "
             "or a workflow"
         )
+    if isinstance(target, Batch):
+        raise InvalidOption(
+            f"schedule {schedule!r}: a batch ends only when it is closed: schedule a task that sends and closes it"
+        )
     if args or kwargs:
         raise InvalidOption(
             f"schedule {schedule!r}: args= and kwargs= need a task; pass task.s(...) with its arguments"
@@ -77,57 +74,55 @@ def read_target(
     task = cast("Task[..., Any]", first)
     if isinstance(workflow, Step) and not workflow.call.options and workflow.call.plan is None:
         return ScheduleTarget(task, workflow.call.args, workflow.call.kwargs)
-    graph = workflow.compile(content_type)
-    return ScheduleTarget(task, workflow=Graph(graph.head, graph.nodes, {}))
+    return ScheduleTarget(task, workflow=workflow.plan().content)
 
 
-def tasks_of(workflow: Graph) -> list[str]:
+def tasks_of(workflow: WorkflowContent) -> list[str]:
     """Return the names of the tasks that a workflow calls, in order."""
-    names = (decode_call(node.call).task for node in workflow.nodes if node.kind in ("call", "map"))
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(step.task for step in workflow.steps.values() if step.task))
 
 
-def graph_for(
-    workflow: Graph, *, name: str, meta: Mapping[str, str], priority: int | None, tenant: str = ""
-) -> Graph:
-    """Build the workflow of one occurrence.
+def run_of(workflow: WorkflowContent, *, schedule: str, instant: int) -> NewRun:
+    """Build the run of one occurrence, which bears the name of its schedule.
 
     Args:
-        name: name of the workflow; its schedule's.
-        tenant: tenant of all steps; "": each step's own.
-        meta: added to the meta of all steps.
-        priority: priority of all steps; None: each step's own.
+        instant: the nominal instant, ms.
     """
-    nodes: list[FlowNode] = []
-    for node in workflow.nodes:
-        if node.kind in ("call", "map"):
-            call = decode_call(node.call)
-            # Ordered queues have no priorities.
-            level = call.priority if priority is None or call.order_key is not None else priority
-            whose = tenant or call.tenant
-            call = replace(call, meta={**(call.meta or {}), **meta}, priority=level, tenant=whose)
-            nodes.append(replace(node, call=encode_call(call)))
-        else:
-            nodes.append(node)
-    return Graph(replace(workflow.head, name=name), nodes, workflow.shape)
+    tenant, name = split_tenant_key(schedule)
+    return NewRun(
+        id="",
+        tenant=tenant,
+        workflow=name,
+        content=encode_workflow(workflow)[1],
+        labels={SCHEDULE_LABEL: name},
+        scheduled_for=instant_text(instant),
+    )
 
 
-def write_graph(workflow: Graph) -> bytes:
-    """Encode a workflow for storage."""
-    return msgspec.msgpack.encode(_Kept(workflow.head, workflow.nodes))
+def with_priority(workflow: WorkflowContent, priority: int | None, *, ordered: Collection[str]) -> WorkflowContent:
+    """Return a workflow whose steps have this priority; None: each step's own.
+
+    Args:
+        ordered: tasks of ordered queues, which have no priorities.
+    """
+    if priority is None:
+        return workflow
+    steps = {
+        name: replace(step, options={**step.options, "priority": priority})
+        if step.task and step.task not in ordered
+        else step
+        for name, step in workflow.steps.items()
+    }
+    return replace(workflow, steps=steps)
 
 
-def read_graph(kept: bytes, *, schedule: str, known: Collection[str]) -> Graph:
+def read_content(kept: bytes, *, schedule: str) -> WorkflowContent:
     """Decode a stored workflow.
 
     Raises:
-        InvalidOption: it cannot be decoded, or this app lacks one of its tasks.
+        InvalidOption: it cannot be decoded.
     """
     try:
-        found = _decoder.decode(kept)
+        return load_graph(kept).content
     except msgspec.MsgspecError as error:
-        raise InvalidOption(f"schedule {schedule!r}: its workflow in the state cannot be read: {error}") from error
-    workflow = Graph(found.head, found.nodes, {})
-    if missing := [name for name in tasks_of(workflow) if name not in known]:
-        raise InvalidOption(f"schedule {schedule!r}: this app has no task {missing[0]!r}")
-    return workflow
+        raise InvalidOption(f"schedule {schedule!r}: its workflow cannot be read: {error}") from error

@@ -35,7 +35,7 @@ class RuleCache:
             return found[1]
         app = self._app
         own = app.schedules.get(row.name) if row.is_code and row.app == app.name else None
-        rule = read_stored(row.definition, name=row.name, own=own, tasks=app.tasks)
+        rule = read_stored(row.definition, name=row.name, own=own)
         self._kept[row.id] = (row.definition, rule)
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

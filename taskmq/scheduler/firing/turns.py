@@ -162,9 +162,12 @@ class ScheduleTurns:
                 read.append((row, self._rules.rule_of(row), record_of(row)))
             except TaskMQError as error:
                 broken.append(_build_retry(row, error, now))
-        alive = await self._store.alive([run.job_id for _, _, record in read for run in record.active])
+        calls = [record for _, rule, record in read if rule.workflow is None]
+        jobs = await self._store.alive([run.job_id for record in calls for run in record.active])
         for row, rule, record in read:
-            # A job counts as active as long as it has not ended, whatever the record says.
+            # A job or run counts as active as long as it has not ended, whatever the record says.
+            is_flow = rule.workflow is not None and bool(record.active)
+            alive = await self._workflows.find_active(row, record) if is_flow else jobs
             record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
             try:
                 decided.append(self._take_turn(row, rule, record, now, conflicts))
@@ -254,7 +257,7 @@ class ScheduleTurns:
         if lanes:
             self._on_ready(lanes)
         for one in done:
-            await self._cancel(one.cancel)
+            await self._cancel(one)
         await self._count_missed(done, at)
 
     async def _count_missed(self, done: Sequence[_Decided], at: int) -> None:
@@ -272,8 +275,12 @@ class ScheduleTurns:
         except StoreUnavailable as error:
             _log.warning("store unavailable, missed occurrences of %d tasks are not counted: %s", len(found), error)
 
-    async def _cancel(self, jobs: Sequence[str]) -> None:
-        for job_id in jobs:
+    async def _cancel(self, one: _Decided) -> None:
+        if one.rule.workflow is not None:
+            if one.cancel:
+                await self._workflows.cancel(one.firing.before, one.cancel, reason=_CANCELLED)
+            return
+        for job_id in one.cancel:
             try:
                 await self._app.jobs.acancel(job_id, note=_CANCELLED)
             except (JobConflict, JobNotFound):

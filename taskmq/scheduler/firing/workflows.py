@@ -1,9 +1,8 @@
-"""Schedules that start workflows.
+"""Schedules that start runs of workflows.
 
-Starting a workflow writes to the broker and the state, so it cannot be part of the store's transaction. Its
-occurrence is first claimed in the store, with a lease. The claim is removed once the workflow is started; if the
-lease expires, another scheduler starts the same workflow again, with the same id. Workflows are started in the
-background, so other schedules do not wait for the broker.
+An occurrence is first claimed in the transaction that fires its schedule, with a lease. The claim is removed once the
+run is started; if the lease expires, another scheduler starts the same run again, with the same id. Runs are started
+in the background, so other schedules do not wait for them.
 """
 
 import asyncio
@@ -12,22 +11,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.client.producer import AppServices
-from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedule
-from taskmq.durable.service import is_interruption
+from taskmq.contracts.jobs import JobScheduleStore, NewInboxRow, ScheduleChange, StoredSchedule
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import StoreUnavailable, TaskMQError
-from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.errors import FlowNotFound, StoreUnavailable, TaskMQError
+from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.definition import StoredRule
 from taskmq.schedules.occurrence import due_instant, priority_of
-from taskmq.schedules.record import OccurrenceClaim, encode_record
+from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import record_of
-from taskmq.schedules.target import KEEP_SECONDS, graph_for
+from taskmq.schedules.target import run_of, with_priority
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import complete, next_look
-from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.runs.service import RunService
 
 __all__ = ["ScheduledWorkflows"]
 
@@ -37,6 +33,8 @@ _TRIES: Final = 20
 _TOGETHER: Final = 16
 _MOST: Final = 1_000
 _GRACE: Final = 0.5
+# One for each run, so that a repeated request is not stored again.
+_CANCEL_ID: Final = "overlap"
 
 
 class ScheduledWorkflows:
@@ -44,6 +42,7 @@ class ScheduledWorkflows:
 
     def __init__(self, app: TaskMQ, store: JobScheduleStore, counts: SchedulerCounts) -> None:
         self._app = app
+        self._runs = RunService(app.sessions)
         self._store = store
         self._counts = counts
         self._starting = TaskSet("starts workflows of schedules", failure="workflows are started again later")
@@ -104,32 +103,48 @@ class ScheduledWorkflows:
 
     async def _start(self, row: StoredSchedule, rule: StoredRule, claim: OccurrenceClaim) -> bool:
         assert rule.workflow is not None
-        app = self._app
-        graph = graph_for(
-            rule.workflow,
-            name=row.name,
-            meta={SCHEDULE_NAME: row.name, SCHEDULED_FOR: str(claim.instant)},
-            priority=priority_of(claim, None),
-            tenant=row.tenant,
-        )
-        services = AppServices(app.producer, app.jobs, app.tasks.dependencies)
-        flow_id, tenant = scheduled_job_id(row.app, row.name, claim.instant, claim.run), row.tenant or None
+        ordered = {name for name, task in self._app.tasks.items() if task.order_key is not None}
+        content = with_priority(rule.workflow, priority_of(claim, None), ordered=ordered)
+        run = run_of(content, schedule=row.name, instant=claim.instant)
         try:
-            await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS, tenant=tenant)
-        except BaseException as error:
-            # The app's middleware, which may raise anything.
-            if is_interruption(error):
-                raise
-            is_known = issubclass(type(error), TaskMQError)
+            await self._runs.start_run(run, run_id=_id_of(row, claim), tenant=row.tenant or None)
+        except TaskMQError as error:
             _log.warning(
-                "schedule %s: starting the workflow of %d failed, will retry: %s",
-                row.name,
-                claim.instant,
-                error,
-                exc_info=None if is_known else error,
+                "schedule %s: starting the workflow of %d failed, will retry: %s", row.name, claim.instant, error
             )
             return False
         return True
+
+    async def find_active(self, row: StoredSchedule, record: ScheduleRecord) -> set[str]:
+        """Return the active occurrences of a schedule whose runs have not ended, or are still to be started.
+
+        Raises:
+            StoreUnavailable: the store could not be reached.
+        """
+        found = {_id_of(row, claim) for claim in record.claims}
+        for one in record.active:
+            try:
+                run = await self._runs.find(tenant_key(row.tenant or None, one.job_id))
+            except FlowNotFound:
+                continue
+            if run.ended is None:
+                found.add(one.job_id)
+        return found
+
+    async def cancel(self, row: StoredSchedule, occurrences: Sequence[str], *, reason: str) -> None:
+        """Cancel the runs of these occurrences.
+
+        Raises:
+            StoreUnavailable: the store could not be reached.
+        """
+        for each in occurrences:
+            run_id = run_id_of(tenant_key(row.tenant or None, each))
+            await self._runs.store.send(run_id, NewInboxRow(kind="cancel", id=_CANCEL_ID, error=reason))
+        self._runs.wake()
+
+
+def _id_of(row: StoredSchedule, claim: OccurrenceClaim) -> str:
+    return scheduled_job_id(row.app, row.name, claim.instant, claim.run)
 
 
 def _key(row: StoredSchedule, claim: OccurrenceClaim) -> tuple[int, int, str]:

@@ -13,8 +13,11 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import tenant_key
 from taskmq.model.runs.records import RunRecord, StepJob, StepKey
+from taskmq.model.units import milliseconds_in
 from taskmq.options.step_options import decode_options
 from taskmq.options.task_options import CallPlan
+from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.stored_jobs.named_calls import NamedCall
 from taskmq.stored_jobs.new_jobs import new_job
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
@@ -80,6 +83,10 @@ class StepJobs:
         sending.envelope = replace(
             sending.envelope, id=step.id, root=public, flow=f"{public}/{_name_of(step.key)}", enqueued=now
         )
+        if run.scheduled_for and (schedule := run.labels.get(SCHEDULE_LABEL)):
+            instant = str(milliseconds_in(run.scheduled_for))
+            said = {SCHEDULE_NAME: tenant_key(run.tenant or None, schedule), SCHEDULED_FOR: instant}
+            sending.envelope = replace(sending.envelope, meta={**(sending.envelope.meta or {}), **said})
         submission = sending.submission or Submission()
         if run.labels:
             detail = submission.detail or JobDetail()

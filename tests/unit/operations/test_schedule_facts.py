@@ -66,7 +66,7 @@ def test_a_workflow_has_no_task_and_no_arguments_to_show() -> None:
     app.task(name="tick")(lambda: None)
     tick = app.tasks["tick"]
     flow: Any = chain(tick.si(), tick.si())
-    target = read_target(flow, args=(), kwargs={}, schedule="s", content_type="application/json")
+    target = read_target(flow, args=(), kwargs={}, schedule="s")
     facts = schedule_facts(ScheduleEntry("s", tick, every("1h"), workflow=target.workflow))
 
     assert (facts["task"], facts["args"], facts["kwargs"]) == (None, None, None)

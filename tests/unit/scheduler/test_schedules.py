@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
+from taskmq import InvalidArguments, InvalidOption, TaskMQ
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import PARTITIONS, JobRecord, ScheduleChange, partition_key
 from taskmq.errors import UnknownTask
-from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule
 from taskmq.model.keys import scheduled_job_id
@@ -579,100 +578,6 @@ async def test_writes_of_a_replaced_scheduler_are_refused(stage: Stage, /) -> No
     assert frozen.scheduler.status().refused >= 1
     instants = _instants(stage)
     assert len(instants) == len(set(instants))
-
-
-def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
-    def define(app: TaskMQ) -> None:
-        @app.task(name="load", queue="work")
-        async def load(name: str) -> str:
-            return name
-
-        @app.task(name="shout", queue="work")
-        async def shout(text: str) -> str:
-            return text.upper()
-
-    async def test(stage: Stage) -> None:
-        process = await _start_scheduler(stage)
-        load, shout = (process.app.tasks[name] for name in ("load", "shout"))
-        flow: Any = chain(load.s("a"), shout.s())
-        await process.app.schedules.aadd("flow", flow, every("10s"))
-        await stage.pass_by(35)
-
-        async with stage.broker.peek("work", limit=100) as found:
-            sent = [decode_envelope(each.body, each.content_type) for each in found]
-        instants = [int((each.meta or {})[SCHEDULED_FOR]) for each in sent]
-        assert len(instants) == len(set(instants)) >= 3
-        assert [each.root for each in sent] == [scheduled_job_id(process.app.name, "flow", at) for at in instants]
-        status = await process.app.schedules.astatus("flow")
-        assert status.fired == len(sent) == len(status.history)
-        assert stage.database.jobs == {}
-
-    play_one(test, define)
-
-
-def _flow_tasks(app: TaskMQ) -> None:
-    _tasks(app)
-
-    @app.task(name="load", queue="flows")
-    async def load(name: str) -> str:
-        return name
-
-
-async def _add_flow(process: Process, trigger: Any) -> None:
-    load = process.app.tasks["load"]
-    flow: Any = chain(load.s("a"), load.s("b"))
-    await process.app.schedules.aadd("flow", flow, trigger)
-
-
-@run_by(play_one, _flow_tasks)
-async def test_a_broker_that_blocks_publishing_delays_workflows_and_no_jobs(stage: Stage, /) -> None:
-    process = await _start_scheduler(stage)
-    await _add_flow(process, every("3s"))
-    # Enough that some are in the partition of the workflow.
-    for number in range(40):
-        await _add(process, f"s{number}", every("1s"))
-    await stage.pass_by(3)
-    process.broker.hang_publishes()
-    await stage.pass_by(30)
-    process.broker.release_publishes()
-    await stage.pass_by(15)
-
-    late = [job.submitted - START - _instant(job) for job in stage.database.jobs.values()]
-    assert len(late) > 40 * 40
-    assert max(late) <= 50
-    async with stage.broker.peek("flows", limit=100) as found:
-        sent = [decode_envelope(each.body, each.content_type) for each in found]
-    instants = {int((each.meta or {})[SCHEDULED_FOR]) for each in sent}
-    assert instants == set(range(min(instants), max(instants) + 1, 3_000))
-    assert len(instants) >= 14
-
-
-class _Refusing(Middleware):
-    def send(self, sending: Sending) -> None:
-        if sending.envelope.task == "load":
-            raise ValueError("not today")
-
-
-def test_middleware_that_refuses_a_workflow_delays_no_jobs(caplog: pytest.LogCaptureFixture) -> None:
-    def define(app: TaskMQ) -> None:
-        _flow_tasks(app)
-        app.producer.use_middleware([_Refusing()])
-
-    async def test(stage: Stage) -> None:
-        process = await _start_scheduler(stage)
-        await _add_flow(process, every("5s"))
-        for number in range(40):
-            await _add(process, f"s{number}", every("1s"))
-        await stage.pass_by(20)
-
-        late = [job.submitted - START - _instant(job) for job in stage.database.jobs.values()]
-        assert len(late) > 40 * 15
-        assert max(late) <= 50
-
-    play_one(test, define)
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told
-    assert all("failed, will retry: not today" in line for line in told)
 
 
 def test_an_unstorable_schedule_is_refused_at_definition() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from taskmq import TaskMQ, chain
+from taskmq import TaskMQ
 from taskmq.errors import InvalidOption, LimitReached, ScheduleNotFound
 from taskmq.schedules import Schedules
 from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy
@@ -97,23 +97,6 @@ async def test_a_change_keeps_the_fields_it_does_not_name(stage: Stage, /) -> No
     with pytest.raises(InvalidOption, match="defined in the code: change it there"):
         await schedules.achange("tick", trigger=every("7s"))
     assert await schedules.aentry("hourly") == after
-
-
-@run_by(play, _define)
-async def test_only_rule_and_policy_of_a_workflow_schedule_can_be_changed(stage: Stage, /) -> None:
-    schedules = _schedules(stage)
-    say = stage.apps[-1].tasks["say"]
-    await schedules.aadd("flow", chain(say.si("a"), say.si("b")), every("5s"))
-    before = await schedules.aentry("flow")
-
-    await schedules.achange("flow", trigger=every("7s"), catchup="skip")
-
-    after = await schedules.aentry("flow")
-    assert (after.workflow, after.trigger, after.policy.catchup) == (before.workflow, every("7s"), "skip")
-    with pytest.raises(InvalidOption, match="which has its own arguments"):
-        await schedules.achange("flow", args=("c",))
-    await schedules.achange("flow", chain(say.si("c"), say.si("d")))
-    assert (await schedules.aentry("flow")).workflow != before.workflow
 
 
 @run_by(play, _define)
