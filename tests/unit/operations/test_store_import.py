@@ -179,7 +179,7 @@ class World:
         for name, row in rows.items():
             assert row.is_code is (name == "nightly")
             own = app.schedules.get(name) if row.is_code else None
-            rule = read_stored(row.definition, name=name, own=own, tasks=app.tasks)
+            rule = read_stored(row.definition, name=name, own=own)
             # The scheduler continues from the mark of the beat.
             assert rule_of(rule.trigger) == record_of(row).rule
         assert sorted((job.tenant, job.key, job.due - START, job.queue) for job in self.database.jobs.values()) == [
@@ -396,5 +396,5 @@ async def test_triggers_of_every_kind_are_the_same_for_beat_and_scheduler(world:
     rows = await StagedStore(world.database, clock=world.clock).schedules.list("shop", limit=99)
     assert len(rows) == len(triggers)
     for row in rows:
-        rule = read_stored(row.definition, name=row.name, own=None, tasks=app.tasks)
+        rule = read_stored(row.definition, name=row.name, own=None)
         assert rule_of(rule.trigger) == rule_of(kept[row.name].trigger)

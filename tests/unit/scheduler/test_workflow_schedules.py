@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, batch, chain, group
-from taskmq.beat import Beat
 from taskmq.contracts.jobs import RunFilter
 from taskmq.model.envelope import JSON, Envelope, decode_envelope
 from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
@@ -210,4 +209,3 @@ async def test_a_workflow_cannot_be_scheduled_without_a_store() -> None:
     async with app:
         with pytest.raises(InvalidOption, match=remedy):
             await app.schedules.aadd("nightly", _flow(app), every("1h"))
-    assert Beat(app)
