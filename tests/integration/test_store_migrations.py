@@ -236,6 +236,16 @@ async def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(
             await store.check()
 
 
+async def test_code_that_ends_steps_without_their_runs_is_refused(
+    postgres_server: PostgreSQL, job_store_url: str
+) -> None:
+    before = revisions()[: revisions().index("0104")]
+    understood = postgres_server.sql(
+        "select value from taskmq.setting where name = 'understood_by'", url=job_store_url
+    )
+    assert not {*understood.split()} & {*before}
+
+
 async def test_a_failed_upgrade_leaves_the_tables_unchanged(job_store_url: str, tmp_path: Path) -> None:
     folder = _next(tmp_path, understood=True)
     revision = folder / "r9999_next.py"

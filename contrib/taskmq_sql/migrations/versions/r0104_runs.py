@@ -2,6 +2,9 @@
 
 `run`, `step` and `child` of a job are null for nearly all jobs. Small rows that come and go (inbox, timers) are
 vacuumed early.
+
+The previous code must not use these tables: it ends the job of a step without a row for its run, which would wait for
+ever.
 """
 
 from typing import Final
@@ -12,7 +15,7 @@ revision = "0104"
 down_revision = "0103"
 branch_labels = None
 depends_on = None
-understood_by_previous = True
+understood_by_previous = False
 
 _BUSY: Final = """autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_cost_delay = 0"""
