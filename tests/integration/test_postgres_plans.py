@@ -11,17 +11,19 @@ import pytest
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq_sql import schedules
 from taskmq_sql.jobs.partitions import DAY, day_of
-from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission
+from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission, transactions
 from taskmq_sql.postgres.connections import HOT, WALKS
+from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
+from taskmq_sql.runs import inbox, transitions, values
 from tests.servers.waiting import until
 
 pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
     "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
-    "unique_key",
+    "unique_key", "run", "run_step", "run_inbox", "run_timer",
 }  # fmt: skip
 _STATEMENTS: Final[dict[str, str]] = {
     **{
@@ -57,6 +59,22 @@ _STATEMENTS: Final[dict[str, str]] = {
     "STILL_WAITING": dependencies._STILL_WAITING,  # pyright: ignore[reportPrivateUsage]
     "WAITING_JOBS": dependencies._WAITING_JOBS,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
+    "RUN_LOCK": transitions._LOCK,  # pyright: ignore[reportPrivateUsage]
+    "RUN_APPLIED": transitions._APPLIED,  # pyright: ignore[reportPrivateUsage]
+    "RUN_SAVE": transitions._SAVE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_INBOX": inbox._READ,  # pyright: ignore[reportPrivateUsage]
+    "RUN_PENDING": inbox._PENDING,  # pyright: ignore[reportPrivateUsage]
+    "RUN_TIMERS_DUE": inbox._DUE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_TIMERS_FIRED": inbox._FIRED,  # pyright: ignore[reportPrivateUsage]
+    "RUN_TIMERS_NEXT": inbox._NEXT,  # pyright: ignore[reportPrivateUsage]
+    "RUN_STEPS": transactions._with_columns(values._STEPS),  # pyright: ignore[reportPrivateUsage]
+    "RUN_STEPS_WRITE": transactions._with_columns(values._WRITE),  # pyright: ignore[reportPrivateUsage]
+    "RUN_CHILDREN": values._CHILDREN_AFTER,  # pyright: ignore[reportPrivateUsage]
+    "RUN_VALUE": values._VALUE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_VALUES": values._VALUES,  # pyright: ignore[reportPrivateUsage]
+    "RUN_VALUES_SIZE": values._SIZE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_JOBS": step_jobs._BELONG,  # pyright: ignore[reportPrivateUsage]
+    "RUN_JOBS_LIVE": step_jobs._LIVE,  # pyright: ignore[reportPrivateUsage]
 }
 _WALKED: Final = {
     "JOB_ACTIONS": store._ACTIONS,  # pyright: ignore[reportPrivateUsage]
@@ -68,8 +86,8 @@ _DAY: Final = re.compile(r"(job_history|event|attempt)_\d+")
 _ROUNDS: Final = 40
 _AT_A_TIME: Final = 10
 _UPDATES: Final = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relid = 'taskmq.job'::regclass"
-# A query for the front of each lane reads the index in order.
-_BY_ORDER: Final = {("LANES", "ready")}
+# Queries for the front of each lane, and for the first run with a row, read an index in order.
+_BY_ORDER: Final = {("LANES", "ready"), ("RUN_PENDING", "run_inbox")}
 _FILL: Final = """
 insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
 select gen_random_uuid(), n, 1, 1, 1, 5, 1, '{}' from generate_series(1, 20000) n;
@@ -87,6 +105,11 @@ select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
 insert into taskmq.unique_key (name, until) select n::text, n from generate_series(1, 20000) n;
 insert into taskmq.dependency (upstream, dependent, condition)
 select gen_random_uuid(), gen_random_uuid(), 1 from generate_series(1, 20000) n;
+insert into taskmq.run (id, tenant, workflow, version, state, record)
+select gen_random_uuid(), '', '', '', 1, '' from generate_series(1, 20000) n;
+insert into taskmq.run_step (run, name, child, record) select id, 'a', -1, '' from taskmq.run;
+insert into taskmq.run_inbox (run) select id from taskmq.run;
+insert into taskmq.run_timer (at, generation, run, step) select 1, 1, id, 'a' from taskmq.run;
 analyze"""
 
 
@@ -152,13 +175,25 @@ async def test_firing_confirming_and_deleting_do_not_wait_for_the_disk(job_store
         "insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens) "
         "values (0, 1, 1, '{}', '{}') returning id"
     )
-    for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
+    for statement, *given in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
         await connection.execute("begin")
-        await connection.fetch(statement, *values)
+        await connection.fetch(statement, *given)
         assert await connection.fetchval("show synchronous_commit") == "off", statement
         await connection.execute("rollback")
         assert await connection.fetchval("show synchronous_commit") == "on"
     await connection.close()
+
+
+async def test_an_advance_of_a_run_does_not_wait_for_the_disk(job_store_url: str) -> None:
+    store = PostgresJobStore(job_store_url)
+    runs = store._database.runs  # pyright: ignore[reportPrivateUsage]
+
+    async def read(connection: Any) -> str:
+        return str(await connection.fetchval("show synchronous_commit"))
+
+    assert await runs.run("unsynced transaction", read) == "off"
+    assert await runs.run("transaction", read) == "on"
+    await store.aclose()
 
 
 async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_store_url: str) -> None:

@@ -60,10 +60,16 @@ _EVERY: Final = (
     "set tcp_user_timeout = '10s'",
 )
 
-Purpose = Literal["read", "statement", "transaction"]
+Purpose = Literal["read", "statement", "transaction", "unsynced transaction"]
 """The cost of a lost connection: "read", nothing; "statement", one statement, which may have been committed;
-"transaction", a transaction, whose outcome is uncertain only if its commit was under way."""
+"transaction", a transaction, whose outcome is uncertain only if its commit was under way. The commit of an "unsynced
+transaction" does not wait for the disk: if the server crashes, the transaction may be undone, but only together with
+all that were committed after it."""
 
+_BEGIN: Final[dict[Purpose, str]] = {
+    "transaction": "begin",
+    "unsynced transaction": "begin; set local synchronous_commit = off",
+}
 _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
 _SECONDS_TO_CANCEL: Final = 5.0
@@ -239,9 +245,9 @@ class Connections:
         work: Callable[[Connection], Awaitable[T]],
         progress: "_Progress",
     ) -> T:
-        if purpose != "transaction":
+        if (begin := _BEGIN.get(purpose)) is None:
             return await work(connection)
-        await connection.execute("begin")
+        await connection.execute(begin)
         try:
             result = await work(connection)
         except _Undone as undone:
@@ -375,7 +381,7 @@ class Connections:
         if state in _MIXED_UP:
             return StoreUnavailable(f"{self._address}: {_POOLED}; nothing was changed")
         is_refused = state.startswith(_REFUSALS)
-        is_undone = purpose == "transaction" and not progress.is_committing
+        is_undone = purpose in _BEGIN and not progress.is_committing
         is_certain = purpose == "read" or is_undone or is_refused
         what = "nothing was changed" if is_certain else "whether the change was made is unknown"
         verb = "rejected the call" if is_refused else "was lost"

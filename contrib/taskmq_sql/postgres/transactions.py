@@ -23,7 +23,6 @@ T = TypeVar("T")
 _NOW: Final = "select taskmq.now_ms()"
 # An arbitrary number that only this code uses.
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
-_UNSYNCED: Final = "set local synchronous_commit = off"
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 _VALUE: Final = re.compile(r"\$(\d+)")
 
@@ -85,15 +84,13 @@ class PostgresRunner:
 
     async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
         async def write(connection: Connection) -> T | TaskMQError:
-            if not is_lasting:
-                await connection.execute(_UNSYNCED)
             try:
                 return await drive(connection, work(), self._names, self._answers)
             except TaskMQError as error:
                 # The connection stays usable; only the transaction rolls back.
                 raise roll_back_with(error) from error
 
-        result: object = await self._writes.run("transaction", write)
+        result: object = await self._writes.run("transaction" if is_lasting else "unsynced transaction", write)
         if isinstance(result, TaskMQError):
             raise result
         return cast("T", result)

@@ -130,10 +130,12 @@ class SqlRuns:
     async def advance(self, run_id: str, make_job: MakeJob) -> Advanced | None:
         if not is_job_id(run_id):
             return None
-        return await self._turns.write(partial(advance, run_id, make_job, self._graphs))
+        # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
+        # dispatch is a later transaction, which waits for the disk.
+        return await self._turns.write(partial(advance, run_id, make_job, self._graphs), is_lasting=False)
 
     async def fire_timers(self, *, limit: int = 500) -> int | None:
-        return await self._turns.write(partial(inbox.fire_timers, limit))
+        return await self._turns.write(partial(inbox.fire_timers, limit), is_lasting=False)
 
     async def forget_ended(self, *, before: int) -> None:
         """Delete the runs that ended at an instant (ms) or before, in portions."""
