@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from taskmq.reactions import Expression, Reactions
     from taskmq.workflow.runs.handle import Run
     from taskmq.workflow.runs.runs import Runs
-    from taskmq.workflow.workflows import Workflows
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -237,13 +236,6 @@ class TaskMQ(CeleryHints):
         from taskmq.reactions import Reactions
 
         return Reactions(self.name, self.tasks, self.producer)
-
-    @functools.cached_property
-    def workflows(self) -> "Workflows":
-        """The workflows in the state, for listing."""
-        from taskmq.workflow.workflows import Workflows
-
-        return Workflows(self._services)
 
     @functools.cached_property
     def runs(self) -> "Runs":

@@ -1,22 +1,16 @@
-"""Workers, tasks and workflows."""
+"""Workers and tasks."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from taskmq.api.values import Note, ShortText
+from taskmq.api.values import ShortText
 
 __all__ = [
-    "CancelFlowBody",
     "ControlBody",
     "ControlledWorker",
     "ControlledWorkers",
-    "FlowLineView",
-    "FlowList",
-    "FlowReportView",
-    "FlowStateWord",
     "RunView",
-    "StepView",
     "TaskList",
     "TaskView",
     "WorkerList",
@@ -160,75 +154,3 @@ class TaskList(msgspec.Struct, frozen=True):
 
     items: list[TaskView]
     next: str | None
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a workflow.
-
-    Attributes:
-        task: the task's name; "" for a step that only waits for others.
-        after: the names of the preceding steps.
-        part_of: for a call of `each(...)` or a batch, the name of that step.
-        error: the error's type and message, if the step failed.
-    """
-
-    step: str
-    task: str
-    state: str
-    attempts: int | None
-    error: str | None
-    after: list[str] = []
-    part_of: str | None = None
-
-
-FlowStateWord = Literal["running", "succeeded", "failed", "cancelled"]
-
-
-class FlowLineView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow in a list.
-
-    Attributes:
-        name: the name it was sent with, its schedule's name, or the task of its first step; not unique.
-        cancelled: why it was cancelled.
-        nodes: the number of nodes in its graph, including those that only wait for others and each call of maps and
-            batches.
-        unfinished: the number of nodes that have not ended.
-    """
-
-    workflow_id: str
-    name: str
-    tenant: str
-    state: FlowStateWord
-    cancelled: str | None
-    started: str | None
-    nodes: int
-    unfinished: int
-
-
-class FlowList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of workflows, newest first.
-
-    Attributes:
-        next: the `cursor` of the next page; None on the last page.
-        is_bounded: whether the search stopped before the page was full; the next page continues from there.
-    """
-
-    items: list[FlowLineView]
-    next: str | None
-    is_bounded: bool = False
-
-
-class FlowReportView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow. `cancelled` is the reason it was cancelled."""
-
-    workflow_id: str
-    tenant: str
-    state: FlowStateWord
-    cancelled: str | None
-    steps: list[StepView]
-
-
-class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reason, shown to callers that await the workflow's result."""
-
-    reason: Note = "cancelled by an operator"

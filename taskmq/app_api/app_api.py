@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from taskmq.app_api.accounts.tokens import AppTokens
     from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.dead_letters import AppDeadLetters
-    from taskmq.app_api.flows import AppFlows
     from taskmq.app_api.history.alerts import AppAlerts
     from taskmq.app_api.history.figures import AppFigures
     from taskmq.app_api.history.logs import AppLogs
@@ -164,17 +163,10 @@ class AppApi:
 
     @property
     def runs(self) -> "AppRuns":
-        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
         from taskmq.app_api.runs import AppRuns
 
         return AppRuns(self._app, self._caller)
-
-    @property
-    def flows(self) -> "AppFlows":
-        """Workflows that were sent to the state: list, cancel and redrive."""
-        from taskmq.app_api.flows import AppFlows
-
-        return AppFlows(self._app, self._caller)
 
     @property
     def audit(self) -> "AppAudit":

@@ -1,4 +1,4 @@
-"""Runs of workflows: list, inspect, signal, cancel and redrive."""
+"""Runs of workflows: list, inspect, signal, close, cancel and redrive."""
 
 import uuid
 from typing import Any, cast
@@ -109,6 +109,16 @@ class AppRuns(AppCalls):
             raise RequestRefused(f"run {run.id}: signal {body.signal!r} {answer}", status=409, code="signal_refused")
         effect = cast("Any", answer or "sent")
         return SignalledRun(run_id=run.id, signal_id=row.id, effect=effect)
+
+    async def close(self, run_id: str) -> None:
+        """Close a batch to new jobs. It ends when its jobs have ended.
+
+        Raises:
+            FlowClosed: it is cancelled, or not a batch.
+        """
+        run = await self._find_operable(run_id)
+        await self._note(run, "close")
+        await self._service.close(run.id)
 
     async def cancel(self, run_id: str, *, reason: str = "cancelled by an operator") -> None:
         """Cancel a run: steps that have not started never will, and running ones are stopped.

@@ -94,11 +94,7 @@ _COMMANDS = {
     ),
     "run": (
         "taskmq.cli.workflows.run:app",
-        "Manage runs of workflows: list, show, steps, graph, signal, cancel, redrive.",
-    ),
-    "flow": (
-        "taskmq.cli.workflows.flow:app",
-        "Manage workflows that were sent to the state: list, show, graph, close, cancel, redrive.",
+        "Manage runs of workflows: list, show, steps, graph, signal, close, cancel, redrive.",
     ),
     "dlq": (
         "taskmq.cli.operators.dlq:app",

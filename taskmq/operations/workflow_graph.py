@@ -15,26 +15,23 @@ class GraphStep(NamedTuple):
 
     Attributes:
         task: "" for a step that only waits for others.
-        part_of: name of the map or batch that it belongs to.
     """
 
     name: str
     task: str
     state: str
     after: Sequence[str]
-    part_of: str | None = None
 
 
 def format_graph(steps: Sequence[GraphStep], form: GraphFormat) -> str:
     """Return the graph, without a final newline."""
     ids = {step.name: f"s{number}" for number, step in enumerate(steps)}
-    arrows = [(ids[before], ids[step.name], True) for step in steps for before in step.after if before in ids]
-    parts = [(ids[step.part_of], ids[step.name], False) for step in steps if step.part_of in ids]
+    arrows = [(ids[before], ids[step.name]) for step in steps for before in step.after if before in ids]
     lines = _mermaid_lines if form == "mermaid" else _dot_lines
-    return "\n".join(lines([(ids[step.name], step) for step in steps], [*arrows, *parts]))
+    return "\n".join(lines([(ids[step.name], step) for step in steps], arrows))
 
 
-def _mermaid_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
+def _mermaid_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str]]) -> list[str]:
     # Mermaid interprets quotes, brackets and its own entities in labels.
     nodes = [f'  {key}["{"<br>".join(map(_escape_entities, _label(step)))}"]' for key, step in steps]
     styles = [
@@ -45,12 +42,12 @@ def _mermaid_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, s
     return [
         "flowchart LR",
         *nodes,
-        *(f"  {before} {'-->' if is_order else '-.-'} {after}" for before, after, is_order in arrows),
+        *(f"  {before} --> {after}" for before, after in arrows),
         *styles,
     ]
 
 
-def _dot_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
+def _dot_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str]]) -> list[str]:
     nodes = [
         f"  {key} [label={_quote_lines(_label(step))}, color={json.dumps(_COLOURS.get(step.state, '#424242'))}];"
         for key, step in steps
@@ -60,10 +57,7 @@ def _dot_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, 
         "  rankdir=LR;",
         "  node [shape=box];",
         *nodes,
-        *(
-            f"  {before} -> {after}{'' if is_order else ' [style=dashed, arrowhead=none]'};"
-            for before, after, is_order in arrows
-        ),
+        *(f"  {before} -> {after};" for before, after in arrows),
         "}",
     ]
 

@@ -16,7 +16,6 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.nodes import NodeTold
 from taskmq_sql import open_job_store
 from tests.cli.kit import Here, Result, bury, declare
-from tests.unit.workflow.state_flows import send_to_state
 
 _APP = """\
 from taskmq import TaskMQ
@@ -63,11 +62,9 @@ _CHANGES = {
     ("workflow activate", "weekly", "VERSION"): ("workflow.activate", "weekly"),
     ("workflow start", "weekly", "--id", _RUN): ("workflow.start", "weekly"),
     ("run signal", _RUN, "go"): ("run.signal", _RUN),
+    ("run close", "BATCH"): ("run.close", "BATCH"),
     ("run redrive", _RUN): ("run.redrive", _RUN),
     ("run cancel", _RUN): ("run.cancel", _RUN),
-    ("flow close", "FLOW"): ("workflow.close", "FLOW"),
-    ("flow cancel", "FLOW"): ("workflow.cancel", "FLOW"),
-    ("flow redrive", "FLOW"): ("workflow.redrive", "FLOW"),
     ("worker control drain", "w1", "--within", "10ms"): ("worker.drain", "w1"),
     ("worker control concurrency", "2", "w1", "--within", "10ms"): ("worker.concurrency", "w1"),
     ("job change", "JOB", "--priority", "8"): ("job.change", "JOB"),
@@ -87,7 +84,7 @@ _CHANGES = {
     ("bulk begin", "hold", "task:none", _YES): ("bulk.begin", None),
     ("alert silence", "1h"): ("alert.silence", None),
 }
-"""Commands in the order in which they are run, with action and subject of their entries; JOB and FLOW are names."""
+"""Commands in the order in which they are run, with action and subject of their entries; JOB and BATCH are names."""
 
 _ELSEWHERE = {"alert apply", "alert remove", "alert unsilence", "bulk abort", "store erase", "store import"}
 """Audited commands that need more than one line to do something; the tests of their nouns run them."""
@@ -98,7 +95,7 @@ _READING = """
     node show|node allocations|pool list|pool show|quota list|queue list|queue show|schedule history|schedule list
     schedule next|schedule explain|schedule show|reaction list|reaction show
     workflow validate|workflow schema|workflow list|workflow show|workflow versions|workflow diff|run list|run show
-    run steps|run graph|flow list|flow show|flow graph|dlq list|dlq groups|dlq show|dlq export
+    run steps|run graph|dlq list|dlq groups|dlq show|dlq export
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export
     workers|top|stats|usage|failures|status|doctor|probe
@@ -136,13 +133,13 @@ async def _add_node(path: Path) -> None:
 
 
 def _begin_batch() -> str:
-    with TaskMQ("local://.taskmq") as app:
+    with TaskMQ("local://.taskmq", store="sqlite:///jobs.db") as app:
 
         @app.task(name="double", queue="images")
         def double(number: int) -> int:
             return number * 2
 
-        return app.sessions.run_sync(send_to_state(batch(double.s(1))), instead="send_to_state").id
+        return batch(double.s(1)).send().id
 
 
 def test_each_change_by_the_command_line_is_audited_with_its_user(shop: Callable[..., Result]) -> None:
@@ -151,7 +148,7 @@ def test_each_change_by_the_command_line_is_audited_with_its_user(shop: Callable
     bury("images.dlq", ["dead"])
     found: dict[tuple[str, ...], object] = {}
     version = shop("workflow", "apply", "weekly.json").data["version"]
-    names = {"JOB": "@acme:arch-1", "FLOW": _begin_batch(), "VERSION": version}
+    names = {"JOB": "@acme:arch-1", "BATCH": _begin_batch(), "VERSION": version}
     for (words, *options), (action, subject) in _CHANGES.items():
         line = [names.get(word, word) for word in (*words.split(), *options)]
 

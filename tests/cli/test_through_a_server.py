@@ -16,7 +16,7 @@ import httpx
 import msgspec
 import pytest
 
-from taskmq import TaskMQ, batch
+from taskmq import TaskMQ
 from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.accounts import AuditEntryView, TenantView, UserView
 from taskmq.api.dead_letters import LetterGroupView, LetterView
@@ -36,7 +36,8 @@ from taskmq.api.pools import PoolView, QuotaView
 from taskmq.api.queues import QueueLine, QueueView
 from taskmq.api.schedules import ReactionLine, ReactionView, ScheduleExplanation, ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
-from taskmq.api.workers import FlowReportView, TaskView, WorkerView
+from taskmq.api.workers import TaskView, WorkerView
+from taskmq.api.workflows.runs import RunGraphView
 from taskmq.contracts.identity import Actor
 from taskmq.model.history.journals import RunProgress
 from taskmq.model.identity import Permission, read_scopes
@@ -91,6 +92,8 @@ metric = "queue_depth"
 threshold = 1000
 channels = ["https://hooks.example.com/secret"]
 """
+_RUN = "0193a1f2-7c1e-7abc-8def-0123456789ab"
+_WEEKLY = '{"workflow": "weekly", "steps": {"a": {"task": "report", "args": ["2027-01"]}, "b": {"wait": "go"}}}'
 _LATER = "2099-01-31T09:00+01:00"
 _JANUARY = ("--args", '["2027-01"]')
 _NEEDS = ("--resources", '{"cpu": 2}', "--node-label", "region=eu")
@@ -270,13 +273,6 @@ _INSTALLATION: list[tuple[str, ...]] = [
     ("run", "signal", "none", "go", "{}"),
     ("run", "cancel", "none"),
     ("run", "redrive", "none"),
-    ("flow", "list", "--state", "running,failed"),
-    ("flow", "list", "--state", "done"),
-    ("flow", "show", "none"),
-    ("flow", "redrive", "none"),
-    ("flow", "cancel", "none"),
-    ("flow", "graph", "none"),
-    ("flow", "close", "none"),
     ("workers", "--within", "10ms"),
     ("worker", "control", "status", "w9", "--within", "10ms"),
     ("worker", "control", "status", "--within", "10ms"),
@@ -658,29 +654,24 @@ def _sent_is_seen(folder: Path, top: Started) -> bool:
     return any(each["tasks"] for each in _samples(top.said))
 
 
-def test_a_batch_is_closed_and_its_graph_is_drawn_through_a_server(places: Places, home: Path) -> None:
-    async def begin(folder: Path) -> str:
-        async with TaskMQ(f"local://{folder}/broker") as app:
-
-            @app.task(name="report", queue="reports")
-            def report(month: str) -> str:
-                return month
-
-            return (await batch(report.s("2027-01")).asend()).id
-
-    ids = [asyncio.run(begin(folder)) for folder in (home, home / "there")]
-    for command in ("graph", "close", "graph", "close"):
-        here, there = places.here("flow", command, ids[0]), places.run_there("flow", command, ids[1])
+def test_the_graph_of_a_run_is_drawn_through_a_server(places: Places, home: Path) -> None:
+    for folder in (home, home / "there"):
+        (folder / "weekly.json").write_text(_WEEKLY)
+    for words in (("workflow", "apply", "weekly.json"), ("workflow", "start", "weekly", "--id", _RUN)):
+        here, there = places.here(*words), places.run_there(*words)
+        assert (here.code, there.code) == (0, 0), (here.err, there.err)
+    for words in (("run", "graph", _RUN), ("run", "steps", _RUN)):
+        here, there = places.here(*words), places.run_there(*words)
         assert (here.code, _steady(here.out), _steady(here.err)) == (
             there.code,
             _steady(there.out),
             _steady(there.err),
         )
-    drawn = places.run_there("flow", "graph", ids[1], "--format", "dot")
-    whole = places.run_there("-o", "json", "flow", "graph", ids[1])
+    drawn = places.run_there("run", "graph", _RUN, "--format", "dot")
+    whole = places.run_there("-o", "json", "run", "graph", _RUN)
 
     assert drawn.out.startswith("digraph workflow {")
-    assert set(whole.data) == set(FlowReportView.__struct_fields__)
+    assert set(whole.data) == set(RunGraphView.__struct_fields__)
 
 
 def _worker(folder: Path) -> Started:

@@ -253,7 +253,6 @@ def test_a_shop_is_served_with_a_day_of_history_until_it_is_stopped(tmp_path: Pa
         assert {job["error"]["type"].rpartition(".")[2] for job in failed} > {"ProviderTimeoutError"}
         assert sum(point["value"] is not None for point in day) >= 23
         assert [(alert["rule"], alert["severity"]) for alert in alerts] == [("payments-fail", "critical")]
-        assert [flow["nodes"] for flow in read("flows")["items"][-1:]] == [7]
         assert httpx.get(f"{address}/ui/").status_code == 200
         assert demo.signal_and_wait(signal.SIGINT) in (0, 130)
 

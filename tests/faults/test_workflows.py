@@ -27,14 +27,13 @@ from taskmq import TaskMQ
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.model.keys import flow_end_id
-from taskmq.operations.workflows import flow_of
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag
 from taskmq.workflow.parts import Workflow, group
 from taskmq.workflow.publisher import flow_store
 from taskmq.workflow.step_call import GraphNode
 from tests.e2e.kit import LoneWorker, Project
-from tests.unit.workflow.state_flows import send_to_state
+from tests.unit.workflow.state_flows import flow_of, send_to_state
 
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))
 

@@ -103,7 +103,7 @@ def test_a_module_is_named_by_a_noun() -> None:
 
 def test_an_attribute_of_an_app_has_a_module_of_the_same_name() -> None:
     app = TaskMQ("memory://places")
-    names = [name for name in (*vars(app), "reactions", "workflows") if name != "name" and not name.startswith("_")]
+    names = [name for name in (*vars(app), "reactions", "runs") if name != "name" and not name.startswith("_")]
     found = {name: type(getattr(app, name)).__module__.rpartition(".")[2] for name in names}
 
     assert {"jobs", "tasks"} < found.keys()

@@ -71,15 +71,14 @@ def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None
     for text in TEXTS[1:]:
         part = quote(text.encode(errors="surrogatepass"), safe="")
         for path in (
-            "/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/flows/{}",
+            "/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/runs/{}",
             "/bulk/operations/{}",
         ):  # fmt: skip
             assert site("GET", path.format(part), by="all-admin").status_code < 500, (path, text)
         for query in (
             "/jobs?filter={}", "/jobs?filter=key:{}", "/jobs?job_type={}", "/jobs?cursor={}", "/jobs?tenant={}",
             "/definitions?prefix={}", "/definitions?cursor={}", "/users?after={}", "/audit?action={}",
-            "/tasks?cursor={}", "/bulk/operations?cursor={}", "/flows?name={}", "/flows?cursor={}",
-            "/flows?states={}",
+            "/tasks?cursor={}", "/bulk/operations?cursor={}", "/runs?filter={}", "/runs?cursor={}",
         ):  # fmt: skip
             answer = site("GET", query.format(part), by="all-admin")
             assert answer.status_code < 500, (query, text, answer.text)

@@ -16,7 +16,7 @@ from taskmq.schedules.status import SchedulePage
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.task_catalogue import TaskPage
 from taskmq.workflow.runs.handle import Run, RunStatus
-from taskmq.workflow.workflows import WorkflowPage
+from taskmq.workflow.runs.runs import RunList
 
 app = TaskMQ("memory://", store="sqlite:///jobs.db")
 
@@ -48,7 +48,7 @@ def call_blocking() -> None:
     assert_type(app.schedules.next("nightly", count=3), Sequence[datetime])
     assert_type(app.schedules.run("nightly"), str)
     app.schedules.add("often", render, every("1h"), args=(7,), overlap="skip")
-    assert_type(app.workflows.list(name="one", limit=5), WorkflowPage)
+    assert_type(app.runs.list(workflow="one", limit=5), RunList)
     assert_type(app.reactions.status("arrived"), ReactionStatus)
     assert_type(job.result(timeout="5s"), bytes)
     assert_type(job.result_or_none(), bytes | None)
@@ -67,7 +67,7 @@ async def call_async() -> None:
     assert_type(await app.definitions.aput("monthly", render, args=[7], priority=8), Definition)
     assert_type(await app.pools.aset("acme", weight=2), TenantPool)
     assert_type(await app.schedules.alist("night"), SchedulePage)
-    assert_type(await app.workflows.alist(name="one"), WorkflowPage)
+    assert_type(await app.runs.alist(workflow="one"), RunList)
     assert_type(await app.reactions.astatus("arrived"), ReactionStatus)
     assert_type(await job.aresult(timeout="5s"), bytes)
     assert_type(await flow.aresult(5), bytes)
@@ -82,7 +82,7 @@ app.definitions.put("monthly")  # type: ignore[call-arg]  # pyright: ignore[repo
 app.pools.set("acme", wait=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 app.schedules.add("often", render)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 app.schedules.add("often", render, every("1h"), overlap="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-app.workflows.list(nme="one")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.runs.list(nme="one")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 app.reactions.status(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 job.result(wait=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 flow.result(timeout=[])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -69,9 +69,8 @@ assert_type(flow.send().result_of(third), int)
 
 flow.add(total.s(), rule="some")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-assert_type(app.workflows.list(states=["failed"], name="close*", limit=10).after, str | None)
-app.workflows.list(state="failed")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-app.workflows.list(states=["done"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+assert_type(app.runs.list(states=["failed"], workflow="close*", limit=10).after, str | None)
+app.runs.list(state="failed")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def handles() -> None:

@@ -26,7 +26,6 @@ _MODULES = (
     "taskmq.operations.jobs",
     "taskmq.operations.queues",
     "taskmq.operations.workers",
-    "taskmq.operations.workflows",
     "taskmq.testing.fake_clock",
     "taskmq.testing.harness",
 )

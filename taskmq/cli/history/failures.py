@@ -37,8 +37,8 @@ def failures(
     """List recent failures, newest first, and how to run them again; or show one job that was sent.
 
     Includes jobs of the store that failed, expired, or waited for a failed job; sent jobs, from their workers'
-    reports (unless schedulers run with `--no-history`) and from dead letters; and workflows, by the time they were
-    sent. Unavailable sources are named; the rest is listed.
+    reports (unless schedulers run with `--no-history`) and from dead letters; and failed runs of workflows, by the
+    time they started. Unavailable sources are named; the rest is listed.
 
     Parameters
     ----------

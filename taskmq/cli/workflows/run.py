@@ -22,7 +22,7 @@ __all__ = ["app"]
 
 app = App(
     name="run",
-    help="Manage runs of workflows: list, show, steps, graph, signal, cancel, redrive.",
+    help="Manage runs of workflows: list, show, steps, graph, signal, close, cancel, redrive.",
     result_action="return_value",
 )
 
@@ -124,6 +124,22 @@ def signal(
     body = SignalBody(signal=signal, value=any_value(value), step=step, signal_id=signal_id)
     sent = ask(lambda api: api.runs.signal(run, body))
     show_record(sent, lambda: {"run": sent.run_id, "signal": signal, "id": sent.signal_id, "effect": sent.effect})
+
+
+@app.command
+@name_caller
+def close(run: str, /) -> None:
+    """Close a batch: it accepts no more jobs and ends when its last job has ended.
+
+    Exits with 6 if it was cancelled, or is not a batch.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    """
+    ask(lambda api: api.runs.close(run))
+    note(f"run {run}: closed")
 
 
 @app.command

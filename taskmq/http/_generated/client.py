@@ -31,7 +31,7 @@ from taskmq.http._generated.pools import PoolCalls, QuotaCalls
 from taskmq.http._generated.queues import QueueCalls
 from taskmq.http._generated.schedules import ReactionCalls, ScheduleCalls
 from taskmq.http._generated.workers import WorkerCalls
-from taskmq.http._generated.workflows import FlowCalls, RunCalls, WorkflowCalls
+from taskmq.http._generated.workflows import RunCalls, WorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
@@ -165,13 +165,8 @@ class Client:
 
     @property
     def runs(self) -> RunCalls:
-        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
         return RunCalls(self._connection)
-
-    @property
-    def flows(self) -> FlowCalls:
-        """Workflows that were sent to the state: list, cancel and redrive."""
-        return FlowCalls(self._connection)
 
     @property
     def queues(self) -> QueueCalls:

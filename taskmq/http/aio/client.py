@@ -30,7 +30,7 @@ from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
 from taskmq.http.aio.queues import AsyncQueueCalls
 from taskmq.http.aio.schedules import AsyncReactionCalls, AsyncScheduleCalls
 from taskmq.http.aio.workers import AsyncWorkerCalls
-from taskmq.http.aio.workflows import AsyncFlowCalls, AsyncRunCalls, AsyncWorkflowCalls
+from taskmq.http.aio.workflows import AsyncRunCalls, AsyncWorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries
@@ -164,13 +164,8 @@ class AsyncClient:
 
     @property
     def runs(self) -> AsyncRunCalls:
-        """Runs of workflows: list, inspect, signal, cancel and redrive."""
+        """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
         return AsyncRunCalls(self._connection)
-
-    @property
-    def flows(self) -> AsyncFlowCalls:
-        """Workflows that were sent to the state: list, cancel and redrive."""
-        return AsyncFlowCalls(self._connection)
 
     @property
     def queues(self) -> AsyncQueueCalls:

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import FailureFilter, history_of
-from taskmq.contracts.jobs import JobRecord
+from taskmq.contracts.jobs import JobRecord, RunFilter
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.keys import split_tenant_key
+from taskmq.model.keys import tenant_key
 from taskmq.model.outcome import error_line
+from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, logical_queue
-from taskmq.model.units import to_datetime
 from taskmq.operations.dead_letters import DeadLetter, list_queues_with_letters, visit
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.workflow.workflows import WorkflowLine
 
 __all__ = [
     "LANES",
@@ -40,7 +39,7 @@ __all__ = [
 FailureLane = Literal["store", "broker", "workflow"]
 """Kind of what failed: a job submitted to the store, a job sent to the broker, or a workflow."""
 FailureSource = Literal["jobs", "failures", "dead letters", "workflows"]
-"""Source of a failure: the store's jobs, the workers' reported failures, the broker, or the state."""
+"""Source of a failure: the store's jobs, the workers' reported failures, the broker, or the store's runs."""
 Remedy = Literal["", "retry", "replay", "redrive"]
 
 LANES: Final[tuple[FailureLane, ...]] = get_args(FailureLane)
@@ -298,19 +297,15 @@ class TenantFailures:
         return await _read_newest(read, which, cursor, limit)
 
     async def _read_workflows(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+        runs = self._app.sessions.store().runs
+
         async def read(since: int, until: int, most: int | None) -> list[FailureLine] | None:
             lines: list[FailureLine] = []
             after: str | None = None
             while most is None or len(lines) <= most:
-                page = await self._app.workflows.alist(
-                    states=["failed"],
-                    tenant=self._tenant,
-                    since=to_datetime(since),
-                    until=to_datetime(until),
-                    after=after,
-                    limit=_PAGE,
-                )
-                lines += map(self._describe_workflow, page.lines)
+                part = RunFilter(tenant=self._tenant, states=(RunState.FAILED,), since=since, until=until)
+                page = await runs.list_runs(part, after=after, limit=_PAGE)
+                lines += map(self._describe_run, page.runs)
                 if (after := page.after) is None:
                     return lines
             return None
@@ -381,16 +376,15 @@ class TenantFailures:
             retried_as=record.retried_as,
         )
 
-    def _describe_workflow(self, line: WorkflowLine) -> FailureLine:
-        tenant, own_id = split_tenant_key(line.id)
+    def _describe_run(self, run: RunRecord) -> FailureLine:
         return FailureLine(
             lane="workflow",
-            id=line.id if self._tenant is None else own_id,
-            name=line.name,
-            at=line.started or None,
-            event=line.state,
-            tenant=tenant,
-            summary=f"{line.failed} of its {line.nodes} steps failed",
+            id=run.id if self._tenant is not None else tenant_key(run.tenant or None, run.id),
+            name=run.workflow,
+            at=run.created,
+            event=run.state,
+            tenant=run.tenant,
+            summary=run.error,
             remedy="redrive",
             is_handled=False,
         )

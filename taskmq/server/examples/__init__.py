@@ -13,7 +13,7 @@ from taskmq.server.examples.nodes import NODES
 from taskmq.server.examples.pools import POOLS
 from taskmq.server.examples.queues import QUEUES
 from taskmq.server.examples.schedules import SCHEDULES
-from taskmq.server.examples.workflows import FLOWS, WORKFLOWS
+from taskmq.server.examples.workflows import WORKFLOWS
 
 __all__ = ["EXAMPLES", "Example"]
 
@@ -27,6 +27,5 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     **POOLS,
     **QUEUES,
     **SCHEDULES,
-    **FLOWS,
     **WORKFLOWS,
 }

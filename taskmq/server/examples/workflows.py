@@ -5,63 +5,7 @@ from typing import Any, Final
 
 from taskmq.server.examples.example import SOME_ID, Example
 
-__all__ = ["FLOWS", "WORKFLOWS"]
-
-_STEP: Final = {
-    "step": "total",
-    "task": "shop.total",
-    "state": "ready",
-    "attempts": None,
-    "error": None,
-    "part_of": None,
-}
-_OF_FLOW: Final = {"workflow_id": SOME_ID}
-
-FLOWS: Final[Mapping[str, Example]] = {
-    "listFlows": Example(
-        parameters={"name": "shop.*", "states": "running,failed"},
-        answers={
-            200: {
-                "items": [
-                    {
-                        "workflow_id": SOME_ID,
-                        "name": "shop.resize",
-                        "tenant": "acme",
-                        "state": "running",
-                        "cancelled": None,
-                        "started": "2027-01-30T17:12:01.250Z",
-                        "nodes": 12,
-                        "unfinished": 5,
-                    }
-                ],
-                "next": None,
-                "is_bounded": False,
-            }
-        },
-    ),
-    "getFlow": Example(
-        parameters=_OF_FLOW,
-        answers={
-            200: {
-                "workflow_id": SOME_ID,
-                "tenant": "acme",
-                "state": "running",
-                "cancelled": None,
-                "steps": [
-                    {**_STEP, "step": "resize", "task": "shop.resize", "state": "succeeded", "after": []},
-                    {**_STEP, "after": ["resize"]},
-                ],
-            }
-        },
-    ),
-    "cancelFlow": Example(
-        parameters=_OF_FLOW,
-        body={"reason": "ordered twice"},
-        answers={200: {"status": "cancelled", "workflow_id": SOME_ID}},
-    ),
-    "closeFlow": Example(parameters=_OF_FLOW, answers={200: {"status": "closed", "workflow_id": SOME_ID}}),
-    "redriveFlow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
-}
+__all__ = ["WORKFLOWS"]
 
 _VERSION: Final = "6c84de60ec94134017ff326325a62702c1d56d1d5bbf504a71be9b5bec03a317"
 _FILE: Final = """\
@@ -165,6 +109,7 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         body={"signal": "approval", "value": {"ok": True}, "signal_id": "order-17"},
         answers={200: {"run_id": SOME_ID, "signal_id": "order-17", "effect": "consumed"}},
     ),
+    "closeRun": Example(parameters=_OF_RUN, answers={200: {"status": "closed", "run_id": SOME_ID}}),
     "cancelRun": Example(
         parameters=_OF_RUN,
         body={"reason": "ordered twice"},

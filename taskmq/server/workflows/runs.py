@@ -1,4 +1,4 @@
-"""`/runs`: list, inspect, signal, cancel and redrive runs of workflows."""
+"""`/runs`: list, inspect, signal, close, cancel and redrive runs of workflows."""
 
 from typing import Annotated, Any, Final
 
@@ -102,6 +102,20 @@ async def signal(api: ApiGiven, run_id: FromPath[str], data: JSONBody[SignalBody
 
 
 @post(
+    f"{API}/runs/{{run_id:str}}/close",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="closeRun",
+    summary="Close a batch",
+    tags=["runs"],
+)
+async def close(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
+    """Close a batch to new jobs. It ends when its jobs have ended. 409: it is cancelled, or not a batch."""
+    await api.runs.close(run_id)
+    return {"status": "closed", "run_id": run_id}
+
+
+@post(
     f"{API}/runs/{{run_id:str}}/cancel",
     status_code=200,
     permission=Permission.WORKFLOWS_OPERATE,
@@ -129,4 +143,4 @@ async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBo
     return {"status": "redriven", "run_id": run_id}
 
 
-RUNS: Final[tuple[Any, ...]] = (list_runs, get_run, list_steps, get_graph, signal, cancel, redrive)
+RUNS: Final[tuple[Any, ...]] = (list_runs, get_run, list_steps, get_graph, signal, close, cancel, redrive)

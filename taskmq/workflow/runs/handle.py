@@ -8,14 +8,14 @@ import msgspec
 
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import NewInboxRow
-from taskmq.errors import FlowClosed, FlowFailed, InvalidOption, JobCancelled, ResultTimeout, StoreUnavailable
+from taskmq.errors import FlowFailed, InvalidOption, JobCancelled, ResultTimeout, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.model.contents import BATCH_STEP, batch_call
+from taskmq.workflow.model.contents import batch_call
 from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.shapes import Shape, decode_shape
 from taskmq.workflow.step_call import CompleteStep, GraphNode
@@ -304,11 +304,7 @@ class Run(Generic[R_co]):
             FlowNotFound: the store does not know it (any more).
             StoreUnavailable: call it again.
         """
-        record = await self.aget()
-        content = (await self._service.graph(record)).content.steps.get(BATCH_STEP)
-        if content is None or not content.batch or record.cancelled is not None:
-            raise FlowClosed(f"workflow {self.id} was cancelled, or is not a batch", self.id)
-        await self._service.send(record, NewInboxRow(kind="close", step=BATCH_STEP))
+        await self._service.close(self.id)
 
     close = blocking(aclose)
 

@@ -145,6 +145,19 @@ class RunService:
             await asyncio.sleep(backoff.next())
         return answer
 
+    async def close(self, public: str) -> None:
+        """Close a batch to further jobs.
+
+        Raises:
+            FlowClosed: it was cancelled before it was closed, or is not a batch.
+            FlowNotFound: the store does not know it (any more).
+        """
+        record = await self.find(public)
+        content = (await self.graph(record)).content.steps.get(BATCH_STEP)
+        if content is None or not content.batch or record.cancelled is not None:
+            raise FlowClosed(f"workflow {public} was cancelled, or is not a batch", public)
+        await self.send(record, NewInboxRow(kind="close", step=BATCH_STEP))
+
     async def put_calls(self, public: str, calls: Sequence[bytes], *, key: str) -> None:
         """Send calls to a batch that was just started, without waiting for their effect; known ones are ignored."""
         for row in _additions(calls, key=key):

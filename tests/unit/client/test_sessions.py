@@ -14,14 +14,14 @@ from taskmq.schedules import Schedules
 from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
 from taskmq.tasks.task import Call, Task
-from taskmq.workflow.handle import Flow
 from taskmq.workflow.parts import Workflow
-from taskmq.workflow.workflows import Workflows
+from taskmq.workflow.runs.handle import Run
+from taskmq.workflow.runs.runs import Runs
 from tests.unit.app_kit import new_url
 
 pytestmark = pytest.mark.real_time
 
-_FACES = (Call, Definitions, Flow, Job, Jobs, Pools, Reactions, Schedules, Task, TaskCatalogue, Workflow, Workflows)
+_FACES = (Call, Definitions, Job, Jobs, Pools, Reactions, Run, Runs, Schedules, Task, TaskCatalogue, Workflow)
 # Constructors of a bulk or a stream, and methods that only a server calls.
 _ALONE = {"areplace"}
 

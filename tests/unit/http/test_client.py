@@ -29,6 +29,7 @@ from taskmq.contracts.identity import AuditFilter
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
+    FlowClosed,
     FlowNotFound,
     IdentityConflict,
     IdentityNotFound,
@@ -102,11 +103,9 @@ _WITHOUT_ENTRY = {
 # Calls about objects that do not exist here: tests/cli/test_audited_commands.py and the tests of accounts make them.
 _UNSUCCESSFUL = {
     "cancelRun",
+    "closeRun",
     "redriveRun",
     "signalRun",
-    "cancelFlow",
-    "closeFlow",
-    "redriveFlow",
     "sendEvent",
     "endSession",
     "endUserSession",
@@ -320,10 +319,6 @@ def _use_the_installation(client: Client) -> None:
     past = datetime(2026, 1, 1, tzinfo=UTC)
     assert len(client.schedules.backfill("nightly", past, past + timedelta(days=2), dry_run=True).instants) == 2
     _use_workflows(client)
-    for ask in (client.flows.get, client.flows.cancel, client.flows.close, client.flows.redrive):
-        with pytest.raises(FlowNotFound):
-            ask("none")
-    assert list(client.flows.list(name="rep*", states=["running"], since=past)) == []
 
 
 def _use_workflows(client: Client) -> None:
@@ -343,7 +338,9 @@ def _use_workflows(client: Client) -> None:
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
     with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):
         client.runs.signal(started.run_id, SignalBody(signal="aproval"))
-    for ask in (client.runs.get, client.runs.cancel, client.runs.redrive):
+    with pytest.raises(FlowClosed):
+        client.runs.close(started.run_id)
+    for ask in (client.runs.get, client.runs.close, client.runs.cancel, client.runs.redrive):
         with pytest.raises(FlowNotFound):
             ask("none")
 

@@ -16,9 +16,8 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, TenantFailures, read_letters
 from taskmq.operations.history.failures import LettersView
 from taskmq.testing.job_store_suite.driver import JobDriver
-from taskmq.worker import Worker, WorkerConfig
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.unit.app_kit import new_url
-from tests.unit.workflow.state_flows import send_to_state
 
 pytestmark = pytest.mark.real_time
 
@@ -63,6 +62,16 @@ async def _add_reported(
     await history_of(app.sessions.store()).rollups.add([], [failure])
 
 
+async def _add_run(app: TaskMQ) -> str:
+    """Add a run that failed, with the job of its step; return its id."""
+    driver = RunDriver(app.sessions.store())
+    run = await driver.start({"a": {"task": "fail"}}, tenant="acme")
+    await driver.settle()
+    await driver.finish(run, "a", kind="failed", error=ErrorRecord(type_name="OSError", message="full", traceback=""))
+    await driver.settle()
+    return run
+
+
 async def _bury(
     app: TaskMQ, at: int | None, job: str, *, tenant: str = "acme", task: str = "t", stored: bool = False
 ) -> None:
@@ -103,8 +112,7 @@ async def _all(failures: TenantFailures, which: FailureChoice, *, limit: int) ->
 async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await send_to_state(app.tasks["fail"].s(), flow_id="close", tenant="acme")
-        await Worker(app, WorkerConfig(burst=True)).run()
+        run = await _add_run(app)
         await _add_stored(app, now - 3_000, key="stored")
         await _add_reported(app, now - 2_000, "reported")
         await _bury(app, now - 1_000, "buried")
@@ -112,7 +120,7 @@ async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path
         page = await TenantFailures(app, None).page(FailureChoice())
 
     by_id = {line.id: line for line in page.lines}
-    flow = by_id.pop("@acme:close")
+    flow = by_id.pop(f"@acme:{run}")
     (step,) = [by_id.pop(name) for name in list(by_id) if name not in {"@acme:stored", "reported", "buried"}]
     assert _ids([line for line in page.lines if line.id in by_id]) == ["buried", "reported", "@acme:stored"]
     assert (page.after, page.gaps) == (None, [])
@@ -122,9 +130,9 @@ async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path
         ("store", "retry", "OSError: full"),
     ]
     assert (flow.lane, flow.remedy, flow.tenant, flow.summary) == (
-        "workflow", "redrive", "acme", "1 of its 1 steps failed",
+        "workflow", "redrive", "acme", "step a has failed",
     )  # fmt: skip
-    assert (step.task, step.letter, step.summary) == ("fail", "work", "ValueError: no")
+    assert (step.task, step.lane, step.summary) == ("fail", "store", "OSError: full")
     assert (by_id["buried"].letter, by_id["buried"].is_handled) == ("work", False)
     assert by_id["reported"].is_handled is True
 
@@ -217,7 +225,7 @@ async def test_all_failures_of_one_instant_are_found_beyond_the_size_of_a_window
     [
         (FailureChoice(lane="store"), {"s0", "s1"}),
         (FailureChoice(lane="broker"), {"r0", "b0", "b1"}),
-        (FailureChoice(lane="workflow"), {"close"}),
+        (FailureChoice(lane="workflow"), {"run"}),
         (FailureChoice(task="special"), {"s1", "b1"}),
         (FailureChoice(queue="work"), {"s0", "s1", "r0", "b0", "b1"}),
         (FailureChoice(queue="other"), set[str]()),
@@ -231,8 +239,7 @@ async def test_all_failures_of_one_instant_are_found_beyond_the_size_of_a_window
 async def test_a_filter_applies_to_every_source(tmp_path: Path, which: FailureChoice, wanted: set[str]) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        await send_to_state(app.tasks["fail"].s(), flow_id="close", tenant="acme")
-        await Worker(app, WorkerConfig(burst=True)).run()
+        run = await _add_run(app)
         for tenant in ("acme", "globex"):
             mark = "" if tenant == "acme" else "-foreign"
             await _add_stored(app, now, key="s0", tenant=tenant)
@@ -244,7 +251,7 @@ async def test_a_filter_applies_to_every_source(tmp_path: Path, which: FailureCh
         page = await TenantFailures(app, "acme").page(which)
 
     step = {line.id for line in page.lines if line.task == "fail"}
-    assert set(_ids(page.lines)) - step == wanted
+    assert {"run" if one == run else one for one in _ids(page.lines)} - step == wanted
     assert {line.tenant for line in page.lines} <= {"acme"}
 
 
@@ -283,7 +290,7 @@ async def test_an_app_without_a_store_lists_its_dead_letters_and_says_what_is_mi
         page = await TenantFailures(app, None).page(FailureChoice())
 
     assert _ids(page.lines) == ["b0"]
-    assert [gap.source for gap in page.gaps] == ["jobs", "failures"]
+    assert [gap.source for gap in page.gaps] == ["jobs", "failures", "workflows"]
     assert all("store" in gap.why for gap in page.gaps)
 
 

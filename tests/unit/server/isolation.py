@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final
 
+import pytest
 from hypothesis import strategies as st
 from litestar.connection import ASGIConnection
 from litestar.testing import TestClient
@@ -35,10 +36,10 @@ from taskmq.server.live import identify_signed
 from taskmq.server.live.sources import sign
 from taskmq.server.live.stream import EventFilter
 from taskmq.testing.job_store_suite.driver import JobDriver, error
+from taskmq.workflow.runs.service import RunService
 from tests.servers import eventually
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import Site, build_served, define
-from tests.unit.workflow.state_flows import send_to_state
 
 __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 
@@ -136,14 +137,13 @@ _OTHERS = st.one_of(
     *(_request(method, f"/schedules/{{}}{rest}", _NAMES) for method, rest in (
         ("GET", ""), ("GET", "/next"), ("GET", "/explain"), ("POST", "/resume"), ("POST", "/run"), ("DELETE", ""),
     )),
-    st.tuples(st.just("flow"), _IDS, _KEYS),
+    st.tuples(st.just("run"), _IDS, _KEYS),
     *[st.tuples(st.just("letter"), _IDS, _KEYS)] * 2,
     *_all_steps(
         "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups", "/dead-letters/work?tenant=OTHER"),
     _request("POST", "/dead-letters/work/replay", job=_NAMES),
     _request("POST", "/dead-letters/work/purge", name=st.just("work"), job=_NAMES),
     st.tuples(st.just("event"), _IDS, st.sampled_from(["started", "dead"])),
-    *_all_steps("/flows", "/flows?name=*&states=running", "/flows?tenant=OTHER"),
     *_all_steps(
         "/workflows", "/workflows/nightly", "/workflows/nightly/versions", "/workflows?tenant=OTHER",
         "/runs", "/runs?filter=tenant:OTHER", "/runs?filter=workflow:n*", "/runs?tenant=OTHER",
@@ -154,9 +154,9 @@ _OTHERS = st.one_of(
         text=st.sampled_from([f"steps: {{a: {{task: data_processing, args: [{key}]}}}}" for key in "ab"]),
     ),
     _request("POST", "/workflows/nightly/start", labels=st.just({"team": "a"})),
-    _request("GET", "/flows/{}", _NAMES),
-    _request("POST", "/flows/{}/cancel", _NAMES, reason=_KEYS),
-    *(_request("POST", f"/flows/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),
+    _request("GET", "/runs/{}", _NAMES),
+    _request("POST", "/runs/{}/cancel", _NAMES, reason=_KEYS),
+    *(_request("POST", f"/runs/{{}}/{verb}", _NAMES) for verb in ("close", "redrive")),
 )  # fmt: skip
 _HISTORY = st.one_of(
     *[st.tuples(st.just("log"), st.sampled_from(["started", "failed", "succeeded"]), _KEYS)] * 3,
@@ -217,7 +217,7 @@ _LOOKS: Final[Sequence[Step]] = [
         ("GET", path, None)
         for path in (
             "/jobs", "/jobs/count", "/jobs/one", "/jobs/two", "/jobs/copy", "/definitions", "/schedules",
-            "/schedules/one", "/flows", "/flows/one", "/flows/two", "/audit?limit=200", "/members",
+            "/schedules/one", "/runs", "/runs/one", "/runs/two", "/audit?limit=200", "/members",
             "/tenants", "/bulk/operations", "/logs", "/rollups?by=task,queue,tenant", "/failures", "/alerts",
             "/alerts/rules", "/alerts/silences", "/alerts/notices", "/jobs/THEIR-JOB", "/jobs/THEIR-JOB/logs",
             "/bulk/operations/THEIR-BULK", "/dead-letters", "/dead-letters/work", "/dead-letters/work/groups",
@@ -230,7 +230,7 @@ _MAKES: Final[list[Step]] = [
     ("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "c"}}),
     ("PUT", "/schedules/one", {"task": "data_processing", "every": 3600}),
     ("PUT", "/members/ann", {"role": "viewer"}),
-    ("flow", "one", "a"),
+    ("run", "one", "a"),
     ("letter", "one", "a"),
     ("preempt", "", False),
     ("GET", "/jobs/OWN-JOB/explain", None),
@@ -275,7 +275,7 @@ _TRIES: Final[list[Step]] = [
             ("GET", "/schedules/@OTHER:one"), ("POST", "/schedules/@OTHER:one/pause"),
             ("POST", "/schedules/@OTHER:one/run"), ("DELETE", "/schedules/@OTHER:one"),
             ("GET", "/dead-letters/work?job=@OTHER:one"), ("GET", "/dead-letters/work?tenant=OTHER"),
-            ("GET", "/flows/@OTHER:one"), ("POST", "/flows/@OTHER:one/cancel"),
+            ("GET", "/runs/@OTHER:one"), ("POST", "/runs/@OTHER:one/cancel"),
             ("GET", "/definitions/@OTHER:monthly"), ("GET", "/bulk/operations/THEIR-BULK"),
             ("DELETE", "/bulk/operations/THEIR-BULK"), ("DELETE", "/alerts/silences/THEIR-SILENCE"),
             ("DELETE", "/members/ann"), ("GET", "/logs?job_id=THEIR-JOB"), ("GET", "/jobs?filter=tenant:OTHER"),
@@ -313,9 +313,9 @@ class Town:
         self.made: dict[tuple[str, str], str] = {}
         self._tenants: set[str] = set()
         self._do: dict[str, Callable[[str, str, Any], str]] = {
-            "flow": self._flow, "event": self._event, "log": self._log, "count": self._count, "watch": self._watch,
+            "run": self._start_run, "event": self._event, "log": self._log, "count": self._count,
             "signed": self._send_signed, "quota": self._quota, "pool": self._pool, "preempt": self._preempt,
-            "letter": self._letter,
+            "letter": self._letter, "watch": self._watch,
         }  # fmt: skip
         self._run(self._add_users)
 
@@ -389,13 +389,13 @@ class Town:
         self.site.hub._publish(event_of(tenant, name, facts[0]))
         return ""
 
-    def _flow(self, tenant: str, name: str, facts: Any) -> str:
-        async def send() -> str:
+    def _start_run(self, tenant: str, name: str, facts: Any) -> str:
+        async def start() -> str:
             step = self.site.app.tasks["data_processing"].s(facts[0])
-            flow = await send_to_state(step, flow_id=name, tenant=tenant)
-            return flow.id
+            service = RunService(self.site.app.sessions)
+            return await service.start(step.plan(), run_id=name, tenant=tenant, name="made")
 
-        return str(self._run(send))
+        return str(self._run(start))
 
     def _letter(self, tenant: str, name: str, facts: Any) -> str:
         """Let a sent job of the tenant die."""
@@ -575,7 +575,9 @@ def open_town(url: str) -> Iterator[Town]:
     # Both towns are queried as fast as they answer.
     edge = build_served(app, identify=identify, settings=ServerSettings(rate=0))
     edge.litestar.state["identify"] = identify_signed(identify, edge.litestar.state["sources"])
-    with TestClient(edge, raise_server_exceptions=False) as client:
+    with pytest.MonkeyPatch.context() as patch, TestClient(edge, raise_server_exceptions=False) as client:
+        # No scheduler runs.
+        patch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
         yield Town(Site(app, client, edge))
 
 

@@ -28,7 +28,6 @@ from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.unit.server.kit import CALLERS, Site, open_site
-from tests.unit.workflow.state_flows import send_to_state
 
 _OWNER: Final = "other-admin"
 _INSTANCE: Final = "all-admin"
@@ -37,7 +36,6 @@ _THERE: Final = {
     "/api/v1/jobs/{job_id}": "job",
     "/api/v1/bulk/operations/{bulk_id}": "bulk",
     "/api/v1/schedules/{name}": "schedule",
-    "/api/v1/flows/{workflow_id}": "workflow",
     "/api/v1/workflows/{name}": "named workflow",
     "/api/v1/runs/{run_id}": "run",
     "/api/v1/definitions/{name}": "definition",
@@ -185,7 +183,6 @@ async def _populate(site: Site, ids: dict[str, str]) -> None:
         digest = token_key(uuid.uuid4().bytes * 2).digest
         token = NewApiToken(id=ids[kind.replace("session", "token")], user_id=user_id, name="ci", digest=digest)
         await credentials.add_token(token, by=by)
-    await send_to_state(site.app.tasks["data_processing"].s("a"), flow_id=ids["workflow"], tenant="other")
     runs = RunDriver(store)
     content = read_workflow(EXAMPLES["putWorkflow"].body["text"].encode(), "yaml").content
     await runs.runs.put_workflow("other", ids["named workflow"], encode_workflow(content)[1])
@@ -219,7 +216,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
     source = EventSource(name="shop", task="data_processing", tenant="other", secrets=("of the shop and of us",))
     with open_site(tmp_path, sources=[source]) as site:
         ids = {
-            "job": "order-17", "schedule": "hourly", "workflow": "close", "definition": "monthly", "rule": "late",
+            "job": "order-17", "schedule": "hourly", "definition": "monthly", "rule": "late",
             "named workflow": "nightly", "member": "ann", "queue": "work", "tenant": "other", "source": "shop",
             "node": "render-1",
         }  # fmt: skip
@@ -249,7 +246,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
         absent["queue"] = "billing"
         operations = _operations(site("GET", "/api/openapi.json", by=None).json())
         job = site("GET", f"/jobs/{ids['job']}", by=_OWNER).json()["id"]
-        full = {kind: f"@other:{ids[kind]}" for kind in ("job", "schedule", "workflow", "definition", "rule")}
+        full = {kind: f"@other:{ids[kind]}" for kind in ("job", "schedule", "definition", "rule")}
         yield Foreign(site, ids, [{"job": job}, full], absent, operations)
 
 

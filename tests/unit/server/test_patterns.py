@@ -19,7 +19,6 @@ from taskmq.model.topology import WorkQueue
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
-from tests.unit.workflow.state_flows import send_to_state
 
 _JOB: Final = {"job_type": "data_processing", "job_id": "new"}
 _RULE: Final = {"metric": "failures", "threshold": 1, "task": "data_*"}
@@ -63,11 +62,9 @@ _REFUSED: Final = {
     "putWorkflow": _Call("/workflows/nightly", {"text": _FILE}),
     "activateWorkflow": _Call("/workflows/nightly/activate", {"version": sha256(_CONTENT).hexdigest()}),
     "startWorkflow": _Call("/workflows/nightly/start"),
+    "closeRun": _Call("/runs/{run}/close"),
     "cancelRun": _Call("/runs/{run}/cancel"),
     "redriveRun": _Call("/runs/{run}/redrive"),
-    "cancelFlow": _Call("/flows/close/cancel"),
-    "closeFlow": _Call("/flows/close/close"),
-    "redriveFlow": _Call("/flows/close/redrive"),
     "putAlertRule": _Call("/alerts/rules/late", {**_RULE, "task": "billing.*"}),
     "deleteAlertRule": _Call("/alerts/rules/late"),
     "addSilence": _Call("/alerts/silences", {"rule": "l*", "seconds": 60}),
@@ -121,7 +118,6 @@ async def _populate(site: Site) -> dict[str, str]:
     await identity.credentials.add_token(
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
-    await send_to_state(site.app.tasks["data_processing"].s("a"), flow_id="close", tenant="acme")
     ids["run"] = await _start_run(site)
     broker = site.app.sessions.current().broker
     await broker.declare([WorkQueue("work")])
@@ -168,7 +164,7 @@ class _Filled(NamedTuple):
     def things(self) -> list[Any]:
         """Return the objects of all calls."""
         paths = (
-            "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/flows/close", "/members",
+            "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/runs", "/members",
             "/alerts/rules", "/alerts/silences",
         )  # fmt: skip
         users = f"/users/{self.ids['user']}"

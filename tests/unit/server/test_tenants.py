@@ -7,8 +7,8 @@ import pytest
 
 from taskmq import chain
 from taskmq.contracts.jobs import StoredSchedule
+from taskmq.workflow.runs.service import RunService
 from tests.unit.server.kit import Site
-from tests.unit.workflow.state_flows import send_to_state
 
 _BODY: dict[str, Any] = {"task": "data_processing", "kwargs": {"key": "mine"}, "cron": "0 3 * * *"}
 
@@ -195,52 +195,47 @@ def test_schedules_in_code_cannot_be_replaced_or_deleted(site: Site) -> None:
     assert site("PUT", "/schedules/nightly", _BODY).status_code == 201
 
 
-def test_a_workflow_belongs_to_its_tenant_and_its_ids_are_free_in_others(site: Site) -> None:
-    async def send() -> None:
+def test_a_run_belongs_to_its_tenant_and_its_ids_are_free_in_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> None:
         async with site.app:
+            service = RunService(site.app.sessions)
             for tenant, key in (("acme", "a"), ("other", "b"), (None, "c")):
-                step = site.app.tasks["data_processing"].s(key)
-                flow = await send_to_state(step, flow_id="w1", tenant=tenant)
-                assert flow.id == app_id(tenant)
-                found = await flow.astate()
+                plan = site.app.tasks["data_processing"].s(key).plan()
+                await service.start(plan, run_id="w1", tenant=tenant, name="w")
+                found = await site.app.runs.get("w1", tenant=tenant).astate()
                 assert found.state == "running"
 
-    def app_id(tenant: str | None) -> str:
-        return "w1" if tenant is None else f"@{tenant}:w1"
+    # No scheduler runs.
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
+    asyncio.run(start())
 
-    asyncio.run(send())
-
-    mine, theirs = site("GET", "/flows/w1").json(), site("GET", "/flows/w1", by="other-admin").json()
-    assert (mine["workflow_id"], mine["tenant"], theirs["tenant"]) == ("w1", "acme", "other")
-    assert site("GET", "/flows/@other:w1").status_code == 404
-    assert site("POST", "/flows/w1/cancel").status_code == 200
-    assert site("GET", "/flows/w1").json()["state"] == "cancelled"
-    assert site("GET", "/flows/w1", by="other-admin").json()["state"] == "running"
-    assert site("GET", "/flows/w1", by="all-viewer").json()["state"] == "running"
-    assert site("GET", "/flows/@acme:w1", by="all-viewer").json()["state"] == "cancelled"
-    assert site("GET", "/flows/@acme:w1?tenant=", by="all-viewer").status_code == 404
-    assert [entry["subject"] for entry in site("GET", "/audit?action=workflow.").json()["items"]] == ["@acme:w1"]
-    assert site("GET", "/audit?action=workflow.", by="other-admin").json()["items"] == []
+    mine, theirs = site("GET", "/runs/w1").json(), site("GET", "/runs/w1", by="other-admin").json()
+    assert (mine["workflow"], mine["tenant"], theirs["tenant"]) == ("w", "acme", "other")
+    assert site("GET", "/runs/@other:w1").status_code == 404
+    assert site("POST", "/runs/w1/cancel").status_code == 200
+    assert site("POST", "/runs/w1/close").json()["code"] == "workflow_closed"
+    assert site("GET", "/runs/w1", by="all-viewer").json()["tenant"] == ""
+    assert site("GET", "/runs/@acme:w1", by="all-viewer").json()["run_id"] == mine["run_id"]
+    assert site("GET", "/runs/@acme:w1?tenant=", by="all-viewer").status_code == 404
+    assert [entry["subject"] for entry in site("GET", "/audit?action=run.cancel").json()["items"]] == [mine["run_id"]]
+    assert site("GET", "/audit?action=run.", by="other-admin").json()["items"] == []
 
 
-def test_resuming_a_workflow_requires_permission_for_all_its_tasks(site: Site) -> None:
-    async def send() -> None:
+def test_changing_a_run_requires_permission_for_all_its_tasks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start() -> None:
         async with site.app:
-            tasks = site.app.tasks
-            await send_to_state(tasks["billing.charge"].s(1), flow_id="own", tenant="acme")
+            service, tasks = RunService(site.app.sessions), site.app.tasks
             mixed = chain(tasks["billing.charge"].si(1), tasks["data_processing"].si("a"))
-            await send_to_state(mixed, flow_id="mixed", tenant="acme")
+            await service.start(tasks["billing.charge"].s(1).plan(), run_id="own", tenant="acme", name="w")
+            await service.start(mixed.plan(), run_id="mixed", tenant="acme", name="w")
 
-    asyncio.run(send())
-    assert site("POST", "/flows/own/cancel", by="picky").status_code == 200
-    assert site("POST", "/flows/mixed/cancel", by="picky").status_code == 403
-    assert site("POST", "/flows/mixed/cancel").status_code == 200
+    # No scheduler runs.
+    monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
+    asyncio.run(start())
+    calls = ("cancel", "redrive", "close")
 
-    refused = site("POST", "/flows/mixed/redrive", by="picky")
-
-    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
-    assert site("GET", "/flows/mixed").json()["state"] == "cancelled"
-    assert site("POST", "/flows/own/redrive", by="picky").status_code == 200
-    assert site("POST", "/flows/mixed/redrive").status_code == 200
-    entries = site("GET", "/audit?action=workflow.redrive").json()["items"]
-    assert [entry["subject"] for entry in entries] == ["@acme:mixed", "@acme:own"]
+    assert [site("POST", f"/runs/mixed/{call}", by="picky").json()["code"] for call in calls] == ["not_allowed"] * 3
+    assert site("POST", "/runs/own/cancel", by="picky").status_code == 200
+    assert site("POST", "/runs/mixed/cancel").status_code == 200

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from taskmq.app import TaskMQ
 from taskmq.client.producer import AppServices
 from taskmq.workflow.batch import Batch
 from taskmq.workflow.handle import Flow
@@ -11,9 +12,14 @@ from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.parts import Workflow
 from taskmq.workflow.service import WorkflowService
 
-__all__ = ["send_to_state"]
+__all__ = ["flow_of", "send_to_state"]
 
 _WEEK = 7 * 86_400.0
+
+
+def flow_of(app: TaskMQ, flow_id: str) -> Flow[Any]:
+    """Return the handle of a workflow in the state of an app."""
+    return Flow(flow_id, service=WorkflowService(AppServices(app.producer, app.jobs, app.tasks.dependencies)))
 
 
 async def send_to_state(
