@@ -1,11 +1,13 @@
 """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
 
 import uuid
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from taskmq.api.workflows.runs import (
+    RunChildList,
+    RunChildView,
     RunGraphView,
     RunLineList,
     RunLineView,
@@ -18,7 +20,7 @@ from taskmq.api.workflows.runs import (
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
-from taskmq.errors import FlowNotFound, InvalidArguments, NotPermitted, RequestRefused
+from taskmq.errors import FlowNotFound, InvalidArguments, InvalidOption, NotPermitted, RequestRefused
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
@@ -29,6 +31,9 @@ from taskmq.stored_jobs.task_catalogue import open_validator
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["AppRuns"]
+
+
+_LONGEST_CURSOR: Final = 10
 
 
 class AppRuns(AppCalls):
@@ -78,6 +83,23 @@ class AppRuns(AppCalls):
         }
         items = [_step(graph, name, records.get(name)) for name in names[:limit]]
         return RunStepList(items, names[limit - 1] if len(names) > limit else None)
+
+    async def children(self, run_id: str, step: str, *, limit: int = 50, cursor: str | None = None) -> RunChildList:
+        """Return a page of the children of a step that have started, in order.
+
+        Raises:
+            InvalidOption: the cursor is malformed.
+        """
+        run = await self._find(run_id)
+        graph = await self._service.graph(run)
+        if step not in graph.upstream:
+            raise FlowNotFound(f"run {run.id}: no step {step[:80]!r}: {did_you_mean(step, graph.order)}")
+        if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < _LONGEST_CURSOR):
+            raise InvalidOption(f"cursor: {cursor[:40]!r} is not a cursor: use `next` of the previous page")
+        after = int(cursor) if cursor else -1
+        found = await self._service.store.children(run.id, step, after=after, limit=limit + 1)
+        more = str(found[limit - 1].key.child) if len(found) > limit else None
+        return RunChildList([_child(record) for record in found[:limit]], more)
 
     async def graph(self, run_id: str) -> RunGraphView:
         """Return the graph of a run with the state of each step."""
@@ -235,4 +257,15 @@ def _step(graph: RunGraph, name: str, record: StepRecord | None) -> RunStepView:
         signal=content.wait,
         form=content.form,
         roles=list(content.roles),
+    )
+
+
+def _child(record: StepRecord) -> RunChildView:
+    return RunChildView(
+        number=record.key.child,
+        state=record.state.value,
+        job_id=record.job,
+        error=record.error,
+        started=instant_text(record.started),
+        ended=instant_text(record.ended),
     )

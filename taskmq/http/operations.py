@@ -130,6 +130,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listRuns": _get("/runs"),
     "getRun": _get("/runs/{run_id}"),
     "listRunSteps": _get("/runs/{run_id}/steps"),
+    "listRunChildren": _get("/runs/{run_id}/steps/{step}/children"),
     "getRunGraph": _get("/runs/{run_id}/graph"),
     "signalRun": _post("/runs/{run_id}/signal"),
     "closeRun": _post("/runs/{run_id}/close"),

@@ -140,3 +140,18 @@ def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, si
     eyes.see(f"Version {first[:12]}, current")
     assert site.api.get("/workflows/calendars").json()["version"] == first
     assert violations(page) == []
+
+
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_the_children_of_a_step_are_listed_with_their_jobs(eyes: Eyes, site: Served) -> None:
+    _store(site, "frames", "steps: {frame: {each: [oak, ash, elm], task: photos.count, with: {album: '${item}'}}}")
+    run = site.api.post("/workflows/frames/start", json={}).json()["run_id"]
+    page = eyes.open(f"runs/{run}").page
+    with working(site):
+        page.get_by_text("3 of 3 children succeeded").click()
+        rows = page.get_by_label("Children of frame").locator("tbody tr")
+        eyes.see_count(rows, 3)
+        assert violations(page) == []
+
+    rows.nth(1).get_by_role("link").click()
+    expect(page.get_by_label("Result", exact=True)).to_contain_text("3")

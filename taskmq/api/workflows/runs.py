@@ -9,6 +9,8 @@ from taskmq.api.values import Note, ShortText
 __all__ = [
     "CancelRunBody",
     "RedriveBody",
+    "RunChildList",
+    "RunChildView",
     "RunGraphView",
     "RunLineList",
     "RunLineView",
@@ -157,6 +159,29 @@ class RunStepList(msgspec.Struct, frozen=True):
     """Steps of a run, ordered by name. `next` is the `cursor` of the next page."""
 
     items: list[RunStepView]
+    next: str | None
+
+
+class RunChildView(msgspec.Struct, frozen=True, kw_only=True):
+    """A child of a step: one of the calls of an `each` or a batch.
+
+    Attributes:
+        number: its place among the children of its step, from 0.
+        job_id: its job, or the run that it started.
+    """
+
+    number: int
+    state: StepStateWord
+    job_id: str
+    error: str
+    started: str | None
+    ended: str | None
+
+
+class RunChildList(msgspec.Struct, frozen=True):
+    """Children of a step that have started, in order. `next` is the `cursor` of the next page."""
+
+    items: list[RunChildView]
     next: str | None
 
 

@@ -16,6 +16,7 @@ from taskmq.api.workflows.definitions import (
 from taskmq.api.workflows.runs import (
     CancelRunBody,
     RedriveBody,
+    RunChildList,
     RunGraphView,
     RunLineList,
     RunLineView,
@@ -98,6 +99,15 @@ class RunCalls:
         """Return a page of a run's steps, ordered by name."""
         query = {"limit": limit, "cursor": cursor}
         return self._connection.ask("listRunSteps", RunStepList, path={"run_id": run_id}, query=query)
+
+    def children(self, run_id: str, step: str, *, limit: int = 50, cursor: str | None = None) -> RunChildList:
+        """Return a page of the children of a step that have started, in order.
+
+        Raises:
+            InvalidOption: the cursor is malformed.
+        """
+        path, query = {"run_id": run_id, "step": step}, {"limit": limit, "cursor": cursor}
+        return self._connection.ask("listRunChildren", RunChildList, path=path, query=query)
 
     def graph(self, run_id: str) -> RunGraphView:
         """Return the graph of a run with the state of each step."""

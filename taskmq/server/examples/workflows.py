@@ -13,14 +13,14 @@ workflow: nightly
 params: {key: {type: string, default: photos}}
 steps:
   extract: {task: data_processing, with: {key: "${params.key}"}}
-  approve: {wait: approval, needs: [extract], roles: [operator], timeout: 2d}
+  approve: {wait: approval, needs: [extract], timeout: 2d}
 """
 _CONTENT: Final = {
     "workflow": "nightly",
     "params": {"key": {"type": "string", "default": "photos"}},
     "steps": {
         "extract": {"task": "data_processing", "with": {"key": "${params.key}"}},
-        "approve": {"wait": "approval", "needs": ["extract"], "roles": ["operator"], "timeout": "2d"},
+        "approve": {"wait": "approval", "needs": ["extract"], "timeout": "2d"},
     },
 }
 _LINE: Final = {"name": "nightly", "version": _VERSION, "at": "2027-01-30T17:12:01.250Z", "is_current": True}
@@ -98,6 +98,24 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
     ),
     "getRun": Example(parameters=_OF_RUN, answers={200: {**_RUN, "params": {"key": "photos"}, "value": None}}),
     "listRunSteps": Example(parameters=_OF_RUN, answers={200: {"items": [_RUN_STEP], "next": None}}),
+    "listRunChildren": Example(
+        parameters={**_OF_RUN, "step": "extract"},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "number": 0,
+                        "state": "running",
+                        "job_id": SOME_ID,
+                        "error": "",
+                        "started": "2027-01-31T02:30:00.500Z",
+                        "ended": None,
+                    }
+                ],
+                "next": None,
+            }
+        },
+    ),
     "getRunGraph": Example(
         parameters=_OF_RUN,
         answers={

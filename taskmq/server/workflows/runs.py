@@ -8,6 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from taskmq.api.workflows.runs import (
     CancelRunBody,
     RedriveBody,
+    RunChildList,
     RunGraphView,
     RunLineList,
     RunStepList,
@@ -71,6 +72,24 @@ async def get_run(api: ApiGiven, run_id: FromPath[str]) -> WorkflowRunView:
 async def list_steps(api: ApiGiven, run_id: FromPath[str], limit: Limit = 50, cursor: Cursor = None) -> RunStepList:
     """Return the steps of a run, ordered by name."""
     return await api.runs.steps(run_id, limit=limit, cursor=cursor)
+
+
+@get(
+    f"{API}/runs/{{run_id:str}}/steps/{{step:str}}/children",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="listRunChildren",
+    summary="List the children of a step",
+    tags=["runs"],
+)
+async def list_children(
+    api: ApiGiven,
+    run_id: FromPath[str],
+    step: FromPath[str],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> RunChildList:
+    """Return the started children of a step of a run: the calls of an `each` or a batch, in order."""
+    return await api.runs.children(run_id, step, limit=limit, cursor=cursor)
 
 
 @get(
@@ -143,4 +162,14 @@ async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBo
     return {"status": "redriven", "run_id": run_id}
 
 
-RUNS: Final[tuple[Any, ...]] = (list_runs, get_run, list_steps, get_graph, signal, close, cancel, redrive)
+RUNS: Final[tuple[Any, ...]] = (
+    list_runs,
+    get_run,
+    list_steps,
+    list_children,
+    get_graph,
+    signal,
+    close,
+    cancel,
+    redrive,
+)

@@ -335,6 +335,7 @@ def _use_workflows(client: Client) -> None:
     assert client.runs.get(started.run_id).labels == {"team": "ops"}
     assert [run.run_id for run in client.runs.list("workflow:week*")] == [started.run_id]
     assert [step.step for step in client.runs.steps(started.run_id, limit=1).items] == ["a"]
+    assert client.runs.children(started.run_id, "a").items == []
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
     with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):
         client.runs.signal(started.run_id, SignalBody(signal="aproval"))

@@ -34,6 +34,7 @@ _VALUES = {
     "queue": "work",
     "workflow_id": "w1",
     "run_id": "r1",
+    "step": "extract",
     "user_id": "u1",
     "user": "ann",
     "role_tenant": "acme",

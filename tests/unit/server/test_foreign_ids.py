@@ -38,6 +38,7 @@ _THERE: Final = {
     "/api/v1/schedules/{name}": "schedule",
     "/api/v1/workflows/{name}": "named workflow",
     "/api/v1/runs/{run_id}": "run",
+    "/api/v1/runs/{run_id}/steps/{step}": "step",
     "/api/v1/definitions/{name}": "definition",
     "/api/v1/alerts/rules/{name}": "rule",
     "/api/v1/alerts/silences/{silence_id}": "silence",
@@ -218,7 +219,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
         ids = {
             "job": "order-17", "schedule": "hourly", "definition": "monthly", "rule": "late",
             "named workflow": "nightly", "member": "ann", "queue": "work", "tenant": "other", "source": "shop",
-            "node": "render-1",
+            "node": "render-1", "step": "extract",
         }  # fmt: skip
         ids |= {kind: str(uuid.uuid4()) for kind in ("user", "session", "token", "user session", "user token")}
         with site.client.portal() as portal:

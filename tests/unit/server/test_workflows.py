@@ -257,6 +257,25 @@ def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
     assert site("GET", f"/runs/{run_id}").json()["generation"] == 1
 
 
+def test_children_of_a_step_are_listed_by_pages(site: Site, runs: _Runs) -> None:
+    text = "steps: {all: {each: [1, 2, 3], task: billing.charge, with: {amount: '${item}'}, limit: 2}}"
+    assert site("PUT", "/workflows/many", {"text": text}).status_code == 200
+    run_id = site("POST", "/workflows/many/start").json()["run_id"]
+    runs.settle()
+
+    path = f"/runs/{run_id}/steps"
+    first = site("GET", f"{path}/all/children?limit=1").json()
+    rest = site("GET", f"{path}/all/children?limit=1&cursor={first['next']}").json()
+
+    children = [*first["items"], *rest["items"]]
+    assert [(child["number"], child["state"]) for child in children] == [(0, "running"), (1, "running")]
+    assert rest["next"] is None
+    assert site("GET", f"/jobs/{children[1]['job_id']}").json()["task"] == "billing.charge"
+    assert "no step 'al': did you mean 'all'?" in site("GET", f"{path}/al/children").json()["detail"]
+    assert site("GET", f"{path}/all/children?cursor=none").json()["code"] == "invalid_option"
+    assert site("GET", f"{path}/all/children", by="other-admin").status_code == 404
+
+
 def test_a_change_is_sent_even_if_no_scheduler_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskmq.workflow.runs.service._PATIENCE", 0.0)
     run_id = _start(site)

@@ -28,6 +28,19 @@ function revived(steps, from) {
 /** What a step started: its job, or the run of another workflow. */
 const Started = ({ step: { kind, job_id } }) => job_id && html`<a href=${to([kind === "workflow" ? "runs" : "jobs", job_id])}><${Id} id=${job_id} /></a>`;
 
+/** The children of a step, loaded when they are opened.
+ * @param {{id: string, step: any}} props */
+function Children({ id, step }) {
+  const [isOpen, show] = useState(false);
+  const [cursor, move] = useState("");
+  const loaded = useData(isOpen ? `runs/${part(id)}/steps/${part(step.step)}/children` : null, { limit: 50, cursor });
+  return html`<details onToggle=${(/** @type {any} */ e) => show(e.target.open)}><summary>${step.step}: ${count(step.done)} of ${count(step.total)} children succeeded</summary>
+    ${isOpen && html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
+      <${Table} label=${`Children of ${step.step}`} columns=${[["Child", "number"], "State", "Job or run", "Started", ["Ran", "number"], "Error"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.number}><td class="number">${one.number}</td><td><${State} state=${one.state} /></td>
+        <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${one.started ? span(between(one.started, one.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${one.error}</span></td></tr>`)}<//>
+      <div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}<//>`}</details>`;
+}
+
 /** @param {{steps: any[], redrive: ((step: string) => void) | null}} props */
 function Steps({ steps, redrive }) {
   const columns = ["Step", "State", ["Kind", "p2"], ["After", "p3"], "Job or run", ["Children", "number p3"], ["Started", "p2"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
@@ -79,6 +92,7 @@ function Details({ run, steps, reload }) {
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
     ${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
     <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
+    ${steps.filter((step) => step.total !== null).map((step) => html`<${Children} key=${step.step} id=${run.run_id} step=${step} />`)}
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
         ["Started", html`<${When} at=${run.started} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
