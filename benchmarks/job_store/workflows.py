@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from benchmarks.job_store.figures import Figures, spread
 from benchmarks.job_store.stage import Stage, us_a_job
+from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, NewRun
 from taskmq.model.envelope import new_job_id
 from taskmq.model.runs.graphs import encode_workflow
@@ -65,7 +66,9 @@ async def _run(stage: Stage, steps: dict[str, Any], count: int, *, jobs: int = 0
     new = [NewRun(id=new_job_id(now, number.to_bytes(10, "big")), content=text) for number in range(count)]
     before = stage.cpu()
     await store.runs.start(new)
-    stage.app.sessions.current().broker.announce(RUNS_TOPIC, b"")
+    broker = stage.app.sessions.current().broker
+    assert isinstance(broker, Broadcasting)
+    broker.announce(RUNS_TOPIC, b"")
     ended = [await _wait_for_end(stage, each.id) for each in reversed(new)]
     seconds = (max(run.ended or 0 for run in ended) - min(run.created for run in ended)) / 1000
     of_all = count * (jobs or len(steps))
