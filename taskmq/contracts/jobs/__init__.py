@@ -81,7 +81,14 @@ from taskmq.contracts.jobs.schedules import (
     StoredSchedule,
     schedule_shard,
 )
-from taskmq.contracts.jobs.signals import READY_TOPIC, RUNS_TOPIC, decode_lanes, encode_lanes, ready_topic
+from taskmq.contracts.jobs.signals import (
+    READY_TOPIC,
+    RUN_ENDS_TOPIC,
+    RUNS_TOPIC,
+    decode_lanes,
+    encode_lanes,
+    ready_topic,
+)
 from taskmq.contracts.jobs.starts import RatedJob, TakenStarts
 from taskmq.contracts.jobs.store import JobStore, PauseStore, Upgradable
 from taskmq.model.keys import partition_key
@@ -92,6 +99,7 @@ __all__ = [
     "PARTITIONS",
     "READY_TOPIC",
     "RUNS_TOPIC",
+    "RUN_ENDS_TOPIC",
     "SCHEDULE_SHARDS",
     "Advanced",
     "AppliedReport",

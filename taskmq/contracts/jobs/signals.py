@@ -11,11 +11,13 @@ import msgspec
 
 from taskmq.contracts.jobs.dispatch import Lane
 
-__all__ = ["READY_TOPIC", "RUNS_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
+__all__ = ["READY_TOPIC", "RUNS_TOPIC", "RUN_ENDS_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
 
 READY_TOPIC: Final = "store.ready."
 RUNS_TOPIC: Final = "store.runs"
 """Topic of signals that runs of workflows have something to do."""
+RUN_ENDS_TOPIC: Final = "store.run-ends"
+"""Topic of ends of runs, for callers that wait; the body is the id of the run."""
 # More lanes are not worth naming: a look at the whole partition finds them at once.
 _MOST: Final = 50
 

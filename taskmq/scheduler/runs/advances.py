@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import RUN_ENDS_TOPIC, JobStore
 from taskmq.durable.service import is_interruption, pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -161,6 +161,8 @@ class RunAdvances:
                 count += 1
                 if advanced.queues:
                     self._wakeups.wake_queues(advanced.queues)
+                if advanced.ended is not None:
+                    self._announce_end(run_id)
                 for job_id in advanced.asked:
                     self._app.jobs.sent.announce_cancellation(job_id)
                 if advanced.timer is not None:
@@ -169,3 +171,8 @@ class RunAdvances:
                 if not advanced.has_more:
                     break
         return count
+
+    def _announce_end(self, run_id: str) -> None:
+        """Tell callers that wait for the run."""
+        if (announcer := self._app.sessions.current().announcer) is not None:
+            announcer.announce(RUN_ENDS_TOPIC, run_id.encode())

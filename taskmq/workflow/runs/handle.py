@@ -8,14 +8,17 @@ import msgspec
 
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import NewInboxRow
+from taskmq.durable.service import pause
 from taskmq.errors import FlowFailed, InvalidOption, JobCancelled, ResultTimeout, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
+from taskmq.model.keys import run_id_of
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.contents import batch_call
+from taskmq.workflow.runs.ends import ends_of
 from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.shapes import Shape, decode_shape
 from taskmq.workflow.step_call import CompleteStep, GraphNode
@@ -343,19 +346,25 @@ class Run(Generic[R_co]):
             limit = patience.seconds
         loop, backoff = asyncio.get_running_loop(), Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
         end = None if limit is None else loop.time() + limit
-        record = await self.aget()
-        while record.ended is None:
-            left = _LONGEST_PAUSE if end is None else end - loop.time()
-            if left <= 0:
-                if timeout is None and patience is not None:
-                    raise ResultTimeout(f"workflow {self.id} has not ended: {patience.advice}")
-                raise ResultTimeout(f"workflow {self.id} has not ended within {limit:g} s; it goes on")
-            await asyncio.sleep(min(backoff.next(), left))
-            try:
-                record = await self.aget()
-            except StoreUnavailable:
-                # Waiters keep waiting while the store cannot be asked.
-                continue
+        ends = ends_of(self._sessions.current())
+        with ends.waiter(run_id_of(self.id)) as has_ended:
+            is_told = ends.is_listening
+            record = await self.aget()
+            while record.ended is None:
+                left = _LONGEST_PAUSE if end is None else end - loop.time()
+                if left <= 0:
+                    if timeout is None and patience is not None:
+                        raise ResultTimeout(f"workflow {self.id} has not ended: {patience.advice}")
+                    raise ResultTimeout(f"workflow {self.id} has not ended within {limit:g} s; it goes on")
+                await pause(has_ended, min(_LONGEST_PAUSE if is_told else backoff.next(), left))
+                has_ended.clear()
+                # An end before the session listens is only in the store.
+                is_told = ends.is_listening
+                try:
+                    record = await self.aget()
+                except StoreUnavailable:
+                    # Waiters keep waiting while the store cannot be asked.
+                    continue
         if record.state is RunState.CANCELLED:
             raise JobCancelled(f"workflow {self.id} was cancelled: {record.cancelled}")
         if record.state is RunState.FAILED:

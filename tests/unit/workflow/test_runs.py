@@ -26,8 +26,11 @@ from taskmq.errors import JobConflict
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.changes import RetryMode
+from taskmq.model.keys import run_id_of
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.workflow.runs.ends import ends_of
+from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 from tests.unit.workflow.shop import Shop
 
@@ -297,3 +300,14 @@ def test_a_run_is_followed_by_code_without_a_loop() -> None:
 
         asyncio.run(work())
         assert run.result(10) == 2
+
+
+async def test_the_end_of_a_run_is_announced_to_callers_that_wait(shop: Shop) -> None:
+    async with shop.open():
+        ends = ends_of(shop.app.sessions.current())
+        with ends.waiter(run_id_of("it")) as has_ended:
+            await until(lambda: ends.is_listening)
+            run = await shop.add.s(1).asend(flow_id="it")
+            async with asyncio.timeout(20):
+                await has_ended.wait()
+        assert await run.aresult(0) == 2
