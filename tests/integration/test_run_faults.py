@@ -187,7 +187,7 @@ def test_a_failed_step_is_a_failed_job_and_no_dead_letter(mill: _Mill) -> None:
 
 
 @pytest.mark.nightly("tests/integration/test_run_faults.py::test_a_failed_step_is_a_failed_job_and_no_dead_letter")
-def test_a_step_with_early_acknowledgement_fails_with_its_killed_worker_and_never_runs_again(mill: _Mill) -> None:
+def test_a_step_with_early_acknowledgement_fails_with_its_killed_worker(mill: _Mill) -> None:
     with ExitStack() as stack:
         worker = stack.enter_context(mill.start("worker"))
         stack.enter_context(mill.start("scheduler"))
