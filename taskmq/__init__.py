@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from taskmq.tasks.task import Task
     from taskmq.workflow.batch import batch
     from taskmq.workflow.dag import dag
-    from taskmq.workflow.handle import Flow, FlowState, FlowStep, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
     from taskmq.workflow.runs.handle import EndedStep, Run, RunStatus, RunStep
 
@@ -99,12 +98,9 @@ __all__ = [
     "EndedStep",
     "EventStream",
     "Execution",
-    "Flow",
     "FlowClosed",
     "FlowFailed",
     "FlowNotFound",
-    "FlowState",
-    "FlowStep",
     "Ignore",
     "InvalidArguments",
     "InvalidOption",
@@ -147,7 +143,6 @@ __all__ = [
     "SoftTimeout",
     "StateNews",
     "StateUnavailable",
-    "StepOutcome",
     "Task",
     "TaskFailed",
     "TaskMQ",
@@ -183,9 +178,6 @@ _HOMES = {
     "Run": "workflow.runs.handle",
     "RunStatus": "workflow.runs.handle",
     "RunStep": "workflow.runs.handle",
-    "Flow": "workflow.handle",
-    "FlowState": "workflow.handle",
-    "FlowStep": "workflow.handle",
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",
@@ -206,7 +198,6 @@ _HOMES = {
     "RateLimit": "options.limits",
     "RetryPolicy": "model.retry",
     "Sending": "middleware.chain",
-    "StepOutcome": "workflow.handle",
     "Task": "tasks.task",
     "TaskMQ": "app",
     "WaitingJob": "client.delayed",

@@ -3,7 +3,6 @@
 import msgspec
 
 from taskmq.contracts.stores import group_of, member_key, members_prefix
-from taskmq.model.keys import split_tenant_key
 
 __all__ = ["Keys"]
 
@@ -35,24 +34,6 @@ class Keys(msgspec.Struct, frozen=True):
     def member_of(self, group: str, lease: str) -> str:
         """Return the member whose lease has this key."""
         return lease.removeprefix(self.lease(member_key(group, ""))[: -len(":lease")]).removesuffix(":lease")
-
-    def flow(self, flow_id: str) -> str:
-        """Return the prefix of all keys of the flow."""
-        return f"{self.prefix}:{{{flow_id}}}:flow"
-
-    @property
-    def flow_places(self) -> str:
-        """The key of all flows, by their creation."""
-        return f"{self.prefix}:{{flows}}:places"
-
-    def flow_places_of(self, tenant: str) -> str:
-        """Return the key of a tenant's flows by their creation; "" stands for flows without a tenant."""
-        return f"{self.prefix}:{{flows}}:of:{tenant}"
-
-    def flow_lists(self, flow_id: str) -> tuple[str, str, str]:
-        """Return the three lists that contain a flow: all flows, its tenant's, and flows by their earliest expiry."""
-        tenant, _ = split_tenant_key(flow_id)
-        return self.flow_places, self.flow_places_of(tenant), f"{self.prefix}:{{flows}}:ends"
 
     def claim(self, key: str) -> str:
         return f"{self.prefix}:{{{key}}}:claim"

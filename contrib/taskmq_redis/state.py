@@ -12,7 +12,6 @@ from taskmq_redis.stores.checkpoints import RedisCheckpoints
 from taskmq_redis.stores.claims import RedisClaims
 from taskmq_redis.stores.crash_counts import RedisStarts
 from taskmq_redis.stores.delays import RedisDelays
-from taskmq_redis.stores.flows import RedisFlows
 from taskmq_redis.stores.leases import RedisLeases
 from taskmq_redis.stores.limits import RedisLimits
 from taskmq_redis.stores.progress import RedisProgress
@@ -49,7 +48,6 @@ class RedisState:
         self._leases = RedisLeases(self._server, keys)
         self._limits = RedisLimits(self._server, keys)
         self._claims = RedisClaims(self._server, keys)
-        self._flows = RedisFlows(self._server, keys)
         self._progress = RedisProgress(self._server, keys)
         self._checkpoints = RedisCheckpoints(self._server, keys)
         self._revocations = RedisRevocations(self._server, keys)
@@ -82,10 +80,6 @@ class RedisState:
     @property
     def claims(self) -> RedisClaims:
         return self._claims
-
-    @property
-    def flows(self) -> RedisFlows:
-        return self._flows
 
     @property
     def progress(self) -> RedisProgress:

@@ -18,8 +18,6 @@ __all__ = [
     "arrival_key",
     "check_chosen_id",
     "check_reachable",
-    "flow_end_id",
-    "flow_job_id",
     "group_of",
     "is_derived_id",
     "is_once_key",
@@ -207,8 +205,8 @@ def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
     """
     if job_id.startswith(_DERIVED):
         raise InvalidOption(
-            f"{what}: {job_id[:80]!r} begins with {_DERIVED!r}, which is reserved for ids of schedules, events, "
-            "reactions and workflows: choose another one"
+            f"{what}: {job_id[:80]!r} begins with {_DERIVED!r}, which is reserved for ids of schedules, events "
+            "and reactions: choose another one"
         )
     owner, own = ("", job_id) if tenant else split_tenant_key(job_id)
     if own != job_id:
@@ -268,27 +266,10 @@ def arrival_key(app: str, reaction: str, condition: int, arrival: str) -> str:
     return f"arrived:{reaction_record_key(app, reaction)}:{condition}:{arrival}"
 
 
-def flow_job_id(flow_id: str, node: str, run: int) -> str:
-    """Return the id of the job of a workflow's step; `run` counts the redrives of the workflow.
-
-    Args:
-        flow_id: without a tilde.
-    """
-    tenant, own = split_tenant_key(flow_id)
-    again = f"~{run}" if run else ""
-    return tenant_key(tenant or None, f"taskmq:step:{own}~{node}{again}")
-
-
 def run_id_of(name: str) -> str:
     """Return the store's id of a run: its name without the tenant, or one derived from a name that is no UUID."""
     tenant, own = split_tenant_key(name)
     return own if _UUID.fullmatch(own) else _uuid(_RUNS, tenant, own)
-
-
-def flow_end_id(flow_id: str, run: int) -> str:
-    """Return the key of a workflow's end among the results."""
-    tenant, own = split_tenant_key(flow_id)
-    return tenant_key(tenant or None, f"taskmq:flow:{own}~{run}")
 
 
 def _uuid(namespace: str, *facts: str) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.errors import InvalidOption
-from taskmq.workflow.model.contents import batch_call
-from taskmq.workflow.parts import AnyBuilder, OpenStep, Step, Workflow
+from taskmq.workflow.model.contents import ContentBuilder, batch_call
+from taskmq.workflow.parts import OpenStep, Step, Workflow
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.step_call import StepTask
@@ -43,12 +43,12 @@ class Batch(Workflow[list[Any]]):
         steps = (*self.jobs, self.on_success, self.on_end)
         return next((step.first_task() for step in steps if step is not None), None)
 
-    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
+    def add_to(self, builder: ContentBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
         raise InvalidOption(
             "a batch cannot be a part of another workflow; use its on_success= or on_end= for the next step"
         )
 
-    def build(self, builder: AnyBuilder) -> Any:
+    def build(self, builder: ContentBuilder) -> Any:
         jobs: Any = builder.batch(limit=self.limit)
         if self.on_success is not None:
             self.on_success.add_to(builder, [jobs.source])

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.workflow.parts import AnyBuilder, Each, Group, OpenStep, Part, Step, Workflow, check_part
-from taskmq.workflow.step_call import GraphNode, StepTask
+from taskmq.workflow.model.contents import ContentBuilder
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow, check_part
+from taskmq.workflow.step_call import GraphNode, Rule, StepTask
 
 __all__ = ["Dag", "DagEntry", "dag"]
 
@@ -43,13 +43,13 @@ class Dag(Workflow[dict[str, Any]]):
     def first_task(self) -> StepTask | None:
         return next((task for entry in self.entries if (task := entry.part.first_task()) is not None), None)
 
-    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
+    def add_to(self, builder: ContentBuilder, before: Sequence[Any]) -> Any:  # noqa: ARG002 - refused
         raise InvalidOption("a dag cannot be a part of another workflow: add the other's steps to it")
 
     def step_names(self) -> list[str]:
         return [entry.name for entry in self.entries]
 
-    def build(self, builder: AnyBuilder) -> Any:
+    def build(self, builder: ContentBuilder) -> Any:
         placed: list[Any] = []
         used: set[int] = set()
         may_fail: set[str] = set()

@@ -5,16 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from taskmq.client.sessions import Sessions, blocking
-from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.task_options import CallOptions
-from taskmq.workflow.model.calls import Graph
 from taskmq.workflow.model.contents import ContentBuilder, RunPlan
-from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, check_run_id
-from taskmq.workflow.step_call import CompleteStep, StepCall, StepTask
+from taskmq.workflow.step_call import CompleteStep, Rule, StepCall, StepTask
 
 __all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
 
@@ -27,10 +24,6 @@ D = TypeVar("D")
 
 _WIDTH: Final = 10_000
 _LONGEST_NAME: Final = 128
-
-
-AnyBuilder = GraphBuilder | ContentBuilder
-"""Builder of a flow in the state, or of a run in the store; `add_to` passes its values through."""
 
 
 class Workflow(CeleryHints, ABC, Generic[R_co]):
@@ -81,7 +74,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         ...
 
     @abstractmethod
-    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
+    def add_to(self, builder: ContentBuilder, before: Sequence[Any]) -> Any:
         """Add what it consists of to a graph, behind `before`, whose values it is given.
 
         Raises:
@@ -90,15 +83,6 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
             EncodeError: an argument has no form on the wire.
         """
         ...
-
-    def compile(self, content_type: str, *, tenant: str = "") -> Graph:
-        """Compile the whole into a graph; raises like `add_to`.
-
-        Args:
-            tenant: see `GraphBuilder`.
-        """
-        graph: Graph = self.build(GraphBuilder(content_type, tenant=tenant))
-        return graph
 
     def plan(self) -> RunPlan:
         """Compile the whole into the content of a run; raises like `add_to`."""
@@ -109,7 +93,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         """Return the names that its steps have by its author's choice."""
         return []
 
-    def build(self, builder: AnyBuilder) -> Any:
+    def build(self, builder: ContentBuilder) -> Any:
         """Add the whole to a builder and return its plan; raises like `add_to`."""
         return builder.plan(self.add_to(builder, []))
 
@@ -149,7 +133,7 @@ class Step(CompleteStep, Workflow[R_co]):
 
     def add_to(
         self,
-        builder: AnyBuilder,
+        builder: ContentBuilder,
         before: Sequence[Any],
         *,
         named: Mapping[str, Any] | None = None,
@@ -189,7 +173,7 @@ class OpenStep(Generic[A_contra, R_co]):
 
     def add_to(
         self,
-        builder: AnyBuilder,
+        builder: ContentBuilder,
         before: Sequence[Any],
         *,
         named: Mapping[str, Any] | None = None,
@@ -236,7 +220,7 @@ class Each(OpenStep[A_contra, R_co]):
 
     def add_to(
         self,
-        builder: AnyBuilder,
+        builder: ContentBuilder,
         before: Sequence[Any],
         *,
         named: Mapping[str, Any] | None = None,  # noqa: ARG002 - `Dag.add` refuses it
@@ -260,7 +244,7 @@ class Chain(Workflow[R_co]):
     def first_task(self) -> StepTask | None:
         return next((task for link in self.links if (task := link.first_task()) is not None), None)
 
-    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
+    def add_to(self, builder: ContentBuilder, before: Sequence[Any]) -> Any:
         placed = self.links[0].add_to(builder, before)
         for link in self.links[1:]:
             placed = link.add_to(builder, [placed.source])
@@ -283,7 +267,7 @@ class Group(Workflow[list[A]]):
     def first_task(self) -> StepTask | None:
         return next((task for part in self.members if (task := part.first_task()) is not None), self._task)
 
-    def add_to(self, builder: AnyBuilder, before: Sequence[Any]) -> Any:
+    def add_to(self, builder: ContentBuilder, before: Sequence[Any]) -> Any:
         narrowed: Sequence[Any] = builder.narrow(before, len(self.members))
         placed: list[Any] = [member.add_to(builder, narrowed) for member in self.members]
         return builder.join(placed, narrowed)

@@ -1,7 +1,7 @@
 """Calls of tasks as steps of a workflow."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -11,9 +11,12 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "GraphNode", "StepCall", "StepTask"]
+__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask"]
 
 R_co = TypeVar("R_co", covariant=True)
+
+Rule = Literal["all", "any", "none_failed", "always"]
+"""Rule that decides when a step of a graph starts; see `Dag.add`."""
 
 
 class StepTask(Protocol):

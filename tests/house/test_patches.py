@@ -15,7 +15,6 @@ _PATCHED: Final[dict[str, set[str]]] = {
     },
     "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
         "faults/test_recovery.py: queue_consumer.reconnect_backoff",
-        "integration/test_flow_faults.py: taskmq.workflow.handle._LOOK_AGAIN",
         "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",
         "integration/test_parcel_rollbacks.py: entities._PARCEL_TTL",
         "cli/test_audited_commands.py: taskmq.workflow.runs.service._PATIENCE",
@@ -58,8 +57,6 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/executors/test_process_limits.py: MemoryGroup.around",
     },
     "Who comes by is written down, and goes on as before: the steps of a guard are no events.": {
-        "integration/test_flow_faults.py: WorkflowGuard.acquire",
-        "integration/test_flow_faults.py: WorkflowGuard.release",
         "integration/test_idempotency_faults.py: IdempotencyGuard.acquire",
         "integration/test_idempotency_faults.py: IdempotencyGuard.release",
         "integration/test_limit_faults.py: LimitsGuard.acquire",

@@ -32,7 +32,6 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/settlement/stored_jobs.py": "a job of the store whose report is confirmed",
     "taskmq/worker/intake/parcels.py": "a parcel, with the last of its jobs",
     "taskmq/worker/run/thread_runs.py": "a run of a thread that needs nothing is settled without a coroutine",
-    "taskmq/workflow/letters.py": "letters of steps that run again",
 }
 # A task without an owner is lost when it fails: each of these awaits or cancels the tasks that it starts.
 _STARTS_TASKS: set[str] = {
@@ -87,7 +86,6 @@ _STARTS_TASKS: set[str] = {
     "taskmq/worker/run/poison.py",
     "taskmq/worker/run/stored_journals.py",
     "taskmq/worker/run/task_pool.py",
-    "taskmq/workflow/handle.py",
 }
 # The plan of a task belongs to its app: two workers of one process share it.
 _WRITES_PLANS: dict[str, str] = {
@@ -118,7 +116,6 @@ _MAKES_ENVELOPES: dict[str, str] = {
     "taskmq/executors/child.py": "the context of a run in a process of its own",
     "taskmq/run/context.py": "the context of a task that is called without a worker",
     "taskmq/tasks/envelope.py": "a call, for the producer",
-    "taskmq/workflow/publisher.py": "a step of a workflow, for the producer",
 }
 
 

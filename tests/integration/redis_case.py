@@ -16,7 +16,6 @@ from taskmq.contracts.stores import (
     State,
     WaitingMessage,
 )
-from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.errors import StateUnavailable
 from taskmq.model.states import JobState
 from taskmq.testing.state_suite.progress import progress_record
@@ -70,12 +69,6 @@ def waiting(job_id: str = "job", *, due: int = DUE, body: bytes = b"{}") -> Wait
 
 _RATE = RateDemand(key="rate:a", interval=60.0)
 _PLACES = PlaceDemand(key="places:a", places=1)
-_NODES = [
-    FlowNode(key="a"),
-    FlowNode(key="b", after=("a",)),
-    FlowNode(key="m", kind="map", after=("a",), limit=1),
-    FlowNode(key="z", after=("b", "m")),
-]
 
 
 def change_of(name: str) -> RecordChange:
@@ -112,23 +105,6 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "look at limit": lambda: state.limits.usage(_PLACES.key),
         "withdraw": lambda: state.limits.withdraw("other", [_RATE.key, _PLACES.key]),
         "leave limits": lambda: state.limits.release("other", [_PLACES.key], held=1.0),
-        "create flow": lambda: state.flows.create("flow", b"", _NODES, ttl=60),
-        "take steps": lambda: state.flows.take("flow", taker="w", lease=60),
-        "start step": lambda: state.flows.start("flow", "a", owner="w", seconds=60, takes_over=False),
-        "keep step": lambda: state.flows.renew("flow", "a", token=1, seconds=60),
-        "end step": lambda: state.flows.end(
-            "flow", "a", token=1, state=NodeState.SUCCEEDED, value=b"1", taker="a", lease=60
-        ),
-        "told of steps": lambda: state.flows.mark_done("flow", ["a"], taker="w", lease=60),
-        "expand step": lambda: state.flows.expand("flow", "m", [b"x", b"y"], first=0, total=2),
-        "release step": lambda: state.flows.release("flow", "m.0", token=1),
-        "look at flow": lambda: state.flows.look("flow"),
-        "states of steps": lambda: state.flows.states("flow"),
-        "outcomes of steps": lambda: state.flows.outcomes("flow", ["a"]),
-        "calls of steps": lambda: state.flows.calls("flow", ["a"]),
-        "ended steps": lambda: state.flows.ended_keys("flow", offset=0, limit=9),
-        "cancel flow": lambda: state.flows.cancel("flow", reason="no"),
-        "redrive flow": lambda: state.flows.redrive("flow"),
         "revoke": lambda: state.revocations.revoke("job", reason="no", ttl=60),
         "revoked": lambda: state.revocations.since(0, limit=9),
         "read records": lambda: state.schedules.read(["tick"]),

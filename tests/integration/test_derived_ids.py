@@ -10,7 +10,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.keys import flow_job_id, reaction_job_id, scheduled_job_id
+from taskmq.model.keys import reaction_job_id, scheduled_job_id
 from taskmq.scheduler import Scheduler
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
@@ -76,7 +76,6 @@ def test_a_submitter_cannot_take_the_occurrence_of_a_schedule(tmp_path: Path, st
     [
         scheduled_job_id(_APP, _SCHEDULE, 1_800_000_000_000, "backfill"),
         reaction_job_id(_APP, "tidy", "1"),
-        flow_job_id(_ROW, "1", 0),
         "taskmq:event:shop:order-99",
     ],
 )

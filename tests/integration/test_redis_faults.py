@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 
 from taskmq.contracts.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
-from taskmq.contracts.stores.flows import BegunNode, BusyNode, FlowNode
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, pack
 from taskmq_redis.link.connect import Connection, new_connection, targets_of
@@ -362,7 +361,6 @@ async def test_a_full_server_refuses_additions_and_allows_moves(redis: Redis) ->
 
 def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redis: Redis) -> None:
     places = PlaceDemand(key="places:a", places=1)
-    nodes = [FlowNode(key="a"), FlowNode(key="b", after=("a",))]
 
     async def main() -> None:
         async with open_redis(redis.url) as state:
@@ -371,16 +369,12 @@ def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redi
             claim = await state.claims.claim("key", job_id="job", owner="w", lease=1, ttl=60)
             assert isinstance(claim, Granted)
             assert (await state.limits.acquire("job", [places], hold="h", seconds=1, patience=0)).granted
-            await state.flows.create("flow", b"", nodes, ttl=60)
-            begun = await state.flows.start("flow", "a", owner="w", seconds=1, takes_over=False)
-            assert isinstance(begun, BegunNode)
             redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
             redis.command("CONFIG", "SET", "maxmemory", "1")
 
             assert await state.leases.renew("lease", token=lease, seconds=60)
             assert await state.claims.renew({"key": claim.token}, lease=60) == frozenset()
             assert await state.limits.renew([("h", places)], seconds=60) == [True]
-            assert await state.flows.renew("flow", "a", token=begun.token, seconds=60)
 
             held = await state.leases.find("lease")
             assert held is not None
@@ -388,24 +382,17 @@ def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redi
             found = await state.claims.find("key")
             assert isinstance(found, Held)
             assert found.left > 30
-            other = await state.flows.start("flow", "a", owner="other", seconds=60, takes_over=False)
-            assert isinstance(other, BusyNode)
-            assert other.left > 30
 
             await state.leases.release("lease", token=lease)
             assert await state.leases.find("lease") is None
             await state.limits.release("h", [places.key], held=1.0)
             assert (await state.limits.usage(places.key)).held == 0
-            await state.flows.release("flow", "a", token=begun.token)
             # Additions are refused, and succeed once there is room.
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
                 await state.leases.acquire("other", owner="w", seconds=60)
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
                 await state.limits.acquire("job", [rate], hold="h", seconds=1, patience=0)
             redis.command("CONFIG", "SET", "maxmemory", "0")
-            assert isinstance(
-                await state.flows.start("flow", "a", owner="other", seconds=60, takes_over=False), BegunNode
-            )
             assert (await state.limits.acquire("job", [rate], hold="h", seconds=1, patience=0)).granted
 
     rate = RateDemand(key="rate:a", interval=60.0)
@@ -469,11 +456,8 @@ async def test_every_key_has_the_prefix_and_an_expiry_unless_it_waits_or_is_list
     lasting = {key for key, life in lives.items() if life == -1}
     assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
         *(f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")),
-        # Later flows remove a deleted one from these.
-        *(f"shop:dev:{{flows}}:{name}" for name in ("places", "ends", "of:")),
     }
-    assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
-    assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key and "{flows}" not in key} == {
+    assert {key.rpartition(":")[2] for key in lives} == {
         "lease",
         "facts",
         "line",

@@ -23,8 +23,6 @@ large message moves few bytes. Its id is its position in the queue:
     revocations cancelled jobs, in the order of `place`
     schedule_records, schedules   records of schedules, and schedules created at run time
     keys       leases of the lease store
-    flows, flow_nodes, flow_edges   workflows; edges record arrivals, `visit` marks nodes whose followers are pending
-    flow_offers, flow_lanes, flow_ends   nodes to publish; nodes that wait for their turn (place above 0); ended nodes
     limits, limit_lines, limit_holds   shared limits: their state, waiting jobs with their promised instants, and
                holders of permits with their expiry
     claims     keys whose work is done once, with holders and outcomes
@@ -188,76 +186,6 @@ _BASELINE: Final = """
     CREATE INDEX limit_lines_promised ON limit_lines (promised);
     CREATE TABLE limit_holds (key TEXT NOT NULL, hold TEXT NOT NULL, until REAL NOT NULL, UNIQUE (key, hold));
     CREATE INDEX limit_holds_until ON limit_holds (until);
-    CREATE TABLE flows (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        id TEXT NOT NULL UNIQUE,
-        head BLOB NOT NULL,
-        ttl INTEGER NOT NULL,
-        expires INTEGER NOT NULL,
-        run INTEGER NOT NULL DEFAULT 0,
-        token INTEGER NOT NULL DEFAULT 0,
-        cancelled TEXT,
-        started INTEGER NOT NULL DEFAULT 0,
-        tenant TEXT NOT NULL DEFAULT ''
-    );
-    CREATE INDEX flows_expires ON flows (expires);
-    CREATE INDEX flows_started ON flows (started, id);
-    CREATE INDEX flows_tenant ON flows (tenant, started, id);
-    CREATE TABLE flow_nodes (
-        flow INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        rule TEXT NOT NULL,
-        call BLOB NOT NULL,
-        bound INTEGER NOT NULL,
-        lane TEXT NOT NULL,
-        parent TEXT NOT NULL,
-        state TEXT NOT NULL DEFAULT 'waiting',
-        total INTEGER,
-        value BLOB NOT NULL DEFAULT x'',
-        token INTEGER NOT NULL DEFAULT 0,
-        owner TEXT NOT NULL DEFAULT '',
-        until INTEGER NOT NULL DEFAULT 0,
-        visit INTEGER,
-        UNIQUE (flow, key)
-    );
-    CREATE INDEX flow_nodes_visit ON flow_nodes (flow) WHERE visit IS NOT NULL;
-    CREATE INDEX flow_nodes_open ON flow_nodes (flow) WHERE state IN ('waiting', 'ready');
-    CREATE TABLE flow_edges (
-        flow INTEGER NOT NULL,
-        before TEXT NOT NULL,
-        place INTEGER NOT NULL,
-        after TEXT NOT NULL,
-        arrived INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (flow, before, place)
-    ) WITHOUT ROWID;
-    CREATE UNIQUE INDEX flow_edges_after ON flow_edges (flow, after, before);
-    CREATE INDEX flow_edges_missing ON flow_edges (flow, after) WHERE arrived = 0;
-    CREATE TABLE flow_offers (
-        flow INTEGER NOT NULL,
-        key TEXT NOT NULL,
-        taker TEXT NOT NULL DEFAULT '',
-        until INTEGER NOT NULL,
-        PRIMARY KEY (flow, key)
-    ) WITHOUT ROWID;
-    CREATE INDEX flow_offers_until ON flow_offers (flow, until);
-    CREATE TABLE flow_lanes (
-        flow INTEGER NOT NULL,
-        lane TEXT NOT NULL,
-        key TEXT NOT NULL,
-        place INTEGER NOT NULL,
-        PRIMARY KEY (flow, lane, key)
-    ) WITHOUT ROWID;
-    CREATE INDEX flow_lanes_place ON flow_lanes (flow, lane, place);
-    CREATE TABLE flow_ends (place INTEGER PRIMARY KEY AUTOINCREMENT, flow INTEGER NOT NULL, key TEXT NOT NULL);
-    CREATE INDEX flow_ends_flow ON flow_ends (flow, place);
-    CREATE TABLE flow_appends (
-        flow INTEGER NOT NULL,
-        node TEXT NOT NULL,
-        name TEXT NOT NULL,
-        number INTEGER NOT NULL,
-        PRIMARY KEY (flow, node, name)
-    ) WITHOUT ROWID;
     INSERT INTO counters VALUES ('message', 0), ('lease', 0), ('revocation', 0), ('schedule', 0), ('claim', 0)
 """
 

@@ -22,7 +22,6 @@ from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.claims import ClaimTable
 from taskmq_local.memory.delays import DelayTable
-from taskmq_local.memory.flows import FlowTable
 from taskmq_local.memory.leases import LeaseTable
 from taskmq_local.memory.limits import LimitTable
 from taskmq_local.memory.notes import CheckpointTable, ProgressTable
@@ -86,7 +85,6 @@ class MemoryData:
         self.leases = LeaseTable()
         self.limits = LimitTable()
         self.claims = ClaimTable()
-        self.flows = FlowTable()
         self.revocations = RevocationTable()
         self.delays = DelayTable()
         self.schedules = ScheduleTable()
@@ -286,7 +284,6 @@ class MemoryData:
         self.leases.clear()
         self.limits.clear()
         self.claims.clear()
-        self.flows.clear()
         self.revocations.clear()
         self.delays.clear()
         self.schedules.clear()

@@ -11,7 +11,6 @@ from taskmq_local.database.loop_wakeup import call_on
 from taskmq_local.memory.claims import MemoryClaims
 from taskmq_local.memory.data import MemoryData, open_memory_data
 from taskmq_local.memory.delays import MemoryDelays
-from taskmq_local.memory.flows import MemoryFlows
 from taskmq_local.memory.leases import MemoryLeases
 from taskmq_local.memory.limits import MemoryLimits
 from taskmq_local.memory.notes import MemoryCheckpoints, MemoryProgress
@@ -43,7 +42,6 @@ class MemoryState:
         self._leases = MemoryLeases(data.leases, options.clock, check_open=self._open_state.check)
         self._limits = MemoryLimits(data.limits, options.clock, check_open=self._open_state.check)
         self._claims = MemoryClaims(data.claims, options.clock, check_open=self._open_state.check)
-        self._flows = MemoryFlows(data.flows, options.clock, check_open=self._open_state.check)
 
     @property
     def results(self) -> "MemoryResults":
@@ -76,10 +74,6 @@ class MemoryState:
     @property
     def claims(self) -> MemoryClaims:
         return self._claims
-
-    @property
-    def flows(self) -> MemoryFlows:
-        return self._flows
 
     @property
     def progress(self) -> MemoryProgress:

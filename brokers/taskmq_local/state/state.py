@@ -16,7 +16,6 @@ from taskmq_local.state.checkpoints import LocalCheckpoints
 from taskmq_local.state.claims import LocalClaims
 from taskmq_local.state.crash_counts import LocalStarts
 from taskmq_local.state.delays import LocalDelays
-from taskmq_local.state.flows import LocalFlows
 from taskmq_local.state.leases import LocalLeases
 from taskmq_local.state.limits import LocalLimits
 from taskmq_local.state.progress import LocalProgress
@@ -44,7 +43,6 @@ class LocalState:
         self._leases = LocalLeases(asking, options.clock)
         self._limits = LocalLimits(asking, options.clock)
         self._claims = LocalClaims(asking, options.clock)
-        self._flows = LocalFlows(asking, options.clock)
         self._progress = LocalProgress(asking, options.clock)
         self._checkpoints = LocalCheckpoints(asking, options.clock)
         self._owner: Owner | None = None
@@ -83,10 +81,6 @@ class LocalState:
     @property
     def claims(self) -> LocalClaims:
         return self._claims
-
-    @property
-    def flows(self) -> LocalFlows:
-        return self._flows
 
     @property
     def progress(self) -> LocalProgress:

@@ -9,17 +9,6 @@ from taskmq.contracts.stores.checkpoints import BegunRun, CheckpointStore
 from taskmq.contracts.stores.claims import Claimed, ClaimStore, Done, Granted, Held
 from taskmq.contracts.stores.crash_counts import StartStore
 from taskmq.contracts.stores.delays import DelayStore, TakenMessage, WaitingMessage
-from taskmq.contracts.stores.flows import (
-    BegunNode,
-    BusyNode,
-    EndedNode,
-    FlowNode,
-    FlowRecord,
-    FlowStore,
-    NodeState,
-    Taken,
-    TakenNode,
-)
 from taskmq.contracts.stores.leases import Coordinator, Lease, LeaseStore
 from taskmq.contracts.stores.limits import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
 from taskmq.contracts.stores.outbox import Outbox
@@ -39,11 +28,9 @@ from taskmq.contracts.stores.state import (
 from taskmq.model.keys import group_of, member_key, members_prefix
 
 __all__ = [
-    "BegunNode",
     "BegunRun",
     "BlobReference",
     "BlobStore",
-    "BusyNode",
     "ChangedSchedule",
     "CheckpointStore",
     "ClaimStore",
@@ -53,11 +40,7 @@ __all__ = [
     "Demand",
     "DiagnosableState",
     "Done",
-    "EndedNode",
     "ErrorRecord",
-    "FlowNode",
-    "FlowRecord",
-    "FlowStore",
     "Granted",
     "Held",
     "KeptRecord",
@@ -66,7 +49,6 @@ __all__ = [
     "LimitEntry",
     "LimitStore",
     "LimitUsage",
-    "NodeState",
     "Outbox",
     "PlaceDemand",
     "ProgressRecord",
@@ -81,9 +63,7 @@ __all__ = [
     "StartStore",
     "State",
     "Stores",
-    "Taken",
     "TakenMessage",
-    "TakenNode",
     "Timekeeper",
     "WaitingMessage",
     "coordinator_required",

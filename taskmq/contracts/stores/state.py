@@ -7,7 +7,6 @@ from taskmq.contracts.stores.checkpoints import CheckpointStore
 from taskmq.contracts.stores.claims import ClaimStore
 from taskmq.contracts.stores.crash_counts import StartStore
 from taskmq.contracts.stores.delays import DelayStore
-from taskmq.contracts.stores.flows import FlowStore
 from taskmq.contracts.stores.leases import Coordinator
 from taskmq.contracts.stores.limits import LimitStore
 from taskmq.contracts.stores.progress import ProgressStore
@@ -60,9 +59,6 @@ class State(Protocol):
 
     @property
     def claims(self) -> ClaimStore: ...
-
-    @property
-    def flows(self) -> FlowStore: ...
 
     @property
     def schedules(self) -> ScheduleStore: ...
@@ -155,10 +151,6 @@ class Stores:
         if self._claims is not None or self._state is None:
             return self._claims
         return self._state.claims
-
-    @property
-    def flows(self) -> FlowStore | None:
-        return None if self._state is None else self._state.flows
 
     @property
     def schedules(self) -> ScheduleStore | None:

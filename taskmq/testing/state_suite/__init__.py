@@ -19,12 +19,10 @@ from taskmq.testing.state_suite.claims import Claims
 from taskmq.testing.state_suite.closure import StateClosureCases
 from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
-from taskmq.testing.state_suite.flows import FlowLists, FlowRedrives, Flows
 from taskmq.testing.state_suite.leases import Leases
 from taskmq.testing.state_suite.limits import LimitCases
 from taskmq.testing.state_suite.models.checkpoints import CheckpointsByModel
 from taskmq.testing.state_suite.models.delays import DelaysByModel
-from taskmq.testing.state_suite.models.flows import FlowsByModel
 from taskmq.testing.state_suite.progress import Progress
 from taskmq.testing.state_suite.results import Results
 from taskmq.testing.state_suite.revocations import RevocationCases
@@ -46,10 +44,6 @@ class StateSuite(
     ScheduleCases,
     Checkpoints,
     CheckpointsByModel,
-    Flows,
-    FlowRedrives,
-    FlowLists,
-    FlowsByModel,
     StateClosureCases,
     StateCase,
 ):

@@ -37,8 +37,6 @@ class GuardRank(enum.IntEnum):
 
     REACTIONS = 10
     """Passed first and released last: a run that a later guard sends back has not ended."""
-    WORKFLOWS = 20
-    """Passed early: an answer of a later guard is an end that the workflow must record."""
     OCCURRENCES = 30
     """Passed before the keys: for its schedule, a duplicate that is answered there has ended, too."""
     IDEMPOTENCY = 40
@@ -78,10 +76,9 @@ class Guard(Protocol):
 def is_marked(envelope: Envelope) -> bool:
     """Return whether a message has consequences beyond its run.
 
-    It has a key, is a step of a flow in the state, or refers to its arguments.
+    It has a key, or refers to its arguments.
     """
-    is_step = envelope.flow is not None and envelope.store is None
-    return is_step or envelope.key is not None or envelope.blob is not None
+    return envelope.key is not None or envelope.blob is not None
 
 
 class Guards:

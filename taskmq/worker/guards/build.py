@@ -15,7 +15,6 @@ from taskmq.worker.guards.occurrences import OccurrenceGuard
 from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.starts import StoredStartsGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
-from taskmq.worker.guards.workflow import WorkflowGuard, WorkflowRefusal
 
 __all__ = ["GUARDS", "GuardSetup", "build_guards"]
 
@@ -40,10 +39,6 @@ class GuardSetup(msgspec.Struct, frozen=True):
 def _reactions(setup: GuardSetup) -> Guard | None:
     awaited = setup.app.reactions.awaited_tasks
     return ReactionGuard(setup.app, awaited) if awaited else None
-
-
-def _workflows(setup: GuardSetup) -> Guard | None:
-    return WorkflowRefusal() if setup.stores.flows is None else WorkflowGuard(setup.app, worker=setup.worker)
 
 
 def _occurrences(setup: GuardSetup) -> Guard | None:
@@ -78,7 +73,6 @@ def _uniqueness(setup: GuardSetup) -> Guard | None:
 
 GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
     (GuardRank.REACTIONS, _reactions),
-    (GuardRank.WORKFLOWS, _workflows),
     (GuardRank.OCCURRENCES, _occurrences),
     (GuardRank.IDEMPOTENCY, _idempotency),
     (GuardRank.LIMITS, _limits),

@@ -34,7 +34,6 @@ from taskmq.errors import EncodeError, InvalidArguments
 from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.run.context import Context
-from taskmq.workflow.model.calls import insert_values
 
 _T = TypeVar("_T")
 
@@ -436,15 +435,6 @@ def _as_result(kind: Any, value: Any, content_type: str) -> Any:
     return returns.decode(returns.encode(value, content_type), content_type)
 
 
-def _as_workflow_input(kind: Any, value: Any, content_type: str) -> Any:
-    signature = _taking(kind)
-    args, _ = signature.encode_part((value,), {}, content_type, before=1)
-    first = ReturnType(int).encode(7, content_type)
-    raws = insert_values(bytes(args), b"", [(0, first)], content_type)
-    (_, arrived), _ = signature.decode(*raws, content_type)
-    return arrived
-
-
 def _as_step(kind: Any, value: Any, content_type: str) -> Any:
     def function() -> Any:
         return value
@@ -472,7 +462,6 @@ _PLACES: list[Callable[[Any, Any, str], Any]] = [
     _as_named_argument,
     _as_only_argument,
     _as_result,
-    _as_workflow_input,
     _as_step,
     _as_checkpoint,
     _as_heartbeat,

@@ -1,7 +1,7 @@
 """Names in users' states never change, and no two tenants share one."""
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
@@ -95,11 +95,7 @@ def test_only_line_keys_are_line_keys() -> None:
     ("found", "wanted"),
     [
         (keys.outside_job_id("shop", "order-17"), "taskmq:event:shop:order-17"),
-        (keys.flow_job_id("f", "1", 0), "taskmq:step:f~1"),
-        (keys.flow_job_id("f", "1", 2), "taskmq:step:f~1~2"),
-        (keys.flow_job_id("@acme:f", "1", 2), "@acme:taskmq:step:f~1~2"),
-        (keys.flow_end_id("f", 0), "taskmq:flow:f~0"),
-        (keys.flow_end_id("@acme:f", 1), "@acme:taskmq:flow:f~1"),
+        (keys.tenant_key("acme", keys.outside_job_id("shop", "order-17")), "@acme:taskmq:event:shop:order-17"),
     ],
 )
 def test_a_derived_key_is_recognised_behind_its_tenant(found: str, wanted: str) -> None:
@@ -118,13 +114,11 @@ def test_a_run_has_its_own_uuid_or_one_derived_from_its_name_and_tenant() -> Non
 
 
 _FACTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
-_FLOWS = st.text(st.sampled_from("ab._:-1"), min_size=1, max_size=4)
+_SOURCES = st.text(st.sampled_from("ab._:-1"), min_size=1, max_size=4)
 _DERIVED = st.one_of(
     st.builds(keys.scheduled_job_id, _FACTS, _FACTS, st.integers(0, 2**50), st.sampled_from(["", "b"])),
     st.builds(keys.reaction_job_id, _FACTS, _FACTS, _FACTS),
-    st.builds(keys.outside_job_id, _FLOWS, _FACTS),
-    st.builds(keys.flow_job_id, _FLOWS, _FLOWS, st.integers(0, 3)),
-    st.builds(keys.flow_end_id, _FLOWS, st.integers(0, 3)),
+    st.builds(keys.outside_job_id, _SOURCES, _FACTS),
 )
 
 
@@ -139,15 +133,6 @@ def test_no_chosen_id_equals_a_derived_id(
     except InvalidOption:
         return
     assert keys.tenant_key(mine or None, chosen) != wanted
-
-
-@given(_FLOWS, _FLOWS, _FLOWS, _FLOWS, st.integers(0, 3), st.integers(0, 3))
-def test_no_two_workflow_steps_share_an_id(
-    flow: str, other: str, node: str, second: str, run: int, again: int
-) -> None:
-    assume((flow, node, run) != (other, second, again))
-
-    assert keys.flow_job_id(flow, node, run) != keys.flow_job_id(other, second, again)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from taskmq import Job, TaskMQ
 from taskmq.errors import InvalidOption, JobConflict, UnsupportedFeature
-from taskmq.model.envelope import JSON
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
@@ -73,14 +72,11 @@ def test_a_call_without_a_store_says_what_is_missing() -> None:
             _task(app, "kept").send(1)
 
 
-def test_a_workflow_step_has_to_go_to_the_broker() -> None:
+def test_a_workflow_step_may_have_either_lane() -> None:
     app = TaskMQ("memory://")
     define(app)
 
-    with pytest.raises(InvalidOption, match=r'options\(lane="broker"\)'):
-        _task(app, "kept").s(1).compile(JSON)
-
-    assert _task(app, "kept").options(lane="broker").s(1).compile(JSON).nodes
+    assert _task(app, "kept").options(lane="broker").s(1).plan().content.steps["kept"].task == "kept"
     assert _task(app, "kept").s(1).plan().content.steps["kept"].task == "kept"
 
 

@@ -26,7 +26,6 @@ from taskmq.contracts.stores import (
     ClaimStore,
     Coordinator,
     DelayStore,
-    FlowStore,
     LimitStore,
     ProgressStore,
     ResultRecord,
@@ -271,10 +270,6 @@ class _StagedState:
     @property
     def schedules(self) -> ScheduleStore:
         return self._schedules
-
-    @property
-    def flows(self) -> FlowStore:
-        return self._inner.flows
 
     @property
     def limits(self) -> LimitStore:

@@ -1,7 +1,6 @@
 """Contents of runs, built from written workflows."""
 
 import hashlib
-from collections import Counter
 from random import Random
 from typing import Any, cast
 
@@ -11,19 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, batch, chord, dag, group
-from taskmq.contracts.stores.flows import NodeState
 from taskmq.errors import EncodeError
 from taskmq.model.codec import ReturnType
-from taskmq.model.envelope import JSON
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow, load_graph
 from taskmq.model.runs.records import InboxRow
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.run_model import RunModel
-from taskmq.workflow.model.calls import Graph, Source, decode_call, insert_values
 from taskmq.workflow.model.contents import RunPlan, batch_call
-from taskmq.workflow.model.rules import ParentCounts, decide
 from taskmq.workflow.parts import Chain, Workflow
 from taskmq.workflow.shapes import ListOf
 from tests.unit.app_kit import new_url
@@ -231,18 +226,13 @@ def test_arguments_arrive_as_they_were_given(value: Any) -> None:
 
 @pytest.mark.simulation
 @given(seed=st.integers(0, 2**32))
-def test_runs_and_flows_of_one_workflow_make_the_same_calls(seed: int) -> None:
+def test_the_run_of_a_random_workflow_ends(seed: int) -> None:
     random = Random(seed)
     workflow = _random_dag(random) if random.random() < 0.5 else _random_part(random, 3)
-    old = _OldRun(workflow.compile(JSON))
-    new = _run_new(workflow.plan(), random)
 
-    calls = [call for step in new.steps.values() if not step.children and (call := step.call) is not None]
-    calls += [child.call for step in new.steps.values() for child in step.children if child.call is not None]
-    assert Counter(map(_digest, calls)) == Counter(map(_digest, old.calls))
-    assert str(new.state) == old.state
-    if new.state == "succeeded":
-        assert new.value == old.value
+    run = _run_new(workflow.plan(), random)
+
+    assert all(step.state.has_ended for step in run.steps.values())
 
 
 def _random_part(random: Random, depth: int) -> Workflow[Any]:
@@ -309,67 +299,3 @@ def _run_new(plan: RunPlan, random: Random) -> RunModel:
             InboxRow(number=0, kind="end", step=key.name, child=key.child, state=state, value=value, generation=0)
         )
     return run
-
-
-class _OldRun:
-    """A flow as the engine of the state runs it: node by node, since none waits for a later one."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.calls: list[Any] = []
-        self._graph = graph
-        self._states: dict[str, NodeState] = {}
-        self._values: dict[str, Any] = {}
-        self._members: dict[str, tuple[Source, ...]] = {}
-        for node in graph.nodes:
-            ends = Counter(self._states[key] for key in node.after)
-            counts = ParentCounts(
-                succeeded=ends[NodeState.SUCCEEDED],
-                failed=ends[NodeState.FAILED] + ends[NodeState.UPSTREAM_FAILED],
-                other=ends[NodeState.SKIPPED],
-            )
-            state = decide(node.rule, counts, is_complete=True)
-            self._members[node.key] = decode_call(node.call).members
-            if state is NodeState.READY:
-                state = self._run(node.key, node.kind)
-            self._states[node.key] = state
-        bad = {key for key, state in self._states.items() if state is NodeState.FAILED} - graph.head.may_fail
-        self.state = "failed" if bad else "succeeded"
-        head = graph.head
-        if head.output is not None:
-            self.value = self._value_of(head.output)
-        else:
-            self.value = {name: self._value_of(source) for name, source in head.leaves.items()}
-
-    def _run(self, key: str, kind: str) -> NodeState:
-        call = decode_call(next(node.call for node in self._graph.nodes if node.key == key))
-        if kind == "join":
-            return NodeState.SUCCEEDED
-        if kind == "call":
-            values = [(each.to, msgspec.json.encode(self._value_of(each.source))) for each in call.inputs]
-            return self._call(key, call.task, call.args, call.kwargs, values)
-        assert call.over is not None
-        items: Any = self._value_of(call.over)
-        if not isinstance(items, list):
-            return NodeState.FAILED
-        states: list[NodeState] = []
-        for index, item in enumerate(items):
-            value = (0, msgspec.json.encode(item))
-            states.append(self._call(f"{key}.{index}", call.task, call.args, call.kwargs, [value]))
-        if NodeState.FAILED in states:
-            return NodeState.FAILED
-        self._values[key] = [self._values[f"{key}.{index}"] for index in range(len(states))]
-        return NodeState.SUCCEEDED
-
-    def _call(self, key: str, task: str, args: bytes, kwargs: bytes, values: Any) -> NodeState:
-        raw_args, raw_kwargs = insert_values(args, kwargs, values, JSON)
-        call = (msgspec.json.decode(raw_args), msgspec.json.decode(raw_kwargs))
-        self.calls.append(call)
-        if task == "breaks":
-            return NodeState.FAILED
-        self._values[key] = _result(call)
-        return NodeState.SUCCEEDED
-
-    def _value_of(self, source: Source) -> Any:
-        if source.kind == "join":
-            return [self._value_of(member) for member in self._members[source.key]]
-        return self._values.get(source.key)
