@@ -5,6 +5,8 @@
     half a second has passed ----------+                                +-> advance, 500 rows a transaction -> jobs
     a report ends a job of a run ---------------------------------------+
 
+After a minute without pending runs, it is every 5 s.
+
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.
 """
@@ -13,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 from functools import partial
+from math import inf
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -29,6 +32,9 @@ __all__ = ["RunAdvances"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5
+# Without a pending run for a minute, programs and timers wake this service.
+_IDLE_AFTER: Final = 60.0
+_IDLE_POLL: Final = 5.0
 _SHORT: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _PORTION: Final = 200
@@ -54,6 +60,7 @@ class RunAdvances:
         # Runs with something to do, and when all are looked for, by the loop's clock.
         self._known: set[str] = set()
         self._next_search = 0.0
+        self._last_found = -inf
         # When runs that could not be advanced are tried again, by the loop's clock.
         self._failed: dict[str, float] = {}
         self._room = asyncio.Semaphore(_TOGETHER)
@@ -120,11 +127,13 @@ class RunAdvances:
             is_full = False
             if not self._seconds_to_search():
                 # Set before the search: a wake-up during it is for the next one.
-                self._next_search = now + _POLL
+                self._next_search = now + (_POLL if now - self._last_found < _IDLE_AFTER else _IDLE_POLL)
                 self.next_timer = await self._runs.fire_timers()
                 found = await self._runs.pending(limit=_PORTION)
                 self._known.update(found)
                 is_full = len(found) == _PORTION
+            if self._known:
+                self._last_found = now
             ids = [each for each in sorted(self._known) if self._failed.get(each, now) <= now]
             self._known.clear()
             done = sum(await asyncio.gather(*map(self._advance, ids)))
