@@ -12,6 +12,7 @@ from taskmq.errors import TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import tenant_key
+from taskmq.model.outcome import error_line, message_of, type_name
 from taskmq.model.runs.records import RunRecord, StepJob, StepKey
 from taskmq.model.units import milliseconds_in
 from taskmq.options.step_options import decode_options
@@ -73,9 +74,8 @@ class StepJobs:
             return self._make(run, step, now)
         except (TaskMQError, UnloadedTask):
             raise
-        except Exception as error:
-            # The app's middleware and makers of keys, which may raise anything.
-            raise TaskMQError(f"{type(error).__name__}: {error}") from error
+        except BaseException as error:  # noqa: BLE001 - code of the app may raise anything
+            raise TaskMQError(error_line(type_name(error), message_of(error))) from None
 
     def _make(self, run: RunRecord, step: StepJob, now: int) -> NewJob:
         sending = self._sending(run, step, now)
