@@ -68,8 +68,6 @@ FEATURES: Final = (
     Feature("nothing", "nothing, live", is_live=True),
     Feature("awaited result", "a result that is awaited, 100 at a time, live", is_live=True),
     Feature("delay", '`delay="1s"` in the state, live', is_live=True),
-    Feature("chain", "a step of a chain of 10, live", is_live=True),
-    Feature("group", "a step of a group of 100, live", is_live=True),
 )
 
 

@@ -10,10 +10,8 @@ from typing import Any
 from script import Producer, answer, in_groups
 from tally import ARGUMENTS, count
 
-from taskmq import Context, TaskMQ, WorkQueue, chain, group
+from taskmq import Context, TaskMQ, WorkQueue
 
-_CHAIN = 10
-_GROUP = 100
 _MANY = 100_000
 
 app = TaskMQ(
@@ -67,12 +65,6 @@ async def token(context: Context, key: str, text: str, data: dict[str, int | str
     count()
 
 
-@app.task(name="features.part")
-async def part(number: int) -> int:
-    count()
-    return number
-
-
 _TASKS = {
     "nothing": _noop("nothing"),
     "result": _noop("result", result=True),
@@ -101,29 +93,12 @@ async def _awaited(number: int) -> None:
     await in_groups(number, call, size=100)
 
 
-async def _flows(number: int, size: int, flow: Callable[[], Any]) -> None:
-    async def send(_: int) -> None:
-        await flow().asend()
-
-    await in_groups(number // size, send, size=10)
-
-
-def _chain() -> Any:
-    return chain(part.s(0), *(part.s() for _ in range(_CHAIN - 1)))
-
-
-def _group() -> Any:
-    return group(part.s(each) for each in range(_GROUP))
-
-
 class Features(Producer):
     def __init__(self) -> None:
         super().__init__()
         self.modes = {name: _sender(task) for name, task in _TASKS.items()}
         self.modes |= {
             "awaited result": _awaited,
-            "chain": lambda number: _flows(number, _CHAIN, _chain),
-            "group": lambda number: _flows(number, _GROUP, _group),
         }
 
     async def prepare(self) -> None:

@@ -47,18 +47,6 @@ async def pause(milliseconds: int) -> None:
     count()
 
 
-@app.task(name="bench.part")
-async def part(number: int) -> int:
-    count()
-    return number
-
-
-@app.task(name="bench.gathered")
-async def gathered(values: list[int], sent_ns: int) -> None:
-    assert len(values) > 0
-    record_lateness(0, sent_ns)
-
-
 class Taskmq(Producer):
     def __init__(self) -> None:
         super().__init__()
@@ -94,11 +82,6 @@ class Taskmq(Producer):
 
     async def pause(self, milliseconds: int) -> None:
         await pause.asend(milliseconds)
-
-    async def fan(self, number: int, sent_ns: int) -> None:
-        from taskmq import chord
-
-        await chord([part.s(each) for each in range(number)], gathered.s(sent_ns)).asend()
 
 
 __all__ = ["app"]
