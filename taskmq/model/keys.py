@@ -39,7 +39,6 @@ __all__ = [
     "scheduled_job_id",
     "split_tenant_key",
     "tenant_key",
-    "tenant_prefix",
     "text_after",
     "unique_key",
     "watermark_key",
@@ -83,11 +82,6 @@ def split_tenant_key(key: str) -> tuple[str, str]:
     if not key.startswith("@") or not parted:
         return "", key
     return tenant.replace("%3A", ":").replace("%25", "%"), rest
-
-
-def tenant_prefix(key: str) -> str:
-    """Return the common prefix of all keys of a key's tenant; "" without a tenant."""
-    return tenant_key(split_tenant_key(key)[0] or None, "")
 
 
 def once_key(scope: str, key: str, *, tenant: str | None) -> str:

@@ -83,7 +83,7 @@ class _Leaf:
     __slots__ = ("cost", "inflow", "jobs", "rank", "tenant", "turns")
 
     def __init__(self, lane: WaitingLane, cost: float, inflow: float) -> None:
-        self.rank = class_of(lane.priority)
+        self.rank: PriorityClass = class_of(lane.priority)
         self.tenant = lane.tenant
         self.turns = _EACH_PRIORITY**lane.priority
         self.jobs = float(lane.jobs)
@@ -251,7 +251,7 @@ def _shares(policy: QueuePolicy, pools: Mapping[str, TenantPool], leaves: Sequen
     for leaf in leaves:
         ranks.setdefault(leaf.rank, []).append(leaf)
     if policy.strict:
-        highest = next(rank for rank in CLASSES if rank in ranks)
+        highest = min(ranks, key=CLASSES.index)
         ranks = {highest: ranks[highest]}
     total = sum(policy.shares[rank] for rank in ranks)
     found: dict[_Leaf, float] = {}

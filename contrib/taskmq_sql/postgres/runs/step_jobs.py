@@ -39,7 +39,8 @@ async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> 
 
 async def _cancel(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
     del names
-    reason, *left = args
+    reason = args[0]
+    left: list[str] = list(args[1:])
     asked: list[Row] = []
     while left:
         rows = await connection.fetch(_LIVE, left)
