@@ -229,8 +229,13 @@ async def test_steps_of_tasks_that_a_scheduler_lacks_wait_for_a_worker_that_has_
             {"a": {"task": "elsewhere", "args": [1], "options": {"queue": "far", "priority": 7}}},
         )
         run = await shop.app.runs.astart("far")
+
+        async def has_job() -> bool:
+            return bool(await _jobs_of(shop, run))
+
+        await until(has_job)
         with pytest.raises(ResultTimeout):
-            await run.aresult("300ms")
+            await run.aresult("50ms")
         (job,) = (await _jobs_of(shop, run)).values()
         assert (job.queue, job.priority, decode_envelope(job.body).args) == ("far", 7, msgspec.Raw(b"[1]"))
         assert await run.acancel("not here")
