@@ -5,8 +5,8 @@ from typing import Any, Final, NamedTuple
 
 from taskmq.model.jobs.quotas import KEPT_DAYS, usage_prefix
 from taskmq.model.keys import tenant_key
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.claims import forget_claims
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Row, Steps, ask, find_numbers, job_id
 
@@ -68,7 +68,8 @@ _OLD: Final = (
     # Skips rows that a submission has locked. A rate may be used up for longer than a day.
     f"""delete from taskmq.quota_usage where name in (
         select name from taskmq.quota_usage
-        where day < taskmq.now_ms() / {DAY} - {KEPT_DAYS} and used_until < taskmq.now_ms() for update skip locked)""",
+        where day < taskmq.now_ms() / {DAY_MS} - {KEPT_DAYS} and used_until < taskmq.now_ms()
+        for update skip locked)""",
 )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from taskmq.errors import InvalidOption
 
 __all__ = [
+    "DAY_MS",
     "LAST_INSTANT",
     "Duration",
     "Size",
@@ -31,6 +32,8 @@ Duration = timedelta | float | int | str
 Size = int | str
 """A size: bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
 
+DAY_MS: Final = 86_400_000
+
 LAST_INSTANT: Final = 253_402_300_799_999
 """The last instant that brokers, stores and datetime can represent: the end of 9999, in ms since the epoch."""
 
@@ -39,7 +42,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 604_800_000}
 _SIZE_FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*", re.IGNORECASE)
 _SIZE_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 

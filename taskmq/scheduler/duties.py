@@ -16,6 +16,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import InvalidOption, MalformedMessage, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.model.units import DAY_MS
 from taskmq.operations.retention import KeepRule, archive_days, require_retaining, thin_out
 from taskmq.scheduler.history import forget_old
 
@@ -33,7 +34,6 @@ _BATCH: Final = 500
 # A day is complete once transactions that were open at its end have committed.
 _OVER_FOR: Final = 1
 _ARCHIVED_AFTER: Final = 3
-_DAY: Final = 86_400_000
 
 
 class Duties:
@@ -52,7 +52,7 @@ class Duties:
         self, store: JobStore, *, me: str, archive: Path | None = None, keep: Sequence[KeepRule] = ()
     ) -> None:
         ages = [rule.older_than for rule in keep if not rule.where and rule.older_than is not None]
-        self._days = min(ages) // _DAY if ages else None
+        self._days = min(ages) // DAY_MS if ages else None
         self._rules = [rule for rule in keep if rule.where]
         if self._rules:
             require_retaining(store)

@@ -11,11 +11,9 @@ from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
 from taskmq.model.jobs.quotas import OnLimit, Quota, Quotas, usage_name
 from taskmq.model.topology import Policy, check_queue_name
-from taskmq.model.units import did_you_mean
+from taskmq.model.units import DAY_MS, did_you_mean
 
 __all__ = ["Pools", "QuotaState"]
-
-_DAY = 86_400_000
 
 
 class QuotaState(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +122,7 @@ class Pools:
         """Return all quotas, sorted by tenant and user, with today's usage."""
         store = self._sessions.store()
         stored = (await store.quotas()).quotas
-        today = await store.now_ms() // _DAY
+        today = await store.now_ms() // DAY_MS
         used = {name: each for name, each in (await store.quota_usage(list(stored))).items() if each.day == today}
         return [
             QuotaState(

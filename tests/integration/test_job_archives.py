@@ -20,10 +20,11 @@ from taskmq.errors import InvalidOption, MalformedMessage, StoreUnavailable
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
+from taskmq.model.units import DAY_MS
 from taskmq.operations.retention import KeepRule, archive_days, check_archive, erase_jobs, read_archive, thin_out
 from taskmq.scheduler.duties import Duties
 from taskmq.testing.job_store_suite.driver import JobDriver
-from taskmq_sql.jobs.partitions import DAY, partition_statements
+from taskmq_sql.jobs.partitions import partition_statements
 from taskmq_sql.sqlite.jobs import maintenance
 from tests.unit.app_kit import new_url
 
@@ -55,13 +56,13 @@ async def _age(url: str, ids: list[str], days: int) -> None:
     """Move the ends of the jobs that many days into the past."""
     connection: Any = await asyncpg.connect(url)
     now = await connection.fetchval("select taskmq.now_ms()")
-    for statements in partition_statements(now - days * DAY).values():
+    for statements in partition_statements(now - days * DAY_MS).values():
         for statement in statements:
             await connection.execute(statement)
     await connection.execute(
         "update taskmq.job_history set ended = ended - $2, finished = finished - $2 where id = any($1::uuid[])",
         ids,
-        days * DAY,
+        days * DAY_MS,
     )
     await connection.close()
 
@@ -151,7 +152,7 @@ def test_a_file_deletes_no_job_of_an_unarchived_day(tmp_path: Path) -> None:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for number, job_id in enumerate(ids):
                 # Each hour before the one five days ago.
-                at = now - 5 * DAY - number * 3_600_000
+                at = now - 5 * DAY_MS - number * 3_600_000
                 raw = bytes.fromhex(job_id.replace("-", ""))
                 connection.execute(
                     "UPDATE job_history SET finished = ?, id = ? WHERE id = ?", (at, at.to_bytes(6) + raw[6:], raw)
@@ -173,16 +174,16 @@ def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> Non
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store: Any = app.sessions.store()
         ids = await _end_jobs(driver, 4)
-        today = await store.now_ms() // DAY
+        today = await store.now_ms() // DAY_MS
         with contextlib.closing(sqlite3.connect(path)) as connection:
             for job_id, age in zip(ids, (40, 7, 7, 0), strict=True):
                 raw = bytes.fromhex(job_id.replace("-", ""))
-                at = (today - age) * DAY + 5
+                at = (today - age) * DAY_MS + 5
                 connection.execute("UPDATE job_history SET finished = ? WHERE id = ?", (at, raw))
             connection.commit()
             plans = [
                 connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
-                for statement, values in ((maintenance._ENDED, (0, 1, b"", 1)), (maintenance._DAYS, (DAY,)))  # pyright: ignore[reportPrivateUsage]
+                for statement, values in ((maintenance._ENDED, (0, 1, b"", 1)), (maintenance._DAYS, (DAY_MS,)))  # pyright: ignore[reportPrivateUsage]
             ]
 
         assert await store.ended_days() == [today - 40, today - 7, today]
@@ -199,7 +200,7 @@ async def _submitted_before(url: str, ids: list[str], days: int) -> list[str]:
     """Move the submissions of the jobs that many days into the past, including the time in their ids; return the new
     ids.
     """
-    earlier = [str(uuid.UUID(int=uuid.UUID(job_id).int - (days * DAY << 80))) for job_id in ids]
+    earlier = [str(uuid.UUID(int=uuid.UUID(job_id).int - (days * DAY_MS << 80))) for job_id in ids]
     connection: Any = await asyncpg.connect(url)
     statement = "update taskmq.job_history set id = $2 where id = $1"
     await connection.executemany(statement, zip(ids, earlier, strict=True))
@@ -359,12 +360,12 @@ def test_some_jobs_are_kept_for_a_shorter_time_or_in_smaller_number(
 
         with pytest.raises(InvalidOption, match="say what to keep"):
             await thin_out(app.sessions.store(), JobFilter(tenant="acme"))
-        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=DAY) == 0
+        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=DAY_MS) == 0
         assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), keep_last=2) == 3
         assert await thin_out(app.sessions.store(), queued, keep_last=0) == 0
         left = {job.id for job in (await store.list_jobs(JobFilter(tenant="acme"))).jobs}
         assert left == {live.id, *sorted(acme)[-2:]}
-        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=-DAY) == 2
+        assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=-DAY_MS) == 2
         assert await store.count_jobs() == 4
 
     _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)

@@ -15,9 +15,9 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobPage
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
+from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store.match import matches
 from taskmq_sql import open_job_store
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.postgres.connections import WALKS
 from taskmq_sql.postgres.lists import Known, Scan, Statement, first_id, scans
 
@@ -43,16 +43,16 @@ async def _fill(connection: Any) -> int:
         await connection.execute("insert into taskmq.tenant (name) values ($1)", name)
     await connection.execute("insert into taskmq.task (name) values ('a')")
     await connection.execute("insert into taskmq.queue (name, partition) values ('q', 0)")
-    for day in range(now // DAY - _DAYS, now // DAY - 1):
+    for day in range(now // DAY_MS - _DAYS, now // DAY_MS - 1):
         part = f"taskmq.job_history_{day}"
         await connection.execute(
             f"create table {part} partition of taskmq.job_history "
-            f"for values from ({day * DAY}) to ({(day + 1) * DAY})"
+            f"for values from ({day * DAY_MS}) to ({(day + 1) * DAY_MS})"
         )
     rows: list[tuple[object, ...]] = []
     for day, number in itertools.product(range(_DAYS), range(_A_DAY)):
-        ended = now - day * DAY - number * 60_000
-        submitted = ended - (5 * DAY if number == 0 else 1_000)
+        ended = now - day * DAY_MS - number * 60_000
+        submitted = ended - (5 * DAY_MS if number == 0 else 1_000)
         state = 6 if number % 3 == 0 else 5
         rows.append((first_id(submitted + number), submitted, number % 2 + 1, state, ended))
     await connection.executemany(
@@ -69,8 +69,8 @@ async def _fill_at_random(connection: Any, dice: random.Random, *, now: int) -> 
     await connection.execute("insert into taskmq.task (name) values ('b'), ('ab')")
     rows: dict[str, list[tuple[object, ...]]] = {"job": [], "job_history": []}
     for number in range(_SOME):
-        ended = now - int(dice.random() ** 2 * (_DAYS - 1) * DAY)
-        submitted = ended - dice.choice((0, 1_000, dice.randrange(3 * DAY)))
+        ended = now - int(dice.random() ** 2 * (_DAYS - 1) * DAY_MS)
+        submitted = ended - dice.choice((0, 1_000, dice.randrange(3 * DAY_MS)))
         # Many in one millisecond: the rest of their ids differs.
         job_id = f"{first_id(submitted)[:-12]}{number:012x}"
         common = (job_id, submitted, dice.choice((1, 1, 1, 2)), dice.choice((1, 2, 3)), dice.randrange(3))
@@ -96,7 +96,7 @@ async def _fill_at_random(connection: Any, dice: random.Random, *, now: int) -> 
 
 def _filter_at_random(dice: random.Random, ids: Sequence[str], *, now: int) -> JobFilter:
     def instant() -> int:
-        return now - dice.randrange(_DAYS * DAY)
+        return now - dice.randrange(_DAYS * DAY_MS)
 
     states = sorted(state for state in JobState if state is not JobState.UNKNOWN)
     said: dict[str, tuple[float, Callable[[], object]]] = {
@@ -134,7 +134,7 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
     store = open_job_store(job_store_url, BrokerOptions(name="lists"))
     try:
         now = await _fill(connection)
-        filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY))
+        filters.append(JobFilter(tenant="acme", submitted_before=now - 3 * DAY_MS))
         some = await connection.fetch("select id from taskmq.job_history order by ended limit 17")
         filters.append(JobFilter(ids=tuple(str(row[0]) for row in some)))
         for which in filters:
@@ -195,21 +195,21 @@ async def test_a_page_filled_by_the_newest_days_is_read_from_their_indexes_alone
             (JobFilter(), Known()),
             (JobFilter(tenant="acme"), Known(tenant=1)),
             (JobFilter(states=frozenset({JobState.FAILED})), Known()),
-            (JobFilter(tenant="acme", submitted_before=now - 3 * DAY), Known(tenant=1)),
+            (JobFilter(tenant="acme", submitted_before=now - 3 * DAY_MS), Known(tenant=1)),
         ):
             scan = scans(which, known)[-1]
             newest = min(now, which.submitted_before or now)
             recent, rest = scan.windows(now, floor=None)
-            old = {day for day in await _days(connection, recent) if day < newest // DAY - 2}
+            old = {day for day in await _days(connection, recent) if day < newest // DAY_MS - 2}
             assert not old, f"{which} reads {old}"
             assert len(await _days(connection, rest)) >= _DAYS
         scan = scans(JobFilter(queues=("q",)), Known(queues=[1]))[-1]
         glance = scan.windows(now, floor=None)[0].glance(51, after=None)
-        assert min(await _days_of(connection, glance)) >= now // DAY - 2
+        assert min(await _days_of(connection, glance)) >= now // DAY_MS - 2
         # Rare values within a day, and conditions on the submission, are queried all at once.
         for which, known in (
             (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),
-            (JobFilter(submitted_from=now - DAY), Known()),
+            (JobFilter(submitted_from=now - DAY_MS), Known()),
         ):
             scan = scans(which, known)[-1]
             assert scan.windows(now, floor=None) == [scan]
@@ -309,10 +309,10 @@ async def test_a_walk_that_stops_at_a_job_reads_no_earlier_day(job_store_url: st
         now = await _fill(connection)
         await connection.execute(";".join(WALKS))
         (_, scan) = scans(JobFilter(errors=("ValueError",), labels=(("team", "ops"),)), Known())
-        floor = first_id(now - DAY)
+        floor = first_id(now - DAY_MS)
 
         for statement in (scan.rows(51, after=None, until=floor), scan.count(51, until=floor)):
-            old = {day for day in await _days_of(connection, statement) if day < now // DAY - 2}
+            old = {day for day in await _days_of(connection, statement) if day < now // DAY_MS - 2}
             assert not old, f"it reads {old}"
     finally:
         await connection.close()
@@ -382,4 +382,4 @@ async def _day(connection: Any, name: str) -> int:
     bounds = await connection.fetchval(
         "select pg_get_expr(relpartbound, oid) from pg_class where oid = $1::text::regclass", f"taskmq.{name}"
     )
-    return int(re.findall(r"\d+", bounds)[0]) // DAY
+    return int(re.findall(r"\d+", bounds)[0]) // DAY_MS

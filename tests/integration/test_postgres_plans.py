@@ -8,9 +8,10 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from taskmq.model.units import DAY_MS
 from taskmq.testing.job_store_suite.driver import JobDriver, report
 from taskmq_sql import schedules
-from taskmq_sql.jobs.partitions import DAY, day_of
+from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission, transactions
 from taskmq_sql.postgres.connections import HOT, WALKS
 from taskmq_sql.postgres.runs import step_jobs
@@ -219,8 +220,8 @@ async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_st
 
 async def test_the_job_of_an_event_is_not_searched_in_earlier_days(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
-    today = await connection.fetchval("select taskmq.now_ms()") // DAY
-    noon = today * DAY + 3 * DAY // 2
+    today = await connection.fetchval("select taskmq.now_ms()") // DAY_MS
+    noon = today * DAY_MS + 3 * DAY_MS // 2
     job = "00000000-0000-7000-8000-000000000001"
     await connection.execute(
         f"""

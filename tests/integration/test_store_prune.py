@@ -12,9 +12,10 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
+from taskmq.model.units import DAY_MS
 from taskmq.stored_jobs import Jobs
 from taskmq.testing.runner import eventually
-from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
+from taskmq_sql.jobs.partitions import day_of, partition_statements
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import drop_day
 from tests.unit.app_kit import new_url
@@ -72,13 +73,13 @@ def test_a_database_deletes_whole_days(job_store_url: str) -> None:
     async def age(job_id: str, days: int) -> None:
         connection: Any = await asyncpg.connect(job_store_url)
         now = await connection.fetchval("select taskmq.now_ms()")
-        for statements in partition_statements(now - days * DAY).values():
+        for statements in partition_statements(now - days * DAY_MS).values():
             for statement in statements:
                 await connection.execute(statement)
         await connection.execute(
             "update taskmq.job_history set ended = ended - $2, finished = finished - $2 where id = $1::uuid",
             job_id,
-            days * DAY,
+            days * DAY_MS,
         )
         await connection.close()
 
@@ -100,10 +101,10 @@ async def test_a_day_that_was_detached_and_not_dropped_is_dropped_next_time(job_
     now = await connection.fetchval("select taskmq.now_ms()")
     tables: dict[str, str] = {}
     for days in (10, 40):
-        for name, statements in partition_statements(now - days * DAY).items():
+        for name, statements in partition_statements(now - days * DAY_MS).items():
             if name.startswith("job_history"):
                 await connection.execute(statements[0])
-                tables[name] = "old" if day_of(name) < now // DAY - 30 else "kept"
+                tables[name] = "old" if day_of(name) < now // DAY_MS - 30 else "kept"
     await connection.execute("create table taskmq.job_history_of_mine (id int)")
 
     async with _shop(job_store_url) as app:
@@ -144,8 +145,8 @@ class _Old13:
 async def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job_store_url: str) -> None:
     connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
     now = await connection.fetchval("select taskmq.now_ms()")
-    statements = partition_statements(now - 40 * DAY)
-    (name,) = [name for name in statements if name.startswith("job_history") and day_of(name) == now // DAY - 40]
+    statements = partition_statements(now - 40 * DAY_MS)
+    (name,) = [name for name in statements if name.startswith("job_history") and day_of(name) == now // DAY_MS - 40]
     for statement in statements[name]:
         await connection.execute(statement)
     await reader.execute("begin; select count(*) from taskmq.job_history")
@@ -169,7 +170,7 @@ async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_sto
 
     connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
     now = await connection.fetchval("select taskmq.now_ms()")
-    for statements in partition_statements(now - 40 * DAY).values():
+    for statements in partition_statements(now - 40 * DAY_MS).values():
         for statement in statements:
             await connection.execute(statement)
     await reader.execute("begin; select count(*) from taskmq.job_history")
@@ -197,7 +198,7 @@ async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_sto
 async def test_a_database_deletes_old_quota_usage(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     day = await connection.fetchval("select taskmq.now_ms() / 86400000")
-    later = (day + 1) * DAY
+    later = (day + 1) * DAY_MS
     rows = [("today", day, 0), ("kept", day - 2, 0), ("old", day - 4, 0), ("slow", day - 4, later)]
     await connection.executemany("insert into taskmq.quota_usage values ($1, $2, 1, 1, $3)", rows)
     async with _shop(job_store_url) as app:
@@ -213,11 +214,11 @@ def test_a_file_deletes_whole_days(tmp_path: Path) -> None:
     async def age(job_id: str, days: int) -> None:
         raw = bytes.fromhex(job_id.replace("-", ""))
         # The time of a submission is in the id.
-        at = int.from_bytes(raw[:6]) - days * DAY
+        at = int.from_bytes(raw[:6]) - days * DAY_MS
         aged = at.to_bytes(6) + raw[6:]
         with sqlite3.connect(path) as connection:
             connection.execute(
-                "UPDATE job_history SET id = ?, finished = finished - ? WHERE id = ?", (aged, days * DAY, raw)
+                "UPDATE job_history SET id = ?, finished = finished - ? WHERE id = ?", (aged, days * DAY_MS, raw)
             )
             connection.execute("UPDATE job_key SET id = ? WHERE id = ?", (aged, raw))
         connection.close()
@@ -232,8 +233,8 @@ async def test_a_task_not_announced_for_thirty_days_is_deleted_on_postgresql(job
         assert isinstance(store, Catalogued)
         await store.tasks.register([TaskRegistration(task=name, queue="q") for name in "ab"], origin="app")
         age = "update taskmq.task_registration set last_told = last_told - $1::bigint where task = $2"
-        await connection.execute(age, 29 * DAY, "a")
-        await connection.execute(age, 30 * DAY, "b")
+        await connection.execute(age, 29 * DAY_MS, "a")
+        await connection.execute(age, 30 * DAY_MS, "b")
 
         await store.tasks.register([TaskRegistration(task="c", queue="q")], origin="app")
 

@@ -158,6 +158,50 @@ for point in distribution("taskmq").entry_points:
     }
 
 
+_ONLY_REQUIRED = """
+import sys
+from importlib.metadata import distribution, packages_distributions, requires
+from re import match
+
+wanted = ["taskmq"]
+for name in wanted:
+    wanted += [
+        match(r"[\\w.-]+", each)[0] for each in requires(name) or () if "extra ==" not in each
+    ]
+wanted = {each.lower().replace("_", "-") for each in wanted}
+missing = {
+    module
+    for module, names in packages_distributions().items()
+    if not wanted & {each.lower().replace("_", "-") for each in names}
+}
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(f"{name} belongs to an extra", name=name)
+
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_needs_no_package_of_an_extra(python: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    venv.create(bare)
+    (site_packages,) = bare.glob("lib/*/site-packages")
+    (installed,) = python.parents[1].glob("lib/*/site-packages")
+    (site_packages / "packages.pth").write_text(
+        f"{installed}\n{sysconfig.get_path('purelib')}\nimport only_required\n"
+    )
+    (site_packages / "only_required.py").write_text(_ONLY_REQUIRED)
+
+    printed = _run(bare / "bin" / "python", "-m", "taskmq", "demo", cwd=tmp_path)
+
+    assert "jobs of the store gave the same results" in printed
+
+
 def test_the_installed_command_shows_its_help(python: Path, tmp_path: Path) -> None:
     assert "worker" in _run(python.with_name("taskmq"), "--help", cwd=tmp_path)
 

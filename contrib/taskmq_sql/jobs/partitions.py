@@ -5,11 +5,11 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 
-__all__ = ["AHEAD", "DAY", "day_of", "make_partitions", "partition_statements"]
+__all__ = ["AHEAD", "day_of", "make_partitions", "partition_statements"]
 
-DAY: Final = 86_400_000
 AHEAD: Final = 7
 """Number of days that are created in advance."""
 
@@ -26,7 +26,7 @@ def make_partitions(connection: Connection) -> None:
 
 def partition_statements(now: int) -> dict[str, list[str]]:
     """Return the statements that create the days around `now` (ms since the epoch), by partition name."""
-    today = now // DAY
+    today = now // DAY_MS
     return {
         _name(table, day): _create_statements(table, day)
         for table in BY_DAY
@@ -37,16 +37,16 @@ def partition_statements(now: int) -> dict[str, list[str]]:
 def day_of(name: str) -> int:
     """Return the day since the epoch that a partition covers."""
     date = datetime.strptime(name.rpartition("_")[2], "%Y%m%d").replace(tzinfo=UTC)
-    return int(date.timestamp() * 1000) // DAY
+    return int(date.timestamp() * 1000) // DAY_MS
 
 
 def _name(table: str, day: int) -> str:
-    return f"{table}_{datetime.fromtimestamp(day * DAY / 1000, UTC):%Y%m%d}"
+    return f"{table}_{datetime.fromtimestamp(day * DAY_MS / 1000, UTC):%Y%m%d}"
 
 
 def _create_statements(table: str, day: int) -> list[str]:
     whole, part = f"{SCHEMA}.{table}", f"{SCHEMA}.{_name(table, day)}"
     return [
         f"create table {part} (like {whole} including defaults including constraints including indexes)",
-        f"alter table {whole} attach partition {part} for values from ({day * DAY}) to ({(day + 1) * DAY})",
+        f"alter table {whole} attach partition {part} for values from ({day * DAY_MS}) to ({(day + 1) * DAY_MS})",
     ]

@@ -10,7 +10,7 @@ import msgspec
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.jobs.registrations import TaskRegistration, encode_registration
 from taskmq.model.outcome import ErrorRecord
-from taskmq.model.units import storable
+from taskmq.model.units import DAY_MS, storable
 
 __all__ = [
     "KEPT_MS",
@@ -26,7 +26,7 @@ __all__ = [
     "shard_of",
 ]
 
-KEPT_MS: Final = 30 * 86_400_000
+KEPT_MS: Final = 30 * DAY_MS
 """Retention of a form of a task after its last report."""
 LAST_CHARACTER: Final = "\U0010ffff"
 """Appended to a prefix, an upper bound of all names that begin with it."""

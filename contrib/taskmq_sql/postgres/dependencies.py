@@ -16,8 +16,8 @@ from taskmq.contracts.jobs import DependencyRefusal, NewJob
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.statements import (
@@ -120,7 +120,7 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
         return Upstream(live)
     # A later snapshot, which contains jobs that ended since the statement before. The second lookup, over all days,
     # finds ids that a clock more than a day ahead created.
-    ended = await connection.fetch(_ENDED, gone, min(submitted_at(each) for each in gone) - DAY)
+    ended = await connection.fetch(_ENDED, gone, min(submitted_at(each) for each in gone) - DAY_MS)
     found |= {str(row["id"]) for row in ended}
     if left := [each for each in gone if each not in found]:
         ended = [*ended, *await connection.fetch(_ENDED, left, 0)]

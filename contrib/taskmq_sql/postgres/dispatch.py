@@ -23,9 +23,9 @@ from taskmq.contracts.jobs import (
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import UNDERWAY, JobState
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.claims import keep_results
 from taskmq_sql.jobs.codes import CODES, STATES
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.shared_dispatch import SharedDispatch
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
@@ -314,8 +314,8 @@ class PostgresDispatch(SharedDispatch):
         """Drop the days older than `keep` days, and the schedules' occurrences and the runs of that time."""
 
         async def drop(connection: Connection) -> int:
-            before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY
-            await drive(connection, keep_results(keep * DAY))
+            before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY_MS
+            await drive(connection, keep_results(keep * DAY_MS))
             await drop_days(connection, before=before)
             return before
 

@@ -24,7 +24,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.states import TERMINAL
-from taskmq_sql.jobs.partitions import DAY
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
@@ -141,7 +141,7 @@ class PostgresJobStore(SqlJobStore):
             return None
         # No job ends before its submission, so earlier days are skipped. The second lookup covers all days; it finds
         # an id that a clock more than a day ahead created.
-        earliest = submitted_at(job_id) - DAY
+        earliest = submitted_at(job_id) - DAY_MS
 
         async def get(connection: Connection) -> Row | None:
             return await connection.fetchrow(_GET, job_id, earliest) or await connection.fetchrow(_GET, job_id, 0)

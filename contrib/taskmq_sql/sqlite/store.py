@@ -37,6 +37,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
+from taskmq.model.units import DAY_MS
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY, MemoryThread
 from taskmq_embedded.work import Care
@@ -70,7 +71,6 @@ __all__ = ["SqliteJobStore"]
 T = TypeVar("T")
 
 _SHARDS: Final = 64
-_DAY: Final = 86_400_000
 
 
 class SqliteJobStore(SqlJobStore):
@@ -369,13 +369,13 @@ class SqliteDispatch(SharedDispatch):
 
     async def drop_old(self, keep_days: int) -> None:
         """Delete the days that ended earlier, and return free pages to the file system."""
-        await self._runner.change(partial(keep_results, keep_days * _DAY))
+        await self._runner.change(partial(keep_results, keep_days * DAY_MS))
         work = partial(maintenance.drop_old, keep_days=keep_days)
         # In small transactions, so that others can write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
-        await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
-        await self._runs.forget_ended(before=now - keep_days * _DAY)
+        await self._schedules.drop_occurrences(before=now - keep_days * DAY_MS)
+        await self._runs.forget_ended(before=now - keep_days * DAY_MS)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
             pass

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from taskmq.model.telemetry.events import EXPIRED_REASON, LONGEST_MESSAGE, LONGEST_TRACEBACK, FailureEvent, JobEvent
-from taskmq.model.units import storable
+from taskmq.model.units import DAY_MS, storable
 
 __all__ = [
     "BUCKETS",
@@ -37,7 +37,7 @@ __all__ = [
 
 MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
-DAY: Final = 1_440 * MINUTE
+DAY: Final = DAY_MS
 MISSED: Final = "missed"
 """Outcome of a task: occurrences of schedules that were not emitted in time, and never will be."""
 EXPIRED: Final = "expired"

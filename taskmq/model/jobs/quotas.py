@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal, NoReturn, TypedDict, Unpack
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import DAY_MS
 
 __all__ = [
     "EVERYBODY",
@@ -47,7 +48,6 @@ _Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 KEPT_DAYS: Final = 2
 """Days for which the usage of a past day is kept."""
-_DAY: Final = 86_400_000
 _LONGEST: Final = 200
 # Maximum of jobs examined in one lane, and in all lanes together.
 _LOOKED_AT: Final = 500
@@ -295,11 +295,11 @@ class QuotaBook:
     def _usage_of(self, quota: Quota) -> QuotaUsage:
         name = usage_name(quota.tenant, quota.user)
         usage = self.changed.get(name) or self._usage.get(name) or QuotaUsage()
-        day = self._now // _DAY
+        day = self._now // DAY_MS
         return usage if usage.day == day else QuotaUsage(day, 0, 0, usage.used_until)
 
     def _excess(self, quota: Quota, usage: QuotaUsage, *, size: int, is_queued: bool) -> QuotaExcess | None:
-        midnight = (usage.day + 1) * _DAY
+        midnight = (usage.day + 1) * DAY_MS
         if is_queued and quota.queued is not None and self._queued.get(quota.tenant, 0) >= quota.queued:
             return self._over(quota, "queued", quota.queued, None)
         if quota.a_day is not None and usage.jobs >= quota.a_day:
@@ -358,7 +358,7 @@ class RunBook:
             if _free(quota, usage) > self._now:
                 return False
             used_until = max(usage.used_until, self._now) + 1000 / quota.rate
-            after[name] = QuotaUsage(self._now // _DAY, usage.jobs + 1, 0, used_until)
+            after[name] = QuotaUsage(self._now // DAY_MS, usage.jobs + 1, 0, used_until)
         self.changed |= after
         self._running[tenant, None] += 1
         self._running[tenant, user] += 1

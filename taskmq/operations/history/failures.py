@@ -20,6 +20,7 @@ from taskmq.model.outcome import error_line
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, logical_queue
+from taskmq.model.units import DAY_MS
 from taskmq.operations.dead_letters import DeadLetter, list_queues_with_letters, visit
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -51,7 +52,6 @@ _LANE_OF: Final[Mapping[FailureSource, FailureLane]] = {
 }
 SOURCES: Final[frozenset[FailureSource]] = frozenset(_LANE_OF)
 _FAILED: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
-_DAY: Final = 86_400_000
 _WIDER: Final = 8
 # Most failures of one time window; a window with more is narrowed.
 _MOST: Final = 1_000
@@ -203,7 +203,7 @@ class TenantFailures:
         cursor = _parse_cursor(after) if after else None
         if which.until is None:
             # Workers' clocks may be ahead of this one.
-            which = replace(which, until=self._app.sessions.clock.now_ms() + _DAY)
+            which = replace(which, until=self._app.sessions.clock.now_ms() + DAY_MS)
         gaps: list[SourceGap] = []
         letters = None if self._is_excluded(which, "dead letters", gaps) else await self._find_letters(gaps)
         reads: dict[FailureSource, _Lines] = {
@@ -473,7 +473,7 @@ async def _read_newest(read: _Read, which: FailureChoice, cursor: _Cursor | None
     assert which.until is not None
     since, end = which.since or 0, which.until if cursor is None else min(which.until, cursor.at + 1)
     found: list[FailureLine] = []
-    width = 2 * _DAY
+    width = 2 * DAY_MS
     while end > since and len(found) < limit:
         begin = max(since, end - width)
         lines = await read(begin, end, _MOST if end - begin > 1 else None)

@@ -22,6 +22,7 @@ import msgspec
 
 from taskmq.contracts.jobs import JobStore, KeptJob, Prunable, Retaining
 from taskmq.errors import MalformedMessage, UnsupportedFeature
+from taskmq.model.units import DAY_MS
 
 __all__ = ["Advance", "ArchivedDay", "archive_days", "check_archive", "read_archive", "require_retaining"]
 
@@ -29,7 +30,6 @@ Advance = Callable[[int, int | None], None]
 """Called with the amount done and the total; None if the total is unknown."""
 
 _FORM: Final = 1
-_DAY: Final = 86_400_000
 _PAGE: Final = 500
 
 
@@ -82,7 +82,7 @@ async def archive_days(
         MalformedMessage: an existing file is damaged, or a new file could not be read back as written.
     """
     source = require_retaining(store)
-    last = await store.now_ms() // _DAY - keep_days
+    last = await store.now_ms() // DAY_MS - keep_days
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
     days = [day for day in await source.ended_days() if day < last]
     if only_new:

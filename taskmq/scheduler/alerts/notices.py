@@ -18,6 +18,7 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import InvalidOption, StoreUnavailable
 from taskmq.model.history.channels import parse_channel, shown_channel
+from taskmq.model.units import DAY_MS
 from taskmq.scheduler.alerts.http import DeliveryFailed, post
 from taskmq.scheduler.alerts.mail import send_mail
 from taskmq.scheduler.alerts.messages import ALERTMANAGER_MS, mail_of, signature
@@ -36,7 +37,7 @@ _LEASE_MS: Final = 60_000
 _LONGEST: Final = 45.0
 _FIRST_PAUSE_MS: Final = 5_000
 _LONGEST_PAUSE_MS: Final = 600_000
-_GIVEN_UP_MS: Final = 86_400_000
+_GIVEN_UP_MS: Final = DAY_MS
 
 
 class NoticeSender:

@@ -9,9 +9,9 @@ from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted, count
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
+from taskmq.model.units import DAY_MS
 from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
@@ -134,7 +134,7 @@ async def _reattach(connection: Connection, update: JobUpdate, runs: str, *, ten
 async def _lock_ended(connection: Connection, update: JobUpdate) -> Row | None:
     """Lock and return the ended job's row; None if it does not match the update."""
     given = (update.version, CODES[update.before])
-    earliest = submitted_at(update.id) - DAY
+    earliest = submitted_at(update.id) - DAY_MS
     # The second lookup, over all days, finds an id that a clock more than a day ahead created.
     return await connection.fetchrow(_LOCK, update.id, earliest, *given) or await connection.fetchrow(
         _LOCK, update.id, 0, *given

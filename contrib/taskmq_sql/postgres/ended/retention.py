@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import KeptJob
-from taskmq_sql.jobs.partitions import DAY, day_of
+from taskmq.model.units import DAY_MS
+from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
@@ -60,7 +61,7 @@ async def ended_on(reads: Connections, names: Names, day: int, *, after: str | N
     """Implement `Retaining.ended_on`."""
 
     async def read(connection: Connection) -> tuple[Any, Any, Any]:
-        rows = await connection.fetch(_ENDED, day * DAY, (day + 1) * DAY, after or _FIRST, limit)
+        rows = await connection.fetch(_ENDED, day * DAY_MS, (day + 1) * DAY_MS, after or _FIRST, limit)
         ids = [row["id"] for row in rows]
         return rows, await connection.fetch(_EVENTS, ids), await connection.fetch(_ATTEMPTS, ids)
 

@@ -23,8 +23,8 @@ from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import TERMINAL, JobState
+from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.codes import CODES, STATES
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import SCHEMA
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 
@@ -96,9 +96,9 @@ class Scan(msgspec.Struct, frozen=True):
         """
         if self.until_submitted is None or self.table != _ENDED:
             return [self]
-        recent = min(newest, self.until_submitted) - DAY
+        recent = min(newest, self.until_submitted) - DAY_MS
         first = msgspec.structs.replace(
-            self, since=first_id(recent), conditions=[*self.conditions, ("ended >= {}", (recent - DAY,))]
+            self, since=first_id(recent), conditions=[*self.conditions, ("ended >= {}", (recent - DAY_MS,))]
         )
         if floor is not None and floor >= first_id(recent):
             return [first]
@@ -197,9 +197,9 @@ def _scan(
     if is_history and which.submitted_from is not None:
         conditions.append(_ended_after(first_id(which.submitted_from)))
     if is_history and which.finished_from is not None:
-        conditions.append(("ended >= {}", (which.finished_from - DAY,)))
+        conditions.append(("ended >= {}", (which.finished_from - DAY_MS,)))
     if is_history and which.finished_before is not None:
-        conditions.append(("ended < {}", (which.finished_before + DAY,)))
+        conditions.append(("ended < {}", (which.finished_before + DAY_MS,)))
     if state is not None:
         # The condition of the partial indexes of unsuccessful jobs.
         conditions.append((f"state <> {_SUCCEEDED}", ()))
@@ -240,7 +240,7 @@ def _leading_columns(known: Known, state: int | None) -> dict[str, object]:
 
 def _ended_after(job_id: str) -> _Part:
     """Skip the days before the submission of a job, with a day of tolerance between two clocks."""
-    return "ended >= {}", (submitted_at(job_id) - DAY,)
+    return "ended >= {}", (submitted_at(job_id) - DAY_MS,)
 
 
 def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:

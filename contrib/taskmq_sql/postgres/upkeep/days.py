@@ -5,7 +5,8 @@ from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
+from taskmq.model.units import DAY_MS
+from taskmq_sql.jobs.partitions import day_of, partition_statements
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 from taskmq_sql.postgres.connections import Connection
 
@@ -77,10 +78,10 @@ async def drop_days(connection: Connection, *, before: int) -> None:
     """Drop the days that ended before an instant (ms since the epoch)."""
     for table in BY_DAY:
         for name in await _find_detached(connection, table):
-            if (day_of(name) + 1) * DAY <= before:
+            if (day_of(name) + 1) * DAY_MS <= before:
                 await _drop(connection, name)
         for name in await days_of(connection, table):
-            if (day_of(name) + 1) * DAY <= before:
+            if (day_of(name) + 1) * DAY_MS <= before:
                 await drop_day(connection, table, name)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from taskmq.contracts.finding import Finding
-from taskmq_sql.jobs.partitions import DAY, day_of
+from taskmq.model.units import DAY_MS
+from taskmq_sql.jobs.partitions import day_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import days_of
 
@@ -43,7 +44,7 @@ async def diagnose(connection: Connection, address: str) -> list[Finding]:
     facts = await connection.fetchrow(_FACTS)
     assert facts is not None
     days = [day_of(name) for name in await days_of(connection, "job_history")]
-    return judge(facts, ahead=max(days, default=0) - facts["now"] // DAY, address=address)
+    return judge(facts, ahead=max(days, default=0) - facts["now"] // DAY_MS, address=address)
 
 
 def judge(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Finding]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import KeptJob
+from taskmq.model.units import DAY_MS
 from taskmq_sql.retention import EndedJobs, forget_jobs
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import first_id, id_bytes, id_text
@@ -13,7 +14,6 @@ from taskmq_sql.steps import Row, Steps, ask
 
 __all__ = ["ENDED_JOBS", "drop_old", "ended_days", "ended_on", "give_back_pages"]
 
-_DAY: Final = 86_400_000
 # Takes about 10 ms.
 _JOBS: Final = 500
 _PAGES: Final = 1_000
@@ -53,7 +53,7 @@ def drop_old(transaction: Transaction, keep_days: int) -> bool:
     Return whether there may be more. Deletes whole days, as archives do, so a day not yet archived is kept.
     """
     connection = transaction.connection
-    limit = (transaction.now // _DAY - keep_days) * _DAY
+    limit = (transaction.now // DAY_MS - keep_days) * DAY_MS
     if limit <= 0:
         return False
     ids = [row[0] for row in connection.execute(_OLD, (first_id(limit), limit, _JOBS)).fetchall()]
@@ -63,13 +63,13 @@ def drop_old(transaction: Transaction, keep_days: int) -> bool:
 
 def ended_days(transaction: Transaction) -> list[int]:
     """Implement `Retaining.ended_days`."""
-    return [row[0] for row in transaction.connection.execute(_DAYS, (_DAY,)).fetchall()]
+    return [row[0] for row in transaction.connection.execute(_DAYS, (DAY_MS,)).fetchall()]
 
 
 def ended_on(transaction: Transaction, day: int, after: str | None, limit: int) -> list[KeptJob]:
     """Implement `Retaining.ended_on`."""
     behind = b"" if after is None else id_bytes(after)
-    rows = transaction.connection.execute(_ENDED, (day * _DAY, (day + 1) * _DAY, behind, limit)).fetchall()
+    rows = transaction.connection.execute(_ENDED, (day * DAY_MS, (day + 1) * DAY_MS, behind, limit)).fetchall()
     ids = [id_text(row[0]) for row in rows]
     jobs = [job for job_id in ids if (job := get(transaction, job_id)) is not None]
     return [
