@@ -2,13 +2,12 @@
 
 import inspect
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskmq.app import TaskMQ
-from taskmq.errors import InvalidArguments
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware, Proceed, Sending
 from taskmq.model.envelope import Envelope
@@ -26,8 +25,7 @@ class SentJob:
 
     Attributes:
         task: name of the task.
-        arguments: by parameter, including defaults, as the task gets them: encoded, decoded and validated. For a step
-            of a workflow they are complete once it has started, when values of earlier steps are resolved.
+        arguments: by parameter, including defaults, as the task gets them: encoded, decoded and validated.
         queue: the queue, by its name in the app.
         eta: earliest time of the run; None: at once.
         envelope: the complete message.
@@ -53,16 +51,6 @@ class SendRecorder(Middleware):
     def __init__(self, app: TaskMQ) -> None:
         self.sent: list[SentJob] = []
         self._app = app
-        # Indexes of workflow steps in `sent`, by job.
-        self._steps: dict[str, int] = {}
-
-    async def execute(self, execution: Execution, proceed: Proceed) -> object:
-        envelope = execution.envelope
-        index = self._steps.pop(envelope.id, None)
-        if index is not None and envelope.blob is None:
-            arguments = self._arguments(envelope, execution.content_type)
-            self.sent[index] = replace(self.sent[index], arguments=arguments)
-        return await proceed(execution)
 
     def send(self, sending: Sending) -> AbstractContextManager[object]:
         return self._record(sending)
@@ -71,16 +59,11 @@ class SendRecorder(Middleware):
     def _record(self, sending: Sending) -> Generator[None, None, None]:
         yield
         envelope = sending.envelope
-        arguments: Arguments = {}
-        with suppress(InvalidArguments) if envelope.flow is not None else nullcontext():
-            arguments = self._arguments(envelope, sending.content_type)
-        if envelope.flow is not None:
-            self._steps[envelope.id] = len(self.sent)
         self.sent.append(
             SentJob(
                 job=self._app.job(envelope.id),
                 task=envelope.task,
-                arguments=arguments,
+                arguments=self._arguments(envelope, sending.content_type),
                 queue=sending.queue,
                 eta=None if envelope.eta is None else _instant(envelope.eta),
                 headers=dict(sending.headers),
