@@ -91,7 +91,8 @@ class Dag(Workflow[dict[str, Any]]):
             may_fail: whether the flow may succeed although it fails.
 
         Raises:
-            InvalidOption: it waits for a node of another graph, the name is taken, or the rule is unknown.
+            InvalidOption: it waits for a node of another graph, the name is taken, or the rule is unknown or cannot
+                be met.
         """
         check_part(part)
         if rule not in _RULES:
@@ -103,6 +104,8 @@ class Dag(Workflow[dict[str, Any]]):
         named = {key: self._number(node) for key, node in (into or {}).items()}
         before = tuple(self._number(node) for node in after)
         label = name or self._default_name(part)
+        if rule == "any" and not (before or named):
+            raise InvalidOption(f"node {label!r}: rule='any' needs nodes to wait for: give it after= or into=")
         if any(entry.name == label for entry in self.entries):
             raise InvalidOption(f"node {label!r} is defined twice; give one of them a name=")
         self.entries.append(DagEntry(part, label, before, named, rule, may_fail))

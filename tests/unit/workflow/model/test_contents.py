@@ -140,6 +140,23 @@ def test_a_graph_has_its_names_rules_and_leaves() -> None:
     assert plan.content.output == {"chain": "${steps.chain.result}", "last": "${steps.last.result}"}
 
 
+def test_a_node_that_could_never_run_or_be_found_is_refused() -> None:
+    flow, other = dag(), dag()
+    first, stranger = flow.add(one.s("a"), name="first"), other.add(one.s("a"))
+
+    with pytest.raises(InvalidOption, match="node 'first' is defined twice"):
+        flow.add(one.s("b"), name="first")
+    with pytest.raises(InvalidOption, match="node 'alone': rule='any' needs nodes to wait for"):
+        flow.add(one.s("b"), name="alone", rule="any")
+    with pytest.raises(InvalidOption, match="belongs to another graph"):
+        flow.add(two.s(), after=[stranger])
+    with pytest.raises(InvalidOption, match="rule='most': one of"):
+        flow.add(two.s(), after=[first], rule="most")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="are for one step"):
+        flow.add(one.s("b") | two.s(), after=[first], rule="any")
+    assert [*_steps(flow.plan())] == ["first"]
+
+
 def test_a_name_that_no_path_can_have_is_refused() -> None:
     flow = dag()
     flow.add(one.s("a"), name="the first")
@@ -268,7 +285,7 @@ def _random_dag(random: Random) -> Workflow[Any]:
             nodes.append(flow.add(_random_part(random, 2), after=after, may_fail=may_fail))
             continue
         # What `any` passes depends on which step ends first.
-        rule: Any = random.choice(("all", "any", "none_failed", "always"))
+        rule: Any = random.choice(("all", "none_failed", "always", *(("any",) if after else ())))
         task = random.choice((anything, anything, anything, breaks))
         part = task.si(1) if rule == "any" else task.s(2)
         into = {"a": random.choice(nodes)} if nodes and rule != "any" and random.random() < 0.3 else None
