@@ -116,7 +116,7 @@ class AppWorkflows(AppCalls):
                 raise RequestRefused(
                     f"another run has the id {run_id}: choose a new one", status=409, code="run_exists"
                 )
-        service.wake()
+        service.wake([run_id])
         return StartedRunView(run_id=run_id, workflow=name, version=started.version, is_new=started.is_new)
 
     @property

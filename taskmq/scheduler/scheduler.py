@@ -147,7 +147,7 @@ class Scheduler:
                 wakeups,
                 pauses,
                 on_free=self._on_free,
-                on_runs=runs.wake,
+                on_runs=runs.advance_soon,
                 on_tasks=_ignore if tasks is None else tasks.receive,
                 on_node=nodes.receive,
             )

@@ -10,7 +10,7 @@ if that does not arrive.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Broker
@@ -183,7 +183,7 @@ class Signals:
 
     Args:
         on_free: called when partitions may be free.
-        on_runs: called when runs of workflows have something to do.
+        on_runs: called with the ids of runs that have something to do.
         on_tasks: called with a worker's report of its tasks; workers are asked for it at the start.
         on_node: called with the node of a worker that has reported.
     """
@@ -196,7 +196,7 @@ class Signals:
         pauses: PausedQueues,
         *,
         on_free: Callable[[], None],
-        on_runs: Callable[[], None],
+        on_runs: Callable[[Collection[str]], None],
         on_tasks: Callable[[bytes], None],
         on_node: Callable[[NodeTold], None],
     ) -> None:
@@ -244,7 +244,7 @@ class Signals:
         elif topic == FREED_TOPIC:
             self._on_free()
         elif topic == RUNS_TOPIC:
-            self._on_runs()
+            self._on_runs(body.decode(errors="replace").split())
         elif topic == self._echo:
             self._workers.start_hearing()
         elif topic == TASKS_TOLD:

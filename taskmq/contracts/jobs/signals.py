@@ -15,7 +15,7 @@ __all__ = ["READY_TOPIC", "RUNS_TOPIC", "RUN_ENDS_TOPIC", "decode_lanes", "encod
 
 READY_TOPIC: Final = "store.ready."
 RUNS_TOPIC: Final = "store.runs"
-"""Topic of signals that runs of workflows have something to do."""
+"""Topic of signals that runs of workflows have something to do; the body has their ids, separated by spaces."""
 RUN_ENDS_TOPIC: Final = "store.run-ends"
 """Topic of ends of runs, for callers that wait; the body is the id of the run."""
 # More lanes are not worth naming: a look at the whole partition finds them at once.

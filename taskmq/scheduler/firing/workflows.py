@@ -137,10 +137,10 @@ class ScheduledWorkflows:
         Raises:
             StoreUnavailable: the store could not be reached.
         """
-        for each in occurrences:
-            run_id = run_id_of(tenant_key(row.tenant or None, each))
+        run_ids = [run_id_of(tenant_key(row.tenant or None, each)) for each in occurrences]
+        for run_id in run_ids:
             await self._runs.store.send(run_id, NewInboxRow(kind="cancel", id=_CANCEL_ID, error=reason))
-        self._runs.wake()
+        self._runs.wake(run_ids)
 
 
 def _id_of(row: StoredSchedule, claim: OccurrenceClaim) -> str:

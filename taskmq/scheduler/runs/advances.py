@@ -1,8 +1,8 @@
 """Advances of runs.
 
-    a program starts or changes a run -+
     a timer is due --------------------+-> fire timers -> pending runs -+
-    half a second has passed ----------+                                +-> advance, 500 rows a transaction -> jobs
+    half a second has passed ----------+                                |
+    a program starts or changes a run ----------------------------------+-> advance, 500 rows a transaction -> jobs
     a report ends a job of a run ---------------------------------------+
 
 After a minute without pending runs, it is every 5 s.
@@ -68,11 +68,6 @@ class RunAdvances:
         self._is_stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._backoff = Backoff(_POLL, _LONGEST_PAUSE)
-
-    def wake(self) -> None:
-        """Look for pending runs at once, and advance them."""
-        self._next_search = 0.0
-        self._woken.set()
 
     def advance_soon(self, run_ids: Collection[str]) -> None:
         """Advance these runs at once: each has something to do."""

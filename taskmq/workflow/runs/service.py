@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -61,10 +61,11 @@ class RunService:
         """Start a run under this id, by default a new one; return its public id."""
         own_id = run_id or new_job_id(self.sessions.clock.now_ms(), os.urandom(10))
         public = tenant_key(tenant, own_id)
-        (started,) = await self.store.start([msgspec.structs.replace(run, id=run_id_of(public))])
+        run = msgspec.structs.replace(run, id=run_id_of(public))
+        (started,) = await self.store.start([run])
         if started.refusal:
             raise InvalidOption(f"workflow {run.workflow}: {started.refusal}")
-        self.wake()
+        self.wake([run.id])
         return public
 
     async def find(self, public: str) -> RunRecord:
@@ -136,7 +137,7 @@ class RunService:
         sender = row.id or os.urandom(16).hex()
         if not await self.store.send(record.id, msgspec.structs.replace(row, id=sender)):
             raise FlowNotFound(f"workflow {record.id} has been deleted")
-        self.wake()
+        self.wake([record.id])
         backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         loop = asyncio.get_running_loop()
         # In a test with its own clock, nothing happens before the test says so.
@@ -162,7 +163,7 @@ class RunService:
         """Send calls to a batch that was just started, without waiting for their effect; known ones are ignored."""
         for row in _additions(calls, key=key):
             await self.store.send(run_id_of(public), row)
-        self.wake()
+        self.wake([run_id_of(public)])
 
     async def _is_open(self, record: RunRecord) -> bool:
         """Return whether a run is a batch that takes calls; one that has not begun does."""
@@ -172,11 +173,11 @@ class RunService:
         step = next((step for step in await self.store.steps(record.id) if step.key.name == BATCH_STEP), None)
         return step is None or step.state is StepState.WAITING or step.is_open
 
-    def wake(self) -> None:
-        """Have schedulers advance runs now."""
+    def wake(self, run_ids: Iterable[str]) -> None:
+        """Have schedulers advance these runs now."""
         broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
-            broker.announce(RUNS_TOPIC, b"")
+            broker.announce(RUNS_TOPIC, " ".join(run_ids).encode())
 
 
 def check_run_id(flow_id: str) -> str:
