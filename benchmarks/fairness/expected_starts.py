@@ -1,4 +1,4 @@
-"""How often a job starts within the time that was expected for it, in virtual time."""
+"""Comparison of expected starts of jobs with their true starts, in virtual time."""
 
 import random
 import statistics

@@ -75,7 +75,7 @@ class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the store's shares of queues and timers.
+    """A share of the store's queues and timers.
 
     Attributes:
         holder: the name of the scheduler that holds it; None if no scheduler does.

@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 DECLINED = 19
-"""One in this many orders is declined at the first attempt."""
+"""Number of orders of which one is declined at the first attempt."""
 EXPIRED_CARD = 97
-"""One in this many orders is paid with an expired card."""
+"""Number of orders of which one is paid with an expired card."""
 
 app = TaskMQ(name="shop")
 _random = random.Random(17)

@@ -90,7 +90,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         return plan
 
     def step_names(self) -> list[str]:
-        """Return the names that its steps have by its author's choice."""
+        """Return the names that the author gave to its steps."""
         return []
 
     def build(self, builder: ContentBuilder) -> Any:

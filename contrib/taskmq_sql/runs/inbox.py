@@ -1,4 +1,4 @@
-"""Events of runs: sent rows, due timers, and the runs that have some.
+"""Inboxes of runs: sent rows, due timers, and the runs that have pending rows.
 
 Rows of ended jobs are written by the statements that end the jobs, into columns of their own; `record` holds all
 others. A row with neither only says that the run has more to do.

@@ -75,7 +75,7 @@ def _statement(which: RunFilter, before: str, limit: int) -> tuple[str, list[Any
 
 
 def _rest_of(which: RunFilter) -> Callable[[RunRecord], bool] | None:
-    """Return the comparison of what the statement does not select by; None if that is nothing."""
+    """Return a predicate for the conditions that the statement does not check; None if it checks all."""
     has_pattern = "*" in which.workflow
     if not has_pattern and not which.labels:
         return None

@@ -25,7 +25,7 @@ from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, first, submi
 __all__ = ["Graphs", "advance", "load_version"]
 
 Graphs = MutableMapping[str, RunGraph]
-"""Graphs by their versions, as far as they are cached."""
+"""Cached graphs by their versions."""
 
 _CACHED: Final = 64
 _ROWS: Final = 200

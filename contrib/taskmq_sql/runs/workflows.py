@@ -123,7 +123,7 @@ def keep_content(version: str, content: bytes) -> Steps[None]:
 
 
 def forget_contents(versions: Sequence[str]) -> Steps[None]:
-    """Delete those of these contents that nothing has any more."""
+    """Delete the contents that no version and no run has any more."""
     yield from ask(_LOCK_CONTENTS, list(versions))
     yield from ask(_FORGET_CONTENTS, list(versions))
 

@@ -25,7 +25,7 @@ _DOCTOR_TIMEOUT: Final = 4.0
 
 
 class PartitionFacts(NamedTuple):
-    """One of the store's partitions.
+    """A partition of the store.
 
     Attributes:
         holder: the scheduler that holds it; None if no scheduler does.

@@ -56,7 +56,7 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_obstacle(self) -> bool:
-        """Whether it keeps the job from its run."""
+        """Whether it keeps the job from running."""
         return self.kind in _OBSTACLES
 
 

@@ -18,7 +18,7 @@ _FOREVER: Final = 86_400.0
 
 
 class RunEnds:
-    """The ends that one session hears of. Announcements may be lost, so waiters also ask the store.
+    """Ends of runs that were announced to one session. Announcements may be lost, so waiters also ask the store.
 
     Attributes:
         is_listening: whether ends are announced to this session.
@@ -32,7 +32,7 @@ class RunEnds:
 
     @contextmanager
     def waiter(self, run_id: str) -> Generator[asyncio.Event]:
-        """Return an event that is set each time this run has ended, inside the block."""
+        """Return an event that is set when the end of this run is announced, inside the block."""
         if not self._has_begun and isinstance(broker := self._session.broker, Broadcasting):
             self._has_begun = True
             self._session.start(self._listen(broker))
@@ -68,7 +68,7 @@ _ends: Final[WeakKeyDictionary[Session, RunEnds]] = WeakKeyDictionary()
 
 
 def ends_of(session: Session) -> RunEnds:
-    """Return the ends that a session hears of."""
+    """Return the announced ends of a session."""
     if (found := _ends.get(session)) is None:
         found = _ends[session] = RunEnds(session)
     return found

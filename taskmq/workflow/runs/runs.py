@@ -55,7 +55,7 @@ class RunList(msgspec.Struct, frozen=True):
 
 
 class Runs:
-    """The runs that the app's store knows, from every sender. What begins with `a` is for coroutines.
+    """The runs in the app's store, whoever started them. Methods that begin with `a` are for coroutines.
 
     Every method may raise `StoreUnavailable`, and `UnsupportedFeature` if the app has no store.
     """

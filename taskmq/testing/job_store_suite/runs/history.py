@@ -122,7 +122,7 @@ class _History:
                 await self.random.choice(self.drivers).advance(run)
 
     async def _finish(self) -> None:
-        """End all that runs, and close what is open."""
+        """End all running steps, and close the open batches."""
         for _ in range(3 * len(self.graph.order)):
             await self._fire()
             for key, step in (await self._running()).items():

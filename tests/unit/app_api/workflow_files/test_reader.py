@@ -20,7 +20,7 @@ steps:
   cleanup: {task: etl.cleanup, needs: [publish], rule: all_done}
 """
 
-# Fifty files that nobody means well with, or that look right and are not: (text, line, words of the reason).
+# Hostile files, and files that look right and are not: text, line, words of the reason.
 _BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: &d [*c, *c]\ne: [*d, *d]"
 _STEP = "steps:\n  a: {task: t}\n"
 _WORK = f"workflow: w\n{_STEP}"

@@ -50,7 +50,7 @@ class _Comparison:
         self.machine.settle(self.random.choice((10, 11, 17, 40, 500)))
 
     def _finish(self) -> None:
-        """End all that runs, and close what is open."""
+        """End all running steps, and close the open batches."""
         for _ in range(2 * len(self.graph.order)):
             for key, step in self.machine.running().items():
                 content = self.graph.step(key.name)
