@@ -12,7 +12,7 @@ from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, JobConflict, StateUnavailable
 from taskmq.jobs.handle import Job
-from taskmq.model.envelope import LAST_INSTANT, decode_envelope
+from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
@@ -227,8 +227,8 @@ def _check_repeatable(record: JobRecord) -> None:
     Raises:
         JobConflict: it is a step of a run, whose other steps would not wait for its repetition.
     """
-    if (flow := decode_envelope(record.body).flow) is not None:
-        run = flow.rpartition("/")[0]
+    if record.detail is not None and record.detail.flow:
+        run = record.detail.flow.rpartition("/")[0]
         raise JobConflict(
             f"job {record.key or record.id} is a step of run {run}: run it again with `taskmq run redrive {run}`",
             state=str(record.state),

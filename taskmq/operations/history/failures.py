@@ -371,7 +371,8 @@ class TenantFailures:
             message=message,
             summary=error_line(type_name, message),
             traceback="" if error is None else error.traceback,
-            remedy="" if record.retried_as else "retry",
+            # A failed step is repaired by its run, which has a line of its own.
+            remedy="" if record.retried_as or (record.detail and record.detail.flow) else "retry",
             is_handled=bool(record.retried_as),
             retried_as=record.retried_as,
         )

@@ -29,6 +29,7 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.keys import run_id_of
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
+from taskmq.operations.history.failures import FailureChoice, TenantFailures
 from taskmq.workflow.runs.ends import ends_of
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
@@ -180,6 +181,9 @@ async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop)
                 JobConflict, match=f"job {job} is a step of run {run.id}: .*taskmq run redrive {run.id}"
             ):
                 await shop.app.jobs.aretry(job, mode=mode)
+
+        failures = await TenantFailures(shop.app, "acme").page(FailureChoice())
+        assert {line.lane: line.remedy for line in failures.lines} == {"store": "", "workflow": "redrive"}
 
         # A clone is a job of its own.
         shop.broken.clear()
