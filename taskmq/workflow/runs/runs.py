@@ -55,7 +55,7 @@ class RunList(msgspec.Struct, frozen=True):
 
 
 class Runs:
-    """The runs in the app's store, whoever started them. Methods that begin with `a` are for coroutines.
+    """Runs in the app's store, of every sender. Methods that begin with `a` are for coroutines.
 
     Every method may raise `StoreUnavailable`, and `UnsupportedFeature` if the app has no store.
     """
