@@ -41,7 +41,6 @@ from taskmq.tasks.tasks import Tasks
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
-    from taskmq.workflow.runs.handle import Run
     from taskmq.workflow.runs.runs import Runs
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
@@ -251,14 +250,6 @@ class TaskMQ(CeleryHints):
             tenant: the job's tenant, if `job_id` is the sender's id; omit it with the `id` of a handle.
         """
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
-
-    def flow(self, flow_id: str, *, tenant: str | None = None) -> "Run[Any]":
-        """Return a handle for a workflow that was sent before, as `runs.get` does; its values are plain data.
-
-        Args:
-            tenant: the workflow's tenant, if `flow_id` is the sender's id; omit it with the `id` of a handle.
-        """
-        return self.runs.get(flow_id, tenant=tenant)
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         task = define(function, options)

@@ -20,7 +20,7 @@ from taskmq.api.workflows.runs import (
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
-from taskmq.errors import FlowNotFound, InvalidArguments, InvalidOption, NotPermitted, RequestRefused
+from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
@@ -37,7 +37,7 @@ _LONGEST_CURSOR: Final = 10
 
 
 class AppRuns(AppCalls):
-    """Runs by id. Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed.
+    """Runs by id. Methods raise `RunNotFound`; changes raise `NotPermitted` for tasks that are not allowed.
 
     A scheduler applies a change. Methods wait for it up to ten seconds; later it still applies.
     """
@@ -93,7 +93,7 @@ class AppRuns(AppCalls):
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         if step not in graph.upstream:
-            raise FlowNotFound(f"run {run.id}: no step {step[:80]!r}: {did_you_mean(step, graph.order)}")
+            raise RunNotFound(f"run {run.id}: no step {step[:80]!r}: {did_you_mean(step, graph.order)}")
         if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < _LONGEST_CURSOR):
             raise InvalidOption(f"cursor: {cursor[:40]!r} is not a cursor: use `next` of the previous page")
         after = int(cursor) if cursor else -1
@@ -136,7 +136,7 @@ class AppRuns(AppCalls):
         """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it is cancelled, or not a batch.
+            RunClosed: it is cancelled, or not a batch.
         """
         run = await self._find_operable(run_id)
         await self._note(run, "close")
@@ -174,7 +174,7 @@ class AppRuns(AppCalls):
     async def _find(self, run_id: str) -> RunRecord:
         run = await self._service.store.get(run_id_of(tenant_key(self._caller.tenant, run_id)))
         if run is None or self._caller.tenant not in (None, run.tenant):
-            raise FlowNotFound(f"there is no run {run_id[:80]!r}")
+            raise RunNotFound(f"there is no run {run_id[:80]!r}")
         return run
 
     async def _count_steps(self, version: str) -> int:

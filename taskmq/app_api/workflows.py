@@ -20,7 +20,7 @@ from taskmq.app_api.views import instant_text, render_all
 from taskmq.app_api.workflow_files.call_checks import find_call_faults
 from taskmq.app_api.workflow_files.reader import read_workflow
 from taskmq.contracts.jobs import NewRun, RunStore, StoredVersion
-from taskmq.errors import FlowNotFound, InvalidOption, InvalidWorkflow, NotPermitted, RequestRefused
+from taskmq.errors import InvalidOption, InvalidWorkflow, NotPermitted, RequestRefused, WorkflowNotFound
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
@@ -32,7 +32,10 @@ __all__ = ["AppWorkflows"]
 
 
 class AppWorkflows(AppCalls):
-    """Workflows by name. Methods raise `FlowNotFound`; changes and starts `NotPermitted` for tasks not allowed."""
+    """Workflows by name, their versions, and starts of runs.
+
+    Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
+    """
 
     async def put(self, name: str, body: WorkflowBody) -> WorkflowView:
         """Store the workflow of a file. New content becomes the current version; known content changes nothing.
@@ -143,9 +146,9 @@ class AppWorkflows(AppCalls):
             await self._check_options(terms, step.task)
 
 
-def _not_found(name: str, version: str) -> FlowNotFound:
+def _not_found(name: str, version: str) -> WorkflowNotFound:
     which = f" with version {version[:80]}" if version else ""
-    return FlowNotFound(f"there is no workflow {name[:128]!r}{which}")
+    return WorkflowNotFound(f"there is no workflow {name[:128]!r}{which}")
 
 
 def _content_of(text: bytes) -> WorkflowContent:

@@ -10,8 +10,6 @@ from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
     DuplicateTask,
-    FlowClosed,
-    FlowNotFound,
     IdentityConflict,
     IdentityNotFound,
     InvalidArguments,
@@ -29,6 +27,8 @@ from taskmq.errors import (
     ReactionNotFound,
     RequestRefused,
     ResultTimeout,
+    RunClosed,
+    RunNotFound,
     ServerUnavailable,
     StateUnavailable,
     StoreMismatch,
@@ -40,6 +40,7 @@ from taskmq.errors import (
     UnknownTask,
     Unroutable,
     UnsupportedFeature,
+    WorkflowNotFound,
 )
 
 __all__ = [
@@ -75,9 +76,10 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
     (JobCancelled, JOB_FAILED),
     (QueueMissing, NOT_FOUND),
     (ReactionNotFound, NOT_FOUND),
-    (FlowNotFound, NOT_FOUND),
+    (RunNotFound, NOT_FOUND),
+    (WorkflowNotFound, NOT_FOUND),
     (UnknownTask, NOT_FOUND),
-    (FlowClosed, CONFLICT),
+    (RunClosed, CONFLICT),
     (Unroutable, NOT_FOUND),
     (AccessDenied, DENIED),
     (NotAuthenticated, DENIED),

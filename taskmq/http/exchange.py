@@ -15,7 +15,6 @@ from taskmq.api.problems import PROBLEMS, UNCERTAIN, ProblemDetails
 from taskmq.errors import (
     DefinitionConflict,
     EncodeError,
-    FlowNotFound,
     IdentityConflict,
     InvalidFilter,
     InvalidOption,
@@ -75,7 +74,7 @@ _BY_STATUS: Final[Mapping[int, type[TaskMQError]]] = {
 _FACTS: Final[Mapping[str, Any]] = {
     "attempts": 0,
     "failures": {},
-    "flow_id": "",
+    "run_id": "",
     "hint": "",
     "job_id": "",
     "limit": 0,
@@ -299,7 +298,7 @@ def _error(problem: ProblemDetails, status: int, operation: str) -> TaskMQError:
         detail = "; ".join(
             f"{one.field}: {one.message}{f' ({one.suggestion})' if one.suggestion else ''}" for one in problem.errors
         )
-    if kind is None or (kind is FlowNotFound and status != 404):
+    if kind is None:
         return RequestRefused(detail, status=status, code=problem.code)
     error = kind.__new__(kind, detail)
     is_certain = UNCERTAIN not in detail

@@ -125,7 +125,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         parent: id of the job that sent this one.
         key: idempotency key.
         order_key: jobs of one key run one at a time, in the order of sending; in ordered queues only.
-        flow: the workflow, a slash, and the step that the job executes.
+        step_of: the run, a slash, and the step that the job executes.
         trace: W3C `traceparent`.
         store: of a stored job: its worker reports the outcome.
         blob: location of the arguments, if the message does not carry them.
@@ -148,7 +148,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     parent: str | None = None
     key: str | None = None
     order_key: str | None = None
-    flow: str | None = None
+    step_of: str | None = None
     tenant: str | None = None
     priority: int | None = None
     trace: str | None = None

@@ -234,8 +234,8 @@ def _facts_of_message(body: bytes, content_type: str | None) -> dict[str, Any]:
         envelope: Envelope = decode_envelope(body, content_type)
     except MalformedMessage:
         return {"body": body}
-    flow = None if envelope.flow is None else envelope.flow.rpartition("/")[0]
-    return {"body": body, "attempt": envelope.attempt, "workflow": flow}
+    run = None if envelope.step_of is None else envelope.step_of.rpartition("/")[0]
+    return {"body": body, "attempt": envelope.attempt, "workflow": run}
 
 
 def _facts_of_record(record: ResultRecord) -> dict[str, Any]:

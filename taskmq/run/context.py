@@ -128,10 +128,10 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         return self._envelope.task
 
     @property
-    def flow_id(self) -> str | None:
-        """Id of the workflow or batch that the job is a step of; None without one."""
-        flow = self._envelope.flow
-        return None if flow is None else flow.rpartition("/")[0]
+    def run_id(self) -> str | None:
+        """Id of the run that the job is a step of; None without one."""
+        step_of = self._envelope.step_of
+        return None if step_of is None else step_of.rpartition("/")[0]
 
     @property
     def attempt(self) -> int:

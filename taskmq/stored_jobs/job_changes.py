@@ -227,8 +227,8 @@ def _check_repeatable(record: JobRecord) -> None:
     Raises:
         JobConflict: it is a step of a run, whose other steps would not wait for its repetition.
     """
-    if record.detail is not None and record.detail.flow:
-        run = record.detail.flow.rpartition("/")[0]
+    if record.detail is not None and record.detail.step_of:
+        run = record.detail.step_of.rpartition("/")[0]
         raise JobConflict(
             f"job {record.key or record.id} is a step of run {run}: run it again with `taskmq run redrive {run}`",
             state=str(record.state),

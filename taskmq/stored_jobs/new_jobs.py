@@ -112,11 +112,11 @@ def clone_job(
     Raises:
         InvalidOption: the id or the owner is invalid.
     """
-    detail = replace(record.detail or JobDetail(), retry_of=record.id, flow="", depends_on=depends_on)
+    detail = replace(record.detail or JobDetail(), retry_of=record.id, step_of="", depends_on=depends_on)
     fresh = new_job_id(now, os.urandom(10))
     key = None if job_id is None else _check_key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
-    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0, flow=None)
+    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0, step_of=None)
     if call is not None:
         envelope = replace(envelope, **call)
     if priority is not None:

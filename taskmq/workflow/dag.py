@@ -88,7 +88,7 @@ class Dag(Workflow[dict[str, Any]]):
             rule: `all` of them have succeeded; `any` of them has; `none_failed`: all have ended, and none has
                 failed; `always`: all have ended.
             name: default: the task's.
-            may_fail: whether the flow may succeed although it fails.
+            may_fail: whether the run may succeed although it fails.
 
         Raises:
             InvalidOption: it waits for a node of another graph, the name is taken, or the rule is unknown or cannot

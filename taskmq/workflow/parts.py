@@ -34,7 +34,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
     async def asend(
         self,
         *,
-        flow_id: str | None = None,
+        run_id: str | None = None,
         tenant: str | None = None,
         name: str | None = None,
     ) -> Run[R_co]:
@@ -43,7 +43,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         A run whose id is known already is left as it is.
 
         Args:
-            flow_id: the run's id. Default: a new time-ordered UUID.
+            run_id: the run's id. Default: a new time-ordered UUID.
             tenant: the tenant of the run and of the jobs of its steps; the id begins with it, `@acme:`. Each tenant
                 has its own ids. Default: no tenant.
             name: a name for lists; any number of runs may have the same. Default: the task of its first step.
@@ -58,9 +58,9 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
             raise InvalidOption("tenant='': a name, or None for no tenant")
         if name is not None and not 1 <= len(name) <= _LONGEST_NAME:
             raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
-        if flow_id is not None:
-            check_run_id(flow_id)
-        return await self._start(service, flow_id, tenant, name)
+        if run_id is not None:
+            check_run_id(run_id)
+        return await self._start(service, run_id, tenant, name)
 
     send = blocking(asend)
 

@@ -67,7 +67,7 @@ class CompleteStep:
 
 
 class GraphNode(Generic[R_co]):
-    """A node of a graph; the key of its value when the flow has ended.
+    """A node of a graph; the key of its value when the run has ended.
 
     Attributes:
         name: unique in its graph.

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from taskmq import FlowFailed, TaskMQ, chain, dag
+from taskmq import RunFailed, TaskMQ, chain, dag
 from taskmq.errors import QueueMissing
 from taskmq.model.runs.rules import StepState
 from taskmq.model.states import JobState
@@ -177,7 +177,7 @@ def test_a_run_ends_although_rabbitmq_is_cut_off_while_a_step_ends(mill: _Mill) 
 def test_a_failed_step_is_a_failed_job_and_no_dead_letter(mill: _Mill) -> None:
     with mill.start("worker"), mill.start("scheduler"):
         run = chain(mill.app.tasks["fail"].si(), mill.app.tasks["first"].si()).send()
-        with pytest.raises(FlowFailed, match="ValueError: no"):
+        with pytest.raises(RunFailed, match="ValueError: no"):
             run.result(_PATIENCE)
         step = run.steps()[0]
 
@@ -197,7 +197,7 @@ def test_a_step_with_early_acknowledgement_fails_with_its_killed_worker(mill: _M
         os.kill(mill.pid_of("once"), signal.SIGKILL)
         stack.enter_context(mill.start("worker"))
 
-        with pytest.raises(FlowFailed, match="once"):
+        with pytest.raises(RunFailed, match="once"):
             run.result(140.0)
 
     assert mill.count() == {"once": 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import FlowFailed, JobCancelled, TaskMQ, batch, chain, dag
+from taskmq import JobCancelled, RunFailed, TaskMQ, batch, chain, dag
 from taskmq.scheduler import Scheduler
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
@@ -95,11 +95,11 @@ async def test_runs_in_postgresql_are_redriven_cancelled_and_extended(amqp_url: 
         first = graph.add(site.add.s(1), name="first")
         bad = graph.add(site.add.si(7), after=[first], name="bad")
         graph.add(site.total.si([1, 2]), after=[bad], name="last")
-        run = await graph.asend(flow_id="it")
-        with pytest.raises(FlowFailed, match="7 is broken"):
+        run = await graph.asend(run_id="it")
+        with pytest.raises(RunFailed, match="7 is broken"):
             await run.aresult(30)
         site.broken.clear()
-        assert await site.app.flow("it").aredrive() == 2
+        assert await site.app.runs.get("it").aredrive() == 2
         assert await run.aresult(30) == {"last": 3}
         assert site.ran == [1, 7, 7]
 

@@ -27,7 +27,7 @@ def render(number: int, size: int = 100) -> bytes:
 
 
 job = render.send(7)
-flow = chain(render.s(7)).send(name="one")
+run = chain(render.s(7)).send(name="one")
 
 
 def call_blocking() -> None:
@@ -55,9 +55,9 @@ def call_blocking() -> None:
     assert_type(job.outcome(), JobOutcome[bytes])
     assert_type(job.state(), JobState)
     assert_type(job.cancel("why", remember="1d"), Cancellation)
-    assert_type(flow, Run[bytes])
-    assert_type(flow.result(5), bytes)
-    assert_type(flow.state(), RunStatus)
+    assert_type(run, Run[bytes])
+    assert_type(run.result(5), bytes)
+    assert_type(run.state(), RunStatus)
 
 
 async def call_async() -> None:
@@ -70,7 +70,7 @@ async def call_async() -> None:
     assert_type(await app.runs.alist(workflow="one"), RunList)
     assert_type(await app.reactions.astatus("arrived"), ReactionStatus)
     assert_type(await job.aresult(timeout="5s"), bytes)
-    assert_type(await flow.aresult(5), bytes)
+    assert_type(await run.aresult(5), bytes)
     assert_type(await chain(render.s(7)).asend(), Run[bytes])
 
 
@@ -85,4 +85,4 @@ app.schedules.add("often", render, every("1h"), overlap="drop")  # type: ignore[
 app.runs.list(nme="one")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 app.reactions.status(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 job.result(wait=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-flow.result(timeout=[])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+run.result(timeout=[])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -30,7 +30,7 @@ def total(numbers: list[int]) -> str:
 assert_type(load.si("a").send(), Run[list[int]])
 assert_type(load.s("a").options(queue="q", max_attempts=3).send(), Run[list[int]])
 assert_type(double.options(priority=9).s(1, by=3).send().result(), int)
-assert_type(double.s(1).send(flow_id="a").state(), RunStatus)
+assert_type(double.s(1).send(run_id="a").state(), RunStatus)
 
 load.si()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 load.si(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -82,7 +82,7 @@ async def handles() -> None:
     assert_type([step.attempts for step in await sent.asteps()], list[int | None])
     async for step in sent.astream():
         assert_type(step.name, str)
-    assert_type(app.flow("id"), Run[Any])
+    assert_type(app.runs.get("id"), Run[Any])
 
 
 _workflow: Workflow[object] = chain(load.s("a"), total.s())

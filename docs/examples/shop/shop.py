@@ -98,7 +98,7 @@ def export(ctx: Context, seller: str, year: int, db: sqlite3.Connection = Depend
 def nightly(ctx: Context) -> None:
     night = ctx.scheduled_for or datetime.now(UTC)
     day = night.astimezone(PARIS).date() - timedelta(days=1)
-    (orders_of.s(day) | in_euro.s().each(limit=50) | report.s(day)).send(flow_id=f"nightly-{day}")
+    (orders_of.s(day) | in_euro.s().each(limit=50) | report.s(day)).send(run_id=f"nightly-{day}")
 
 
 @app.task

@@ -15,7 +15,7 @@ from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_rows, printable, write_json, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import label_of, param_of
-from taskmq.errors import FlowNotFound, InvalidOption, InvalidWorkflow
+from taskmq.errors import InvalidOption, InvalidWorkflow, WorkflowNotFound
 
 if TYPE_CHECKING:
     from taskmq.api.workflows.definitions import WorkflowLineView, WorkflowView
@@ -305,7 +305,7 @@ def _body(source: SourceFile, *, dry_run: bool) -> WorkflowBody:
 async def _present(api: Api, name: str) -> "WorkflowView | None":
     try:
         return await api.workflows.get(name)
-    except FlowNotFound:
+    except WorkflowNotFound:
         return None
 
 

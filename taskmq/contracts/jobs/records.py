@@ -44,7 +44,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         definition, definition_version: the template that it was created from.
         retry_of: the job that it repeats.
-        flow: of the job of a step, the id of the run, a slash, and the step.
+        step_of: of the job of a step, the id of the run, a slash, and the step.
         needs: its requirements on a node.
         preemptible: whether its run may be preempted; None: as its task says.
         depends_on: the jobs that it waits for, or waited for.
@@ -56,7 +56,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
-    flow: str = ""
+    step_of: str = ""
     needs: JobNeeds | None = None
     preemptible: bool | None = None
     depends_on: tuple[JobDependency, ...] = ()

@@ -33,7 +33,7 @@ __all__ = ["RunCalls", "WorkflowCalls"]
 class WorkflowCalls:
     """Workflows by name, their versions, and starts of runs.
 
-    Methods raise `FlowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
+    Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
     """
 
     def __init__(self, connection: HttpConnection) -> None:
@@ -84,7 +84,7 @@ class WorkflowCalls:
 class RunCalls:
     """Runs of workflows by id.
 
-    Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
+    Methods raise `RunNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
     change. Methods wait for it up to ten seconds; later it still applies.
     """
 
@@ -127,7 +127,7 @@ class RunCalls:
         """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it is cancelled, or not a batch.
+            RunClosed: it is cancelled, or not a batch.
         """
         self._connection.ask("closeRun", dict[str, str], path={"run_id": run_id})
 

@@ -32,7 +32,7 @@ __all__ = ["AsyncRunCalls", "AsyncWorkflowCalls"]
 class AsyncWorkflowCalls:
     """Workflows by name, their versions, and starts of runs.
 
-    Methods raise `FlowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
+    Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
     """
 
     def __init__(self, connection: AsyncHttpConnection) -> None:
@@ -85,7 +85,7 @@ class AsyncWorkflowCalls:
 class AsyncRunCalls:
     """Runs of workflows by id.
 
-    Methods raise `FlowNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
+    Methods raise `RunNotFound`; changes raise `NotPermitted` for tasks that are not allowed. A scheduler applies a
     change. Methods wait for it up to ten seconds; later it still applies.
     """
 
@@ -130,7 +130,7 @@ class AsyncRunCalls:
         """Close a batch to new jobs. It ends when its jobs have ended.
 
         Raises:
-            FlowClosed: it is cancelled, or not a batch.
+            RunClosed: it is cancelled, or not a batch.
         """
         await self._connection.ask("closeRun", dict[str, str], path={"run_id": run_id})
 

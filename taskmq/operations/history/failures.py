@@ -372,7 +372,7 @@ class TenantFailures:
             summary=error_line(type_name, message),
             traceback="" if error is None else error.traceback,
             # A failed step is repaired by its run, which has a line of its own.
-            remedy="" if record.retried_as or (record.detail and record.detail.flow) else "retry",
+            remedy="" if record.retried_as or (record.detail and record.detail.step_of) else "retry",
             is_handled=bool(record.retried_as),
             retried_as=record.retried_as,
         )

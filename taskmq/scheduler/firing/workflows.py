@@ -13,7 +13,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobScheduleStore, NewInboxRow, ScheduleChange, StoredSchedule
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import FlowNotFound, StoreUnavailable, TaskMQError
+from taskmq.errors import RunNotFound, StoreUnavailable, TaskMQError
 from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.definition import StoredRule
@@ -125,7 +125,7 @@ class ScheduledWorkflows:
         for one in record.active:
             try:
                 run = await self._runs.find(tenant_key(row.tenant or None, one.job_id))
-            except FlowNotFound:
+            except RunNotFound:
                 continue
             if run.ended is None:
                 found.add(one.job_id)

@@ -80,15 +80,15 @@ class StepJobs:
     def _make(self, run: RunRecord, step: StepJob, now: int) -> NewJob:
         sending = self._sending(run, step, now)
         public = tenant_key(run.tenant or None, run.id)
-        flow = f"{public}/{_name_of(step.key)}"
-        sending.envelope = replace(sending.envelope, id=step.id, root=public, flow=flow, enqueued=now)
+        step_of = f"{public}/{_name_of(step.key)}"
+        sending.envelope = replace(sending.envelope, id=step.id, root=public, step_of=step_of, enqueued=now)
         if run.scheduled_for and (schedule := run.labels.get(SCHEDULE_LABEL)):
             instant = str(milliseconds_in(run.scheduled_for))
             said = {SCHEDULE_NAME: tenant_key(run.tenant or None, schedule), SCHEDULED_FOR: instant}
             sending.envelope = replace(sending.envelope, meta={**(sending.envelope.meta or {}), **said})
         submission = sending.submission or Submission()
         detail = submission.detail or JobDetail()
-        detail = replace(detail, flow=flow, labels={**run.labels, **detail.labels})
+        detail = replace(detail, step_of=step_of, labels={**run.labels, **detail.labels})
         sending.submission = replace(submission, detail=detail)
         with self._app.producer.send_context(sending):
             job = self._job_of(sending, now)

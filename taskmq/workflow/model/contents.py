@@ -257,7 +257,7 @@ def _options_of(call: StepCall, *, is_complete: bool) -> dict[str, Any]:
     if task.plan.unique is not None:
         raise InvalidOption(
             f"task {task.name}: unique= could leave a step without a job: let the step call a task without it; the "
-            "workflow is one by its flow_id"
+            "workflow is one by its run_id"
         )
     plan: CallPlan = plan_call(call.plan or task.call_plan, call.options, task=task.name)
     if plan.job_id is not None:

@@ -9,7 +9,7 @@ import msgspec
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.durable.service import pause
-from taskmq.errors import FlowFailed, InvalidOption, JobCancelled, ResultTimeout, StoreUnavailable
+from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, RunFailed, StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
@@ -117,7 +117,7 @@ class Run(Generic[R_co]):
         """Return the run as the store keeps it.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         return await self._service.find(self.id)
@@ -130,10 +130,10 @@ class Run(Generic[R_co]):
         A step that was skipped, or allowed to fail and did, has None as its value.
 
         Raises:
-            FlowFailed: a step failed that was not allowed to. All others have ended, too.
+            RunFailed: a step failed that was not allowed to. All others have ended, too.
             JobCancelled: it was cancelled.
             ResultTimeout: it has not ended in time; it continues.
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         while True:
@@ -163,7 +163,7 @@ class Run(Generic[R_co]):
         """Return the progress of the run, step by step.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         record = await self.aget()
@@ -180,7 +180,7 @@ class Run(Generic[R_co]):
         """Return each step with its task, its job and its end, in the order of the graph.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         record = await self.aget()
@@ -203,7 +203,7 @@ class Run(Generic[R_co]):
         A step that ended before a `redrive` is yielded again when it has ended again.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         seen: dict[StepKey, tuple[int, int | None]] = {}
@@ -236,7 +236,7 @@ class Run(Generic[R_co]):
             False if it has ended already.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached; it may be cancelled: call it again.
         """
         record = await self.aget()
@@ -256,7 +256,7 @@ class Run(Generic[R_co]):
             step: run this step and all that wait for it again instead, whatever their ends.
 
         Raises:
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             InvalidOption: there is no such step.
             StoreUnavailable: the store could not be reached.
         """
@@ -286,8 +286,8 @@ class Run(Generic[R_co]):
                 an error adds only the missing jobs.
 
         Raises:
-            FlowClosed: it accepts no more jobs; with more than 200 jobs, some may have been added.
-            FlowNotFound: the store does not know it (any more).
+            RunClosed: it accepts no more jobs; with more than 200 jobs, some may have been added.
+            RunNotFound: the store does not know it (any more).
             InvalidArguments, InvalidOption, EncodeError: a job is invalid; nothing was added.
             StoreUnavailable: some may have been added, and will run.
         """
@@ -303,8 +303,8 @@ class Run(Generic[R_co]):
         """Close the batch to further jobs: it ends once all its jobs have ended. May be called again.
 
         Raises:
-            FlowClosed: it was cancelled before it was closed, or is not a batch.
-            FlowNotFound: the store does not know it (any more).
+            RunClosed: it was cancelled before it was closed, or is not a batch.
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: call it again.
         """
         await self._service.close(self.id)
@@ -322,7 +322,7 @@ class Run(Generic[R_co]):
         Raises:
             InvalidOption: the run refuses it; the message says why.
             EncodeError: the value has no form in JSON.
-            FlowNotFound: the store does not know it (any more).
+            RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
         """
         row = NewInboxRow(
@@ -368,7 +368,7 @@ class Run(Generic[R_co]):
         if record.state is RunState.CANCELLED:
             raise JobCancelled(f"workflow {self.id} was cancelled: {record.cancelled}")
         if record.state is RunState.FAILED:
-            raise FlowFailed(self.id, await self._failures(record))
+            raise RunFailed(self.id, await self._failures(record))
         return record
 
     async def _failures(self, record: RunRecord) -> dict[str, str]:

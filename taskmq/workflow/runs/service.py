@@ -10,7 +10,7 @@ import msgspec
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, RunStore
-from taskmq.errors import FlowClosed, FlowNotFound, InvalidOption
+from taskmq.errors import InvalidOption, RunClosed, RunNotFound
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import check_chosen_id, run_id_of, split_tenant_key, tenant_key
@@ -72,12 +72,12 @@ class RunService:
         """Return a run as the store keeps it.
 
         Raises:
-            FlowNotFound: the store does not know it, or it belongs to another tenant.
+            RunNotFound: the store does not know it, or it belongs to another tenant.
         """
         record = await self.store.get(run_id_of(public))
         tenant, _ = split_tenant_key(public)
         if record is None or (tenant and record.tenant != tenant):
-            raise FlowNotFound(f"workflow {public} is unknown: it was never sent to this store, or has been deleted")
+            raise RunNotFound(f"workflow {public} is unknown: it was never sent to this store, or has been deleted")
         return record
 
     async def add(self, public: str, calls: Sequence[bytes], *, key: str | None = None) -> None:
@@ -87,15 +87,15 @@ class RunService:
             key: of these calls: under the same one they are added once.
 
         Raises:
-            FlowClosed: it takes no more, or is no batch.
-            FlowNotFound: the store does not know it (any more).
+            RunClosed: it takes no more, or is no batch.
+            RunNotFound: the store does not know it (any more).
         """
         record = await self.find(public)
         for row in _additions(calls, key=key):
             if row.id and await self.store.answer(record.id, row.id) == "added":
                 continue
             if not await self._is_open(record) or await self.send(record, row) == "closed":
-                raise FlowClosed(
+                raise RunClosed(
                     f"workflow {public} accepts no more jobs: it was closed or cancelled, or is not a batch", public
                 )
 
@@ -103,11 +103,11 @@ class RunService:
         """Return the graph of a run.
 
         Raises:
-            FlowNotFound: the run has been deleted.
+            RunNotFound: the run has been deleted.
         """
         text = await self.store.graph_text(record.version)
         if text is None:
-            raise FlowNotFound(f"workflow {record.id} has been deleted")
+            raise RunNotFound(f"workflow {record.id} has been deleted")
         return load_graph(text)
 
     async def steps(self, record: RunRecord) -> dict[str, StepRecord]:
@@ -132,11 +132,11 @@ class RunService:
         """Send an event to a run; return its effect, None if no scheduler applied it in time.
 
         Raises:
-            FlowNotFound: the run has been deleted.
+            RunNotFound: the run has been deleted.
         """
         sender = row.id or os.urandom(16).hex()
         if not await self.store.send(record.id, msgspec.structs.replace(row, id=sender)):
-            raise FlowNotFound(f"workflow {record.id} has been deleted")
+            raise RunNotFound(f"workflow {record.id} has been deleted")
         self.wake([record.id])
         backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         loop = asyncio.get_running_loop()
@@ -150,13 +150,13 @@ class RunService:
         """Close a batch to further jobs.
 
         Raises:
-            FlowClosed: it was cancelled before it was closed, or is not a batch.
-            FlowNotFound: the store does not know it (any more).
+            RunClosed: it was cancelled before it was closed, or is not a batch.
+            RunNotFound: the store does not know it (any more).
         """
         record = await self.find(public)
         content = (await self.graph(record)).content.steps.get(BATCH_STEP)
         if content is None or not content.batch or record.cancelled is not None:
-            raise FlowClosed(f"workflow {public} was cancelled, or is not a batch", public)
+            raise RunClosed(f"workflow {public} was cancelled, or is not a batch", public)
         await self.send(record, NewInboxRow(kind="close", step=BATCH_STEP))
 
     async def put_calls(self, public: str, calls: Sequence[bytes], *, key: str) -> None:
@@ -180,15 +180,15 @@ class RunService:
             broker.announce(RUNS_TOPIC, " ".join(run_ids).encode())
 
 
-def check_run_id(flow_id: str) -> str:
-    """Return `flow_id` if a sender may choose it as the id of a run.
+def check_run_id(run_id: str) -> str:
+    """Return `run_id` if a sender may choose it as the id of a run.
 
     Raises:
         InvalidOption: it may not.
     """
-    if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
-        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
-    return check_chosen_id(flow_id, tenant=None, what="flow_id")
+    if not 1 <= len(run_id) <= 128 or not _CHARACTERS.issuperset(run_id):
+        raise InvalidOption(f"run_id={run_id!r}: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
+    return check_chosen_id(run_id, tenant=None, what="run_id")
 
 
 def _additions(calls: Sequence[bytes], *, key: str | None) -> Iterator[NewInboxRow]:

@@ -29,8 +29,6 @@ from taskmq.contracts.identity import AuditFilter
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
-    FlowClosed,
-    FlowNotFound,
     IdentityConflict,
     IdentityNotFound,
     InvalidArguments,
@@ -49,6 +47,8 @@ from taskmq.errors import (
     ResultDamaged,
     ResultExpired,
     ResultTimeout,
+    RunClosed,
+    RunNotFound,
     ScheduleNotFound,
     TaskMQError,
     UnknownTask,
@@ -339,10 +339,10 @@ def _use_workflows(client: Client) -> None:
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
     with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):
         client.runs.signal(started.run_id, SignalBody(signal="aproval"))
-    with pytest.raises(FlowClosed):
+    with pytest.raises(RunClosed):
         client.runs.close(started.run_id)
     for ask in (client.runs.get, client.runs.close, client.runs.cancel, client.runs.redrive):
-        with pytest.raises(FlowNotFound):
+        with pytest.raises(RunNotFound):
             ask("none")
 
 

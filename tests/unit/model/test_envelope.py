@@ -106,7 +106,7 @@ def test_the_fields_are_those_of_the_public_wire_format() -> None:
         "parent",
         "key",
         "order_key",
-        "flow",
+        "step_of",
         "tenant",
         "priority",
         "trace",

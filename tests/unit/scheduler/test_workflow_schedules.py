@@ -72,7 +72,7 @@ async def test_each_occurrence_starts_one_run_over_the_death_of_a_scheduler(stag
     assert [run.id for run in runs] == [run_id_of(public) for public in publics]
     status = await process.app.schedules.astatus("@acme:nightly")
     assert status.fired == len(status.history) == len(runs)
-    assert (await process.app.flow(publics[0]).astate()).state == "running"
+    assert (await process.app.runs.get(publics[0]).astate()).state == "running"
 
 
 @run_by(_play)

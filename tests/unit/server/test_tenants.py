@@ -215,7 +215,7 @@ def test_a_run_belongs_to_its_tenant_and_its_ids_are_free_in_others(
     assert (mine["workflow"], mine["tenant"], theirs["tenant"]) == ("w", "acme", "other")
     assert site("GET", "/runs/@other:w1").status_code == 404
     assert site("POST", "/runs/w1/cancel").status_code == 200
-    assert site("POST", "/runs/w1/close").json()["code"] == "workflow_closed"
+    assert site("POST", "/runs/w1/close").json()["code"] == "run_closed"
     assert site("GET", "/runs/w1", by="all-viewer").json()["tenant"] == ""
     assert site("GET", "/runs/@acme:w1", by="all-viewer").json()["run_id"] == mine["run_id"]
     assert site("GET", "/runs/@acme:w1?tenant=", by="all-viewer").status_code == 404

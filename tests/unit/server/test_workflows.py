@@ -205,7 +205,7 @@ def test_a_run_is_shown_with_its_steps_until_its_end(site: Site, runs: _Runs) ->
         ({"signal": "approval", "value": {"ok": True}, "step": "extract"}, "acme-operator", 409, "signal_refused"),
         ({"signal": "approval", "value": {"ok": True}}, "acme-submitter", 409, "signal_refused"),
         ({"signal": "approval", "value": {"ok": True}}, "acme-viewer", 403, "not_allowed"),
-        ({"signal": "approval", "value": {"ok": True}}, "other-admin", 404, "workflow_not_found"),
+        ({"signal": "approval", "value": {"ok": True}}, "other-admin", 404, "run_not_found"),
     ],
 )
 def test_a_signal_that_no_step_may_take_is_refused(
@@ -288,7 +288,7 @@ def test_a_change_is_sent_even_if_no_scheduler_runs(site: Site, monkeypatch: pyt
 def test_runs_belong_to_their_tenant_and_values_to_those_who_read_jobs(site: Site) -> None:
     run_id = _start(site)
 
-    assert site("GET", f"/runs/{run_id}", by="other-admin").json()["code"] == "workflow_not_found"
+    assert site("GET", f"/runs/{run_id}", by="other-admin").json()["code"] == "run_not_found"
     assert site("GET", "/workflows/nightly", by="other-admin").status_code == 404
     assert site("POST", "/workflows/nightly/start", {}, by="picky").status_code == 403
     assert site("POST", f"/runs/{run_id}/cancel", by="picky").status_code == 403

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from taskmq import Context, JobFilter, RetryPolicy, TaskMQ, batch, chain
-from taskmq.errors import FlowFailed, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
+from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, RunFailed, TaskFailed, UnsupportedFeature
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import UNDERWAY, JobState
@@ -385,9 +385,9 @@ def test_workflows_run_in_the_store() -> None:
         raise Sold("out")
 
     with Harness(app) as harness:
-        run = (one.s(2) | listed.s() | one.s().each() | listed.si(2).options(delay="1h")).send(flow_id="it")
+        run = (one.s(2) | listed.s() | one.s().each() | listed.si(2).options(delay="1h")).send(run_id="it")
         with pytest.raises(ResultTimeout, match="in a test, jobs run while"):
-            app.flow("it").result()
+            app.runs.get("it").result()
         before = harness.now
         harness.drain()
         assert harness.now >= before + timedelta(hours=1)
@@ -397,7 +397,7 @@ def test_workflows_run_in_the_store() -> None:
         failed = chain(one.s(1), fails.si()).send()
         with pytest.raises(Sold):
             harness.drain()
-        with pytest.raises(FlowFailed, match="step fails failed"):
+        with pytest.raises(RunFailed, match="step fails failed"):
             failed.result()
 
         jobs = batch(one.s(1), on_success=listed.si(1)).send()

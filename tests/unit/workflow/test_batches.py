@@ -9,12 +9,12 @@ import pytest
 
 from taskmq import (
     Context,
-    FlowClosed,
-    FlowFailed,
-    FlowNotFound,
     InvalidArguments,
     InvalidOption,
     JobCancelled,
+    RunClosed,
+    RunFailed,
+    RunNotFound,
     TaskMQ,
     batch,
     chain,
@@ -44,8 +44,8 @@ class Shop:
 
         @app.task(name="page", retry=None)
         async def page(context: Context, number: int) -> int:
-            assert context.flow_id is not None
-            flow = app.flow(context.flow_id)
+            assert context.run_id is not None
+            flow = app.runs.get(context.run_id)
             if number < 3:
                 # A rerun task adds the next page once.
                 for _ in range(2):
@@ -65,7 +65,7 @@ class Shop:
 
         @app.task(name="alone", retry=None)
         async def alone(context: Context) -> str | None:
-            return context.flow_id
+            return context.run_id
 
         self.double, self.page, self.total, self.ended, self.alone = double, page, total, ended, alone
 
@@ -110,7 +110,7 @@ async def test_a_batch_accepts_jobs_until_it_is_closed_and_then_its_callbacks_ru
         assert state.steps["jobs[252]"] == state.steps["total"] == "succeeded"
         steps = await flow.asteps()
         assert [step.name for step in steps[:3]] == ["jobs", "jobs[0]", "jobs[1]"]
-        with pytest.raises(FlowClosed, match=f"workflow {flow.id} accepts no more jobs: it was closed"):
+        with pytest.raises(RunClosed, match=f"workflow {flow.id} accepts no more jobs: it was closed"):
             await flow.aadd(shop.double.s(5))
 
 
@@ -130,7 +130,7 @@ async def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_repai
         jobs = [shop.double.s(number) for number in (1, 2)]
         flow = await batch(*jobs, on_success=shop.total.s(), on_end=shop.ended.s()).asend()
         await flow.aclose()
-        with pytest.raises(FlowFailed) as caught:
+        with pytest.raises(RunFailed) as caught:
             await flow.aresult(20)
         assert caught.value.failures == {"jobs[1]": "ValueError: 2 is broken"}
         assert ("ended", None) in shop.ran
@@ -148,11 +148,11 @@ async def test_a_batch_of_one_id_is_sent_once_and_resumes_where_it_stopped(shop:
     async with working(shop.app):
         jobs = batch(shop.double.s(1), shop.double.s(2))
         for _ in range(2):
-            flow = await jobs.asend(flow_id="nightly")
+            flow = await jobs.asend(run_id="nightly")
             await flow.aadd(shop.double.s(3), key="3")
-        await shop.app.flow("nightly").aclose()
+        await shop.app.runs.get("nightly").aclose()
         # Even once it is closed.
-        again = await jobs.asend(flow_id="nightly")
+        again = await jobs.asend(run_id="nightly")
         assert await again.aresult(20) == [2, 4, 6]
         assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]
 
@@ -161,9 +161,9 @@ async def test_a_cancelled_batch_accepts_no_more_jobs(shop: Shop) -> None:
     async with working(shop.app):
         flow = await batch(shop.double.s(1)).asend()
         await flow.acancel("enough")
-        with pytest.raises(FlowClosed, match="or cancelled"):
+        with pytest.raises(RunClosed, match="or cancelled"):
             await flow.aadd(shop.double.s(2))
-        with pytest.raises(FlowClosed):
+        with pytest.raises(RunClosed):
             await flow.aclose()
         with pytest.raises(JobCancelled, match="enough"):
             await flow.aresult(20)
@@ -175,8 +175,8 @@ async def test_synchronous_code_adds_and_closes_too(shop: Shop) -> None:
         flow.add()
         flow.add(shop.double.s(1))
         flow.close()
-        with pytest.raises(FlowClosed):
-            shop.app.flow(flow.id).add(shop.double.s(2))
+        with pytest.raises(RunClosed):
+            shop.app.runs.get(flow.id).add(shop.double.s(2))
 
     async with working(shop.app):
         await asyncio.to_thread(use)
@@ -205,12 +205,12 @@ def test_an_invalid_batch_is_refused_before_anything_is_sent() -> None:
             flow = await batch(shop.double.s(1)).asend()
             with pytest.raises(InvalidOption, match="key='': 1 to 200 characters"):
                 await flow.aadd(shop.double.s(2), key="")
-            with pytest.raises(FlowNotFound):
-                await shop.app.flow("gone").aadd(shop.double.s(2))
-            with pytest.raises(FlowNotFound):
-                await shop.app.flow("gone").aclose()
+            with pytest.raises(RunNotFound):
+                await shop.app.runs.get("gone").aadd(shop.double.s(2))
+            with pytest.raises(RunNotFound):
+                await shop.app.runs.get("gone").aclose()
             other = await chain(shop.double.s(1)).asend()
-            with pytest.raises(FlowClosed, match="or is not a batch"):
+            with pytest.raises(RunClosed, match="or is not a batch"):
                 await other.aadd(shop.double.s(2))
 
     asyncio.run(main())

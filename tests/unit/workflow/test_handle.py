@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from taskmq import (
-    FlowFailed,
-    FlowNotFound,
     InvalidOption,
     JobCancelled,
     ResultTimeout,
+    RunFailed,
+    RunNotFound,
     TaskMQ,
     UnsupportedFeature,
     chain,
@@ -79,7 +79,7 @@ async def test_an_empty_group_waits_for_the_previous_step(shop: Shop) -> None:
         assert shop.ran == ["a"]
 
         flow = await chain(shop.named.s("b"), shop.add.map([]), shop.total.s()).asend()
-        with pytest.raises(FlowFailed, match="b is broken"):
+        with pytest.raises(RunFailed, match="b is broken"):
             await flow.aresult(10)
 
 
@@ -102,7 +102,7 @@ def test_a_workflow_is_sent_and_awaited_by_synchronous_code(tmp_path: Path) -> N
 
         async def work() -> None:
             async with shop.open():
-                assert await shop.app.flow(flow.id).aresult(20) == 7
+                assert await shop.app.runs.get(flow.id).aresult(20) == 7
 
         asyncio.run(work())
         assert flow.result(timeout=10) == 7
@@ -115,7 +115,7 @@ async def test_a_task_sends_a_workflow(shop: Shop) -> None:
 
     async with shop.open():
         inner = await (await shop.sends.asend(1)).aresult(10)
-        assert await shop.app.flow(inner).aresult(10) == 12
+        assert await shop.app.runs.get(inner).aresult(10) == 12
 
 
 async def test_a_failure_fails_the_flow_and_is_reported_with_its_step(shop: Shop) -> None:
@@ -123,7 +123,7 @@ async def test_a_failure_fails_the_flow_and_is_reported_with_its_step(shop: Shop
 
     async with shop.open():
         flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
-        with pytest.raises(FlowFailed, match="ValueError: b is broken") as caught:
+        with pytest.raises(RunFailed, match="ValueError: b is broken") as caught:
             await flow.aresult(10)
         assert caught.value.failures == {"named-2": "ValueError: b is broken"}
         state = await flow.astate()
@@ -147,7 +147,7 @@ async def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_an
 
     async with shop.open():
         flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
-        with pytest.raises(FlowFailed):
+        with pytest.raises(RunFailed):
             await flow.aresult(10)
         steps = await flow.asteps()
 
@@ -226,10 +226,10 @@ async def test_a_map_over_too_many_items_or_no_list_fails(shop: Shop) -> None:
 
     async with shop.open():
         wide = await (shop.numbers.s(20) | shop.add.s().each(max_width=19)).asend()
-        with pytest.raises(FlowFailed, match="max_width"):
+        with pytest.raises(RunFailed, match="max_width"):
             await wide.aresult(10)
         none = await chain(shop.add.s(1), shop.add.s().each()).asend()
-        with pytest.raises(FlowFailed, match="not a list"):
+        with pytest.raises(RunFailed, match="not a list"):
             await none.aresult(10)
         assert not [line for line in shop.ran if line != "add 1 1"]
 
@@ -241,7 +241,7 @@ async def test_a_step_has_its_own_attempts(shop: Shop) -> None:
         flow.add(shop.tries.s("own").options(max_attempts=2))
         flow.add(shop.tries.s("usual"))
         sent = await flow.asend()
-        with pytest.raises(FlowFailed, match="and 1 more"):
+        with pytest.raises(RunFailed, match="and 1 more"):
             await sent.aresult(10)
 
     assert sorted(shop.ran) == [
@@ -274,20 +274,20 @@ async def test_a_cancelled_flow_stops_running_steps_and_starts_no_more(shop: Sho
 async def test_the_same_id_is_one_flow_however_often_it_is_sent(shop: Shop) -> None:
 
     async with shop.open():
-        flows = [await shop.named.s("once").asend(flow_id="nightly-7") for _ in range(3)]
+        flows = [await shop.named.s("once").asend(run_id="nightly-7") for _ in range(3)]
         assert {await flow.aresult(10) for flow in flows} == {"once"}
-        await shop.named.s("once").asend(flow_id="nightly-7")
+        await shop.named.s("once").asend(run_id="nightly-7")
     assert shop.ran == ["once"]
 
 
 async def test_unknown_and_malformed_workflows_are_refused_by_name(shop: Shop) -> None:
     async with shop.app:
-        with pytest.raises(FlowNotFound, match="never sent to this store"):
-            await shop.app.flow("none").aresult(1)
-        with pytest.raises(FlowNotFound):
-            await shop.app.flow("none").aredrive()
-        with pytest.raises(InvalidOption, match="flow_id"):
-            await shop.named.s("a").asend(flow_id="a/b")
+        with pytest.raises(RunNotFound, match="never sent to this store"):
+            await shop.app.runs.get("none").aresult(1)
+        with pytest.raises(RunNotFound):
+            await shop.app.runs.get("none").aredrive()
+        with pytest.raises(InvalidOption, match="run_id"):
+            await shop.named.s("a").asend(run_id="a/b")
         with pytest.raises(InvalidOption, match="names no task"):
             await dag().asend()
 
@@ -303,7 +303,7 @@ async def test_workflows_without_a_store_are_refused_with_the_remedy(url: str) -
     with pytest.raises(UnsupportedFeature, match=remedy):
         await alone.s().asend()
     with pytest.raises(UnsupportedFeature, match=remedy):
-        await app.flow("it").astate()
+        await app.runs.get("it").astate()
     await app.aclose()
 
 

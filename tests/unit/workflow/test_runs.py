@@ -10,11 +10,11 @@ import pytest
 
 from taskmq import (
     Context,
-    FlowClosed,
-    FlowFailed,
-    FlowNotFound,
     InvalidOption,
     ResultTimeout,
+    RunClosed,
+    RunFailed,
+    RunNotFound,
     TaskMQ,
     UnsupportedFeature,
     batch,
@@ -91,7 +91,7 @@ async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> 
         theirs = await shop.named.s("c").asend(name="close-day", tenant="acme")
         await good.aresult(10)
         await theirs.aresult(10)
-        with pytest.raises(FlowFailed, match="b is broken"):
+        with pytest.raises(RunFailed, match="b is broken"):
             await bad.aresult(10)
         runs = shop.app.runs
 
@@ -115,19 +115,19 @@ async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> 
 
 async def test_a_run_of_a_tenant_is_found_by_its_chosen_id(shop: Shop) -> None:
     async with shop.open():
-        run = await shop.named.s("a").asend(flow_id="nightly", tenant="acme")
+        run = await shop.named.s("a").asend(run_id="nightly", tenant="acme")
         assert run.id == "@acme:nightly"
-        assert await shop.app.flow("nightly", tenant="acme").aresult(10) == "a"
+        assert await shop.app.runs.get("nightly", tenant="acme").aresult(10) == "a"
         assert (await _jobs_of(shop, run))["named"].tenant == "acme"
         for stranger in ("@other:nightly", "nightly", "none"):
-            with pytest.raises(FlowNotFound, match="never sent to this store"):
-                await shop.app.flow(stranger).astate()
+            with pytest.raises(RunNotFound, match="never sent to this store"):
+                await shop.app.runs.get(stranger).astate()
 
 
 async def test_a_step_is_a_job_with_the_options_of_its_call(shop: Shop) -> None:
     @shop.app.task(name="where", retry=None, priority=2)
     async def where(context: Context) -> str | None:
-        return context.flow_id
+        return context.run_id
 
     async with shop.open():
         step = where.si().options(priority=8, meta={"a": "b"}, timeout="1m", max_attempts=2)
@@ -137,7 +137,7 @@ async def test_a_step_is_a_job_with_the_options_of_its_call(shop: Shop) -> None:
         body = decode_envelope(jobs["where-2"].body)
 
     assert (jobs["where"].priority, jobs["where-2"].priority) == (2, 8)
-    assert (body.root, body.flow, body.meta) == (run.id, f"{run.id}/where-2", {"a": "b"})
+    assert (body.root, body.step_of, body.meta) == (run.id, f"{run.id}/where-2", {"a": "b"})
     assert body.run is not None
     assert (body.run.timeout, body.run.max_attempts) == (60_000, 2)
 
@@ -160,11 +160,11 @@ async def test_a_step_that_cannot_have_a_job_fails_and_says_why(shop: Shop) -> N
     anything: Any = texts
     async with shop.open():
         run = await chain(shop.add.s(1), anything.s()).asend()
-        with pytest.raises(FlowFailed, match="Expected `str`, got `int`"):
+        with pytest.raises(RunFailed, match="Expected `str`, got `int`"):
             await run.aresult(10)
         await _put(shop, "odd", {"a": {"task": "add", "options": {"eta": "soon"}}})
         odd = await shop.app.runs.astart("odd")
-        with pytest.raises(FlowFailed, match="eta='soon' is not an instant"):
+        with pytest.raises(RunFailed, match="eta='soon' is not an instant"):
             await odd.aresult(10)
 
 
@@ -172,7 +172,7 @@ async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop)
     shop.broken = {"b"}
     async with shop.open():
         run = await chain(shop.named.s("b"), shop.add.si(1)).asend(tenant="acme")
-        with pytest.raises(FlowFailed, match="b is broken"):
+        with pytest.raises(RunFailed, match="b is broken"):
             await run.aresult(10)
         job = (await _jobs_of(shop, run))["named"].id
         modes: tuple[RetryMode | None, ...] = (None, "resume", "new")
@@ -201,7 +201,7 @@ async def test_a_middleware_that_fails_fails_the_step(shop: Shop) -> None:
     async with shop.open():
         shop.app.producer.use_middleware([Broken()])
         run = await shop.add.s(1).asend()
-        with pytest.raises(FlowFailed, match="ZeroDivisionError: no header"):
+        with pytest.raises(RunFailed, match="ZeroDivisionError: no header"):
             await run.aresult(10)
 
 
@@ -215,7 +215,7 @@ async def test_a_maker_of_keys_that_fails_fails_the_step(shop: Shop) -> None:
 
     async with shop.open():
         run = await (shop.add.s(-1) | keyed.s()).asend()
-        with pytest.raises(FlowFailed, match="ZeroDivisionError"):
+        with pytest.raises(RunFailed, match="ZeroDivisionError"):
             await run.aresult(10)
 
 
@@ -273,7 +273,7 @@ async def test_a_run_without_a_scheduler_waits_and_keeps_its_events() -> None:
         async with shop.open():
             await run.aclose()
             assert await run.aresult(10) == [2]
-            with pytest.raises(FlowClosed, match="or is not a batch"):
+            with pytest.raises(RunClosed, match="or is not a batch"):
                 await (await shop.add.s(1).asend()).aclose()
 
 
@@ -305,7 +305,7 @@ def test_a_run_is_followed_by_code_without_a_loop() -> None:
 
         async def work() -> None:
             async with shop.open():
-                assert await shop.app.flow(run.id).aresult(10) == 2
+                assert await shop.app.runs.get(run.id).aresult(10) == 2
 
         asyncio.run(work())
         assert run.result(10) == 2
@@ -316,7 +316,7 @@ async def test_the_end_of_a_run_is_announced_to_callers_that_wait(shop: Shop) ->
         ends = ends_of(shop.app.sessions.current())
         with ends.waiter(run_id_of("it")) as has_ended:
             await until(lambda: ends.is_listening)
-            run = await shop.add.s(1).asend(flow_id="it")
+            run = await shop.add.s(1).asend(run_id="it")
             async with asyncio.timeout(20):
                 await has_ended.wait()
         assert await run.aresult(0) == 2
