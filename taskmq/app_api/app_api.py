@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.queues import AppQueues
     from taskmq.app_api.reactions import AppReactions
-    from taskmq.app_api.runs import AppRuns
+    from taskmq.app_api.runs.runs import AppRuns
     from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
     from taskmq.app_api.workflows import AppWorkflows
@@ -164,7 +164,7 @@ class AppApi:
     @property
     def runs(self) -> "AppRuns":
         """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
-        from taskmq.app_api.runs import AppRuns
+        from taskmq.app_api.runs.runs import AppRuns
 
         return AppRuns(self._app, self._caller)
 

@@ -132,6 +132,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listRunSteps": _get("/runs/{run_id}/steps"),
     "listRunChildren": _get("/runs/{run_id}/steps/{step}/children"),
     "getRunGraph": _get("/runs/{run_id}/graph"),
+    "getRunTimeline": _get("/runs/{run_id}/timeline"),
     "signalRun": _post("/runs/{run_id}/signal"),
     "closeRun": _post("/runs/{run_id}/close"),
     "cancelRun": _post("/runs/{run_id}/cancel"),

@@ -117,6 +117,8 @@ def test_a_run_is_started_signalled_and_shown(nightly: Path, taskmq: Here) -> No
     _settle(run, "extract")
     steps = taskmq("run", "steps", run)
     graph = taskmq("run", "graph", run)
+    timeline = taskmq("run", "timeline", run)
+    rows = taskmq("run", "timeline", run, "-o", "json").data
     signalled = taskmq("run", "signal", run, "approval", '{"ok": true}', "--id", "order-17")
     _settle(run)
     shown = taskmq("run", "show", run)
@@ -128,6 +130,11 @@ def test_a_run_is_started_signalled_and_shown(nightly: Path, taskmq: Here) -> No
         ["approve", "wait", "approval", "running"],
     ]
     assert graph.out.startswith("flowchart LR\n")
+    first, second = rows
+    (job,) = first["jobs"]
+    assert _rows(timeline.out)[1][:2] == ["extract", "succeeded"]
+    assert _rows(timeline.out)[1][-1] == job["job_id"]
+    assert (second["kind"], second["ready"], second["jobs"]) == ("wait", first["ended"], [])
     assert ["effect", "sent"] in _rows(signalled.out)
     facts: dict[str, Any] = {row[0]: " ".join(row[1:]) for row in _rows(shown.out)}
     assert (facts["state"], facts["params"]) == ("succeeded", '{"day":"2027-01-31","rows":3}')

@@ -16,8 +16,13 @@ __all__ = [
     "RunLineView",
     "RunStepList",
     "RunStepView",
+    "RunTimeline",
     "SignalBody",
     "SignalledRun",
+    "TimelineAttempt",
+    "TimelineInterruption",
+    "TimelineJob",
+    "TimelineRow",
     "WorkflowRunView",
 ]
 
@@ -192,3 +197,68 @@ class RunGraphView(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     version: str
     steps: list[RunStepView]
+
+
+class TimelineAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a job in the timeline of its run."""
+
+    attempt: int
+    state: str
+    started: str | None
+    ended: str | None
+    worker: str
+
+
+class TimelineInterruption(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that does not count as an attempt: its worker was lost or stopped, or it was preempted."""
+
+    started: str | None
+    at: str | None
+    worker: str
+
+
+class TimelineJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of a step, with the times at which it waited and ran.
+
+    Attributes:
+        schedule_time: its original due time; `due_at` is that of its last or next attempt.
+    """
+
+    job_id: str
+    state: str
+    submitted_at: str | None
+    schedule_time: str | None
+    due_at: str | None
+    ended: str | None
+    attempts: list[TimelineAttempt]
+    interruptions: list[TimelineInterruption]
+
+
+class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run, or a child of a step, over time.
+
+    Attributes:
+        child: the number of the child; None for a step.
+        ready: when the last of the steps before it ended; None if one has not.
+        started, ended: times of its present generation.
+        total: of a step with children, how many it has.
+        jobs: its jobs, oldest first: the present one, after up to four of earlier redrives. Jobs that were deleted
+            are missing, and so are those of children, which have rows of their own.
+    """
+
+    step: str
+    child: int | None
+    kind: str
+    state: StepStateWord
+    ready: str | None
+    started: str | None
+    ended: str | None
+    total: int | None
+    jobs: list[TimelineJob]
+
+
+class RunTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of a run over time, each after the steps before it. `next` is the `cursor` of the next page."""
+
+    items: list[TimelineRow]
+    next: str | None

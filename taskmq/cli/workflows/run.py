@@ -1,5 +1,6 @@
 """`taskmq run`: runs of workflows."""
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,19 +16,20 @@ from taskmq.cli.typed_values import any_value
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 
 if TYPE_CHECKING:
-    from taskmq.api.workflows.runs import RunGraphView, RunLineView, RunStepView, WorkflowRunView
+    from taskmq.api.workflows.runs import RunGraphView, RunLineView, RunStepView, TimelineRow, WorkflowRunView
     from taskmq.cli.server_link import Pages
 
 __all__ = ["app"]
 
 app = App(
     name="run",
-    help="Manage runs of workflows: list, show, steps, graph, signal, close, cancel, redrive.",
+    help="Manage runs of workflows: list, show, steps, graph, timeline, signal, close, cancel, redrive.",
     result_action="return_value",
 )
 
 _COLUMNS: Final = ("run", "workflow", "state", "started", "ended", "unfinished", "error")
 _STEP_COLUMNS: Final = ("step", "kind", "task", "state", "started", "ended", "children", "job", "error")
+_TIME_COLUMNS: Final = ("step", "state", "ready", "started", "ended", "ran", "job", "attempt", "worker")
 _Tenant = Annotated[str | None, Parameter(help="The tenant. Default: all tenants, or that of the token.")]
 
 
@@ -93,6 +95,30 @@ def graph(run: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format"
     write_line(
         printable(format_graph([GraphStep(one.step, one.task, one.state, one.needs) for one in found.steps], form))
     )
+
+
+@app.command
+def timeline(run: str, /, *, step: str = "", limit: int = 200) -> None:
+    """List the steps of a run over time: when each was ready, and each execution of its jobs.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    step
+        List the children of this step.
+    limit
+        Maximum number of steps or children.
+    """
+
+    def pages(api: Api) -> "Pages[TimelineRow]":
+        return partial(api.runs.timeline, run, step=step)
+
+    found = ask(lambda api: first_items(pages(api), limit))
+    if current_globals().output == "json":
+        show_rows((), found.items, dict)
+    else:
+        show_rows(_TIME_COLUMNS, [row for one in found.items for row in _time_rows(one)], dict)
 
 
 @app.command
@@ -196,6 +222,34 @@ def _record(run: "WorkflowRunView") -> dict[str, Any]:
         **{name: _as_json(getattr(run, name)) for name in ("labels", "params", "value")},
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _time_rows(row: "TimelineRow") -> list[dict[str, Any]]:
+    """Return a line for each execution, or for a job without one; one for the step if it has no job."""
+    facts = {
+        "step": row.step if row.child is None else f"{row.step}[{row.child}]",
+        "ready": text_of_instant(row.ready),
+    }
+    runs: list[tuple[str, str, str | None, str | None, int | str, str]] = []
+    for job in row.jobs:
+        runs += [(job.job_id, one.state, one.started, one.ended, one.attempt, one.worker) for one in job.attempts]
+        runs += [(job.job_id, "interrupted", one.started, one.at, "", one.worker) for one in job.interruptions]
+        if not (job.attempts or job.interruptions):
+            runs.append((job.job_id, job.state, None, job.ended, "", ""))
+    return [
+        facts
+        | {"state": state, "started": text_of_instant(started), "ended": text_of_instant(ended)}
+        | {"ran": _seconds(started, ended), "job": job, "attempt": attempt, "worker": worker}
+        for job, state, started, ended, attempt, worker in sorted(runs, key=lambda run: run[2] or "~")
+        or [("", row.state, row.started, row.ended, "", "")]
+    ]
+
+
+def _seconds(started: str | None, ended: str | None) -> str:
+    """Return the seconds between two instants of the API; "" if one is missing."""
+    if not started or not ended:
+        return ""
+    return f"{(datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds():.3f}"
 
 
 def _as_json(value: Any) -> str:

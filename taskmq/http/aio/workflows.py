@@ -20,6 +20,7 @@ from taskmq.api.workflows.runs import (
     RunLineList,
     RunLineView,
     RunStepList,
+    RunTimeline,
     SignalBody,
     SignalledRun,
     WorkflowRunView,
@@ -113,6 +114,20 @@ class AsyncRunCalls:
     async def graph(self, run_id: str) -> RunGraphView:
         """Return the graph of a run with the state of each step."""
         return await self._connection.ask("getRunGraph", RunGraphView, path={"run_id": run_id})
+
+    async def timeline(
+        self, run_id: str, *, step: str = "", limit: int = 50, cursor: str | None = None
+    ) -> RunTimeline:
+        """Return a page of the steps of a run over time, each after the steps before it.
+
+        Args:
+            step: return the children of this step.
+
+        Raises:
+            InvalidOption: the cursor is malformed.
+        """
+        query = {"step": step or None, "limit": limit, "cursor": cursor}
+        return await self._connection.ask("getRunTimeline", RunTimeline, path={"run_id": run_id}, query=query)
 
     async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
         """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.

@@ -60,14 +60,14 @@ def expand(here: Workspace, name: str) -> Transition[None]:
     yield from here.load_paths(content.paths())
     while can_start_child(here, parent) and here.has_room():
         child = StepKey(name, parent.cursor)
-        call = b""
+        before = StepRecord(key=child)
         if parent.is_partial or content.batch:
             yield from here.load_children(name, parent.cursor, parent.total or 0)
-            call = here.find(child).call
+            before = here.find(child)
         here.edit(key)
         parent.cursor += 1
-        if not parent.is_partial or here.find(child).state is not StepState.SUCCEEDED:
-            _start_child(here, parent, child, call)
+        if not parent.is_partial or before.state is not StepState.SUCCEEDED:
+            _start_child(here, parent, before)
     if not can_start_child(here, parent):
         here.run.expanding.remove(name)
         settle(here, parent)
@@ -101,11 +101,18 @@ def close_batch(here: Workspace, row: InboxRow) -> Transition[str]:
     return "closed"
 
 
-def _start_child(here: Workspace, parent: StepRecord, key: StepKey, call: bytes) -> None:
-    child = StepRecord(key=key, state=StepState.RUNNING, generation=parent.generation, call=call, started=here.now)
+def _start_child(here: Workspace, parent: StepRecord, before: StepRecord) -> None:
+    child = StepRecord(
+        key=before.key,
+        state=StepState.RUNNING,
+        generation=parent.generation,
+        earlier=before.jobs,
+        call=before.call,
+        started=here.now,
+    )
     here.replace(child)
     try:
-        job = _call_of_batch(here, child) if call else _call_of_item(here, child)
+        job = _call_of_batch(here, child) if child.call else _call_of_item(here, child)
     except (PathError, ErasedValue) as error:
         child.state, child.error, child.ended = StepState.FAILED, str(error), here.now
         return

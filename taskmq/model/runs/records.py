@@ -1,7 +1,7 @@
 """Runs, their steps and their inboxes, as stores keep them."""
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,9 @@ __all__ = [
     "StepRecord",
     "StepTimer",
 ]
+
+
+_MOST_JOBS: Final = 5
 
 
 class RunState(StrEnum):
@@ -49,6 +52,7 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         generation: redrive of the run that it last belonged to; 0: none.
         job: its job, or its child run.
+        earlier: jobs and child runs of its earlier generations, the last few.
         upstream: ends of its upstream steps.
         total: number of children, None if unknown; of a batch, of those added.
         cursor: number of children that were considered for a start.
@@ -64,6 +68,7 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     state: StepState = StepState.WAITING
     generation: int = 0
     job: str = ""
+    earlier: tuple[str, ...] = ()
     upstream: UpstreamCounts = msgspec.field(default_factory=UpstreamCounts)
     total: int | None = None
     cursor: int = 0
@@ -75,6 +80,11 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     call: bytes = b""
     started: int | None = None
     ended: int | None = None
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The earlier jobs and the present one, the last few."""
+        return (*self.earlier, self.job)[-_MOST_JOBS:] if self.job else self.earlier
 
 
 class AgendaItem(msgspec.Struct, array_like=True):

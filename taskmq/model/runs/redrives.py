@@ -47,6 +47,7 @@ def revive(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[No
         StepRecord(
             key=key,
             generation=run.generation,
+            earlier=step.jobs,
             total=step.total if keeps else None,
             done=step.done if is_partial else 0,
             is_open=step.is_open,

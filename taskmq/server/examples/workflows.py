@@ -79,6 +79,54 @@ _FIRST_STEP: Final[dict[str, Any]] = {
     "roles": [],
 }
 
+_ROW: Final[dict[str, Any]] = {
+    "step": "approve",
+    "child": None,
+    "kind": "wait",
+    "state": "running",
+    "ready": "2027-01-31T02:30:04.250Z",
+    "started": "2027-01-31T02:30:04.500Z",
+    "ended": None,
+    "total": None,
+    "jobs": [],
+}
+_FIRST_ROW: Final[dict[str, Any]] = {
+    **_ROW,
+    "step": "extract",
+    "kind": "task",
+    "state": "succeeded",
+    "ready": "2027-01-31T02:30:00.250Z",
+    "started": "2027-01-31T02:30:00.500Z",
+    "ended": "2027-01-31T02:30:04.250Z",
+    "jobs": [
+        {
+            "job_id": SOME_ID,
+            "state": "succeeded",
+            "submitted_at": "2027-01-31T02:30:00.500Z",
+            "schedule_time": "2027-01-31T02:30:00.500Z",
+            "due_at": "2027-01-31T02:30:02.500Z",
+            "ended": "2027-01-31T02:30:04.250Z",
+            "attempts": [
+                {
+                    "attempt": 1,
+                    "state": "failed",
+                    "started": "2027-01-31T02:30:00.750Z",
+                    "ended": "2027-01-31T02:30:01.500Z",
+                    "worker": "worker-1",
+                },
+                {
+                    "attempt": 2,
+                    "state": "succeeded",
+                    "started": "2027-01-31T02:30:02.750Z",
+                    "ended": "2027-01-31T02:30:04.250Z",
+                    "worker": "worker-1",
+                },
+            ],
+            "interruptions": [],
+        }
+    ],
+}
+
 WORKFLOWS: Final[Mapping[str, Example]] = {
     "listWorkflows": Example(answers={200: {"items": [_LINE], "next": None}}),
     "getWorkflow": Example(parameters=_OF_WORKFLOW, answers={200: _WORKFLOW}),
@@ -122,6 +170,7 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
             200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_FIRST_STEP, _RUN_STEP]}
         },
     ),
+    "getRunTimeline": Example(parameters=_OF_RUN, answers={200: {"items": [_FIRST_ROW, _ROW], "next": None}}),
     "signalRun": Example(
         parameters=_OF_RUN,
         body={"signal": "approval", "value": {"ok": True}, "signal_id": "order-17"},

@@ -12,6 +12,7 @@ from taskmq.api.workflows.runs import (
     RunGraphView,
     RunLineList,
     RunStepList,
+    RunTimeline,
     SignalBody,
     SignalledRun,
     WorkflowRunView,
@@ -104,6 +105,24 @@ async def get_graph(api: ApiGiven, run_id: FromPath[str]) -> RunGraphView:
     return await api.runs.graph(run_id)
 
 
+@get(
+    f"{API}/runs/{{run_id:str}}/timeline",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="getRunTimeline",
+    summary="Get the timeline of a run",
+    tags=["runs"],
+)
+async def get_timeline(
+    api: ApiGiven,
+    run_id: FromPath[str],
+    step: Annotated[str, QueryParameter(description="Return the children of this step.", max_length=255)] = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> RunTimeline:
+    """Return the steps of a run over time: when each was ready, and how its jobs waited, ran and were interrupted."""
+    return await api.runs.timeline(run_id, step=step, limit=limit, cursor=cursor)
+
+
 @post(
     f"{API}/runs/{{run_id:str}}/signal",
     status_code=200,
@@ -168,6 +187,7 @@ RUNS: Final[tuple[Any, ...]] = (
     list_steps,
     list_children,
     get_graph,
+    get_timeline,
     signal,
     close,
     cancel,

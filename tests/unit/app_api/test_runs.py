@@ -5,6 +5,7 @@ import pytest
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.api.workflows.runs import SignalBody
 from taskmq.cli.operator import OperatorApi
+from taskmq.errors import RunFailed, RunNotFound
 from tests.unit.workflow.shop import Shop
 
 pytestmark = pytest.mark.real_time
@@ -55,3 +56,62 @@ async def test_an_ended_run_is_redriven_from_a_step_on() -> None:
         await run.aresult(timeout=30)
 
     assert shop.ran == ["a", "b", "b"]
+
+
+_LETTERS = """
+steps:
+  a: {task: named, args: [a]}
+  b: {task: tries, args: [b], needs: [a]}
+  each: {task: named, each: [x, y, z], needs: [a]}
+  rest: {sleep: 1h, needs: [b]}
+"""
+
+
+async def test_a_timeline_has_the_waits_and_attempts_of_each_step() -> None:
+    shop = Shop()
+    async with shop.open():
+        api = OperatorApi(shop.app)
+        await api.workflows.put("letters", WorkflowBody(text=_LETTERS))
+        run = (await api.workflows.start("letters", StartRunBody())).run_id
+        with pytest.raises(RunFailed):
+            await shop.app.runs.get(run).aresult(timeout=30)
+
+        page = await api.runs.timeline(run, limit=3)
+        rest = await api.runs.timeline(run, limit=3, cursor=page.next)
+        children = await api.runs.timeline(run, step="each", limit=2)
+        with pytest.raises(RunNotFound, match="no step 'eahc'"):
+            await api.runs.timeline(run, step="eahc")
+
+    rows = {row.step: row for row in (*page.items, *rest.items)}
+    assert rest.next is None
+    assert list(rows) == ["a", "b", "each", "rest"]
+    (job,) = rows["b"].jobs
+    assert [(one.attempt, one.state) for one in job.attempts] == [(1, "failed"), (2, "failed"), (3, "failed")]
+    times = [rows["a"].ended or "", *((one.started or "") for one in job.attempts), job.ended or ""]
+    assert rows["b"].ready == times[0]
+    assert times == sorted(times)
+    assert (rows["each"].total, rows["each"].jobs) == (3, [])
+    assert (rows["rest"].state, rows["rest"].started, rows["rest"].jobs) == ("upstream_failed", None, [])
+    assert [(row.child, [one.state for one in row.jobs]) for row in children.items] == [
+        (0, ["succeeded"]), (1, ["succeeded"]),
+    ]  # fmt: skip
+    assert children.next == "1"
+
+
+async def test_a_timeline_keeps_the_jobs_from_before_a_redrive() -> None:
+    shop = Shop()
+    shop.broken.add("b")
+    async with shop.open():
+        api = OperatorApi(shop.app)
+        await api.workflows.put("one", WorkflowBody(text="steps: {b: {task: named, args: [b]}}"))
+        run = (await api.workflows.start("one", StartRunBody())).run_id
+        handle = shop.app.runs.get(run)
+        with pytest.raises(RunFailed):
+            await handle.aresult(timeout=30)
+        shop.broken.clear()
+
+        await api.runs.redrive(run)
+        await handle.aresult(timeout=30)
+        (row,) = (await api.runs.timeline(run)).items
+
+    assert [job.state for job in row.jobs] == ["failed", "succeeded"]

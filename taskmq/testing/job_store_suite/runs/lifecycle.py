@@ -201,11 +201,13 @@ class RunLifecycles(JobStoreCase):
         await driver.finish(run, "good", value=4)
         await driver.finish(run, "bad", "failed")
         assert (await driver.run(run)).state is RunState.FAILED
+        failed = (await driver.step(run, "bad")).job
 
         assert await driver.send(run, NewInboxRow(kind="redrive", id="r")) == "accepted"
 
         assert await driver.states(run) == {"good": "succeeded", "bad": "running"}
         assert await driver.arguments(run, "bad") == [[4], {}]
+        assert (await driver.step(run, "bad")).earlier == (failed,)
         await driver.finish(run, "bad", value=5)
         assert (await driver.run(run)).state is RunState.SUCCEEDED
         assert await driver.run_value(run) == {"bad": 5}

@@ -21,6 +21,23 @@ def test_a_redrive_runs_the_steps_again_that_did_not_succeed() -> None:
     assert run.run.state == "succeeded"
 
 
+def test_a_step_knows_its_jobs_of_the_last_redrives() -> None:
+    run = _run({"a": {"task": "t"}, "b": {"task": "t", "each": ["x", "y"]}})
+    jobs = [run.step("a").job]
+    children = [run.step("b", 1).job]
+    for _ in range(6):
+        run.end("a", "failed")
+        run.end("b", index=0) if run.state("b", 0) == "running" else None
+        run.end("b", "failed", index=1)
+        run.send("redrive")
+        jobs.append(run.step("a").job)
+        children.append(run.step("b", 1).job)
+
+    assert run.step("a").jobs == tuple(jobs[-5:])
+    assert run.step("b", 1).jobs == tuple(children[-5:])
+    assert run.step("b", 0).jobs == (run.step("b", 0).job,)
+
+
 def test_a_redrive_from_a_step_runs_it_and_all_below_it_again() -> None:
     run = _run(
         {

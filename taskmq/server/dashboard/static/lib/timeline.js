@@ -1,5 +1,5 @@
 // @ts-check
-/** Draws the waits, back-offs and runs of a job as bars over time. */
+/** Draws the waits, back-offs and runs of a job, or of the steps of a run, as bars over time. */
 import { instant, span } from "./format.js";
 import { html } from "./html.js";
 
@@ -36,9 +36,26 @@ export function rowsOf(job, attempts, history, now) {
   return /** @type {Row[]} */ (rows.map((row) => ({ ...row, parts: row.parts.filter((part) => part.to > part.from) })));
 }
 
-/** @param {{job: any, attempts: any[], history: any[]}} props */
-export function Timeline({ job, attempts, history }) {
-  const rows = job.submitted_at ? rowsOf(job, attempts, history, Date.now()) : [];
+/** Return the rows of the steps of a run, or of children of a step: one for each that has started.
+ * @param {any[]} items of the API's timeline @param {number} now @returns {Row[]} */
+export function rowsOfSteps(items, now) {
+  return items.filter((one) => one.started).map((one) => {
+    const [ready, from, to] = [Date.parse(one.ready ?? one.started), Date.parse(one.started), Math.max(Date.parse(one.started), Date.parse(one.ended ?? "") || now)];
+    /** @type {Part[]} */
+    let parts = one.jobs.flatMap((/** @type {any} */ job) => rowsOf(job, job.attempts, job.interruptions, now).flatMap((row) => row.parts));
+    const isWait = one.kind === "wait" || one.kind === "sleep";
+    if (!parts.length) parts = [{ kind: isWait ? "wait" : one.state === "failed" ? "bad" : "run", from, to }];
+    const first = Math.min(...parts.map((part) => part.from));
+    if (first > ready) parts.unshift({ kind: "wait", from: ready, to: first });
+    const ran = parts.reduce((sum, part) => sum + (part.kind === "run" || part.kind === "bad" ? part.to - part.from : 0), 0) / 1000;
+    const name = one.child === null ? one.step : `${one.step} [${one.child}]`;
+    const seconds = isWait ? (to - from) / 1000 : ran;
+    return { name, seconds, words: `${name}: ${isWait ? "waited" : "ran"} ${span(seconds)}, ${one.state.replace("_", " ")}`, parts };
+  });
+}
+
+/** @param {{rows: Row[]}} props */
+export function Timeline({ rows }) {
   const parts = rows.flatMap((row) => row.parts);
   if (!parts.length) return null;
   const [start, end] = [Math.min(...parts.map((one) => one.from)), Math.max(...parts.map((one) => one.to))];
@@ -53,8 +70,8 @@ export function Timeline({ job, attempts, history }) {
   const middle = place(longest.from + length / 2);
   const kinds = new Set(parts.map((one) => one.kind));
   return html`<div class="spans"><svg width="0" height="0" aria-hidden="true"><defs>${["wait", "bad"].map((kind) => html`<pattern key=${kind} id=${`hatch-${kind}`} class=${`bar-${kind}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs></svg>
-    ${rows.map((row, at) => html`<div key=${at}><span>${row.name}</span><svg class="track" role="img" aria-label=${row.words}><title>${row.words}</title>
-        ${row.parts.map((one) => html`<rect key=${one.from} class=${`bar-${one.kind}`} x=${`${place(one.from)}%`} width=${`${Math.max(0.6, place(one.to) - place(one.from))}%`} y="2" height="12" rx="2" fill=${one.kind === "wait" || one.kind === "bad" ? `url(#hatch-${one.kind})` : undefined}><title>${`${instant(new Date(one.from).toISOString())}, ${span((one.to - one.from) / 1000)}`}</title></rect>`)}
+    ${rows.map((row, at) => html`<div key=${at}><span title=${row.name}>${row.name}</span><svg class="track" role="img" aria-label=${row.words}><title>${row.words}</title>
+        ${row.parts.map((one) => html`<rect key=${`${one.kind} ${one.from}`} class=${`bar-${one.kind}`} x=${`${place(one.from)}%`} width=${`${Math.max(0.6, place(one.to) - place(one.from))}%`} y="2" height="12" rx="2" fill=${one.kind === "wait" || one.kind === "bad" ? `url(#hatch-${one.kind})` : undefined}><title>${`${instant(new Date(one.from).toISOString())}, ${span((one.to - one.from) / 1000)}`}</title></rect>`)}
         ${cut > 0 && row.parts.includes(longest) && [-2, 2].map((by) => html`<line key=${by} class="break" x1=${`${middle}%`} x2=${`${middle}%`} y2="16" transform=${`translate(${by})`} />`)}
       </svg><span class="number">${span(row.seconds)}</span></div>`)}</div>
     <p class="legend dim">${SIGNS.filter(([kind]) => kinds.has(kind)).map(([kind, words]) => html`<span key=${kind}><svg width="22" height="12" aria-hidden="true"><rect class=${`bar-${kind}`} x="1" y="1" width="20" height="10" rx="2" fill=${kind === "wait" || kind === "bad" ? `url(#hatch-${kind})` : undefined} /></svg> ${words}</span>`)}${cut > 0 && html`<span>‖ time cut short</span>`}</p>`;

@@ -9,7 +9,7 @@ import { LEVELS, Lines } from "../lib/log.js";
 import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
 import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
-import { Timeline } from "../lib/timeline.js";
+import { rowsOf, Timeline } from "../lib/timeline.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 
@@ -172,7 +172,7 @@ function Details({ job, reload, level, from }) {
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
     <div class="two">
       <div>
-        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} job=${job} attempts=${items} history=${history.data?.items ?? []} />
+        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
           ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
         ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}

@@ -5,9 +5,10 @@ import { useData } from "../lib/data.js";
 import { ValueForm } from "../lib/fields.js";
 import { between, count, pretty, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
-import { html, useEffect, useState } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { Code, Confirm, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
+import { rowsOfSteps, Timeline } from "../lib/timeline.js";
 
 // Larger graphs are unreadable.
 const MOST_BOXES = 300;
@@ -36,16 +37,28 @@ function Children({ id, step }) {
   const loaded = useData(isOpen ? `runs/${part(id)}/steps/${part(step.step)}/children` : null, { limit: 50, cursor });
   return html`<details onToggle=${(/** @type {any} */ e) => show(e.target.open)}><summary>${step.step}: ${count(step.done)} of ${count(step.total)} children succeeded</summary>
     ${isOpen && html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
+      <${Times} id=${id} step=${step.step} turn=${items} />
       <${Table} label=${`Children of ${step.step}`} columns=${[["Child", "number"], "State", "Job or run", "Started", ["Ran", "number"], "Error"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.number}><td class="number">${one.number}</td><td><${State} state=${one.state} /></td>
         <td><${Started} step=${{ ...step, job_id: one.job_id }} /></td><td><${When} at=${one.started} /></td><td class="number">${one.started ? span(between(one.started, one.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${one.error}</span></td></tr>`)}<//>
       <div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}<//>`}</details>`;
 }
 
+/** The steps over time, or the children of a step.
+ * @param {{id: string, step?: string, turn: unknown}} props */
+function Times({ id, step = "", turn }) {
+  const [cursor, move] = useState("");
+  const loaded = useData(`runs/${part(id)}/timeline`, { step, limit: 50, cursor });
+  const seen = useRef(turn);
+  useEffect(() => { if (seen.current !== turn) { seen.current = turn; loaded.reload(); } }, [turn]);
+  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} rows=${rowsOfSteps(items, Date.now())} />
+    ${(cursor || next) && html`<div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}`}<//>`;
+}
+
 /** @param {{steps: any[], redrive: ((step: string) => void) | null}} props */
 function Steps({ steps, redrive }) {
-  const columns = ["Step", "State", ["Kind", "p2"], ["After", "p3"], "Job or run", ["Children", "number p3"], ["Started", "p2"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
+  const columns = ["Step", "State", ["Kind", "p2"], ["After", "p4"], "Job or run", ["Children", "number p3"], ["Started", "p2"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
   return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row>
-    <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p3">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
+    <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p4">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
     <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td><td class="p2"><${When} at=${step.started} /></td>
     <td class="number">${step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${step.error}</span></td>
     ${redrive && html`<td><div class="actions"><button type="button" onClick=${() => redrive(step.step)}>Redrive<span class="sr"> from ${step.step}</span> …</button></div></td>`}</tr>`)}<//>`;
@@ -91,6 +104,7 @@ function Details({ run, steps, reload }) {
     <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
     ${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
+    ${run.state !== "running" || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}
     <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
     ${steps.filter((step) => step.total !== null).map((step) => html`<${Children} key=${step.step} id=${run.run_id} step=${step} />`)}
     <div class="two"><${Section} title="Details"><${Facts} of=${[

@@ -13,11 +13,13 @@ from taskmq.api.workflows.runs import (
     RunLineView,
     RunStepList,
     RunStepView,
+    RunTimeline,
     SignalBody,
     SignalledRun,
     WorkflowRunView,
 )
 from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.runs.timelines import build_rows, ready_times
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
 from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
@@ -92,14 +94,8 @@ class AppRuns(AppCalls):
         """
         run = await self._find(run_id)
         graph = await self._service.graph(run)
-        if step not in graph.upstream:
-            raise RunNotFound(f"run {run.id}: no step {step[:80]!r}: {did_you_mean(step, graph.order)}")
-        if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < _LONGEST_CURSOR):
-            raise InvalidOption(f"cursor: {cursor[:40]!r} is not a cursor: use `next` of the previous page")
-        after = int(cursor) if cursor else -1
-        found = await self._service.store.children(run.id, step, after=after, limit=limit + 1)
-        more = str(found[limit - 1].key.child) if len(found) > limit else None
-        return RunChildList([_child(record) for record in found[:limit]], more)
+        found, more = await self._children(run, graph, step, limit=limit, cursor=cursor)
+        return RunChildList([_child(record) for record in found], more)
 
     async def graph(self, run_id: str) -> RunGraphView:
         """Return the graph of a run with the state of each step."""
@@ -107,6 +103,29 @@ class AppRuns(AppCalls):
         graph = await self._service.graph(run)
         steps = [_step(graph, name, record) for name, record in (await self._service.steps(run)).items()]
         return RunGraphView(run_id=run.id, workflow=run.workflow, version=run.version, steps=steps)
+
+    async def timeline(
+        self, run_id: str, *, step: str = "", limit: int = 50, cursor: str | None = None
+    ) -> RunTimeline:
+        """Return a page of the steps of a run over time, each after the steps before it.
+
+        Args:
+            step: return the children of this step.
+
+        Raises:
+            InvalidOption: the cursor is malformed.
+        """
+        run = await self._find(run_id)
+        graph = await self._service.graph(run)
+        steps = await self._service.steps(run)
+        if step:
+            found, more = await self._children(run, graph, step, limit=limit, cursor=cursor)
+        else:
+            after = _number(cursor)
+            found = list(steps.values())[after + 1 : after + 1 + limit]
+            more = str(after + limit) if len(steps) > after + 1 + limit else None
+        ready = ready_times(graph, run, list(steps.values()))
+        return RunTimeline(items=await build_rows(self._service.jobs, graph, found, ready), next=more)
 
     async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
         """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.
@@ -177,6 +196,15 @@ class AppRuns(AppCalls):
             raise RunNotFound(f"there is no run {run_id[:80]!r}")
         return run
 
+    async def _children(
+        self, run: RunRecord, graph: RunGraph, step: str, *, limit: int, cursor: str | None
+    ) -> tuple[list[StepRecord], str | None]:
+        """Return a page of the children of a step, and the cursor of the next one."""
+        if step not in graph.upstream:
+            raise RunNotFound(f"run {run.id}: no step {step[:80]!r}: {did_you_mean(step, graph.order)}")
+        found = await self._service.store.children(run.id, step, after=_number(cursor), limit=limit + 1)
+        return found[:limit], str(found[limit - 1].key.child) if len(found) > limit else None
+
     async def _count_steps(self, version: str) -> int:
         """Return the number of steps of a version; 0 if its last run has just been deleted."""
         text = await self._service.store.graph_text(version)
@@ -193,6 +221,17 @@ class AppRuns(AppCalls):
 
     async def _note(self, run: RunRecord, verb: str, *, after: dict[str, Any] | None = None, note: str = "") -> None:
         await self._caller.note_action(self._app, f"run.{verb}", subject=run.id, after=after, note=note)
+
+
+def _number(cursor: str | None) -> int:
+    """Return the number in a cursor; -1 for the first page.
+
+    Raises:
+        InvalidOption: the cursor is malformed.
+    """
+    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) < _LONGEST_CURSOR):
+        raise InvalidOption(f"cursor: {cursor[:40]!r} is not a cursor: use `next` of the previous page")
+    return int(cursor) if cursor else -1
 
 
 def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:

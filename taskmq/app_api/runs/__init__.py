@@ -1,0 +1,5 @@
+"""Runs of workflows, as the API shows and changes them.
+
+runs       list, inspect, signal, close, cancel and redrive
+timelines  the waits and attempts of steps
+"""
