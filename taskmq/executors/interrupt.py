@@ -14,13 +14,13 @@ import asyncio
 import ctypes
 import inspect
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType
 from typing import Any, Final, Literal, Self
 
 from taskmq.errors import SoftTimeout
+from taskmq.run.thread_frames import frame_of_thread
 
 __all__ = ["CoroutineInterrupt", "Result", "ThreadInterrupt", "call_with_alarm"]
 
@@ -143,8 +143,7 @@ class ThreadInterrupt:
 
 def _is_guarded(ident: int) -> bool:
     """Return whether the thread runs code that takes locks by hand and must not end before the `try`."""
-    # The interpreter's own way to inspect another thread.
-    frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    frame = frame_of_thread(ident)
     return frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in _GUARDED
 
 

@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import logging
 import queue
-import sys
 import threading
 import time
 import traceback
@@ -27,6 +26,7 @@ from taskmq.executors.interrupt import ThreadInterrupt
 from taskmq.run.console_log import DetailText
 from taskmq.run.execution import Execution
 from taskmq.run.forks import PROCESS, leave_fork
+from taskmq.run.thread_frames import frame_of_thread
 
 __all__ = ["ThreadExecutor", "ThreadRun"]
 
@@ -296,9 +296,7 @@ class ThreadRun(ABC):
 
     def warn(self) -> None:
         """Log that the thread is abandoned, and its stack."""
-        execution, ident = self.execution, self._ident
-        # The interpreter's own way to inspect another thread.
-        frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        execution, frame = self.execution, frame_of_thread(self._ident)
         _log.warning(
             "job %s of task %s: abandoning its thread, which cannot be stopped; its stack:\n%s",
             execution.context.job_id,

@@ -17,7 +17,6 @@ per message.
 import asyncio
 import contextlib
 import logging
-import sys
 import threading
 import time
 import traceback
@@ -25,6 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
 from taskmq.run.console_log import DetailText
+from taskmq.run.thread_frames import frame_of_thread
 from taskmq.worker.host.stacks import stacks_of_threads
 
 __all__ = ["LoopMonitor", "loop_factory"]
@@ -115,8 +115,7 @@ class LoopMonitor:
             _say_over(spell, time.monotonic())
 
     def _complain(self, seconds: float, ident: int) -> None:
-        # The interpreter's own way to inspect another thread.
-        frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        frame = frame_of_thread(ident)
         stack = "".join(traceback.format_stack(frame)) if frame is not None else "(its thread has ended)"
         _log.warning(
             "event loop blocked for %.1f s: run blocking code in a thread or a process; nothing is received or "

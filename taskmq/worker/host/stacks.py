@@ -4,12 +4,13 @@ They contain files, lines and function names only: no arguments, no values, no s
 """
 
 import asyncio
-import sys
 import threading
 from collections.abc import Iterator
 from inspect import CO_GENERATOR, iscoroutine
 from types import FrameType
 from typing import Final
+
+from taskmq.run.thread_frames import frames_of_threads
 
 __all__ = ["stacks", "stacks_of_threads"]
 
@@ -33,8 +34,7 @@ def stacks_of_threads(*, limit: int) -> str:
 
 def _threads(*, but: int | None = None) -> Iterator[str]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    # Documented, and meant for this purpose, in spite of its name.
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    for ident, frame in frames_of_threads().items():
         if ident != but:
             yield from (f"thread {names.get(ident, ident)}", *_lines(_frames(frame)), "")
 
