@@ -179,8 +179,10 @@ class Spawned:
             self.group.remove()
 
     def kill_now(self) -> None:
-        """Kill the process and its children without waiting for their end."""
-        _kill_group(self.pid)
+        """Kill the process and its children without waiting for their end; does nothing once it has ended."""
+        # Its children were killed when it ended. By now another process may have its id.
+        if not self._protocol.has_exited:
+            _kill_group(self.pid)
 
 
 class _Protocol(asyncio.SubprocessProtocol):

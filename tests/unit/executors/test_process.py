@@ -351,6 +351,25 @@ def test_the_death_of_an_idle_process_fails_no_task(loop_factory: Loop) -> None:
 
 
 @BOTH_LOOPS
+def test_a_process_that_has_ended_is_not_killed_by_its_id(
+    monkeypatch: pytest.MonkeyPatch, loop_factory: Loop
+) -> None:
+    killed: list[int] = []
+
+    async def test(executor: ProcessExecutor) -> None:
+        pid = await executor.run(_execution("pid"))
+        assert isinstance(pid, int)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not any(child.is_alive for child in executor._idle))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "killpg", lambda pid, _: killed.append(pid))
+            assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test, loop_factory)
+    assert killed == []
+
+
+@BOTH_LOOPS
 @pytest.mark.parametrize("leaves", [False, True], ids=["in its session", "that has left its session"])
 def test_a_death_is_noticed_even_if_a_fork_keeps_the_pipes_open(
     tmp_path: Path, loop_factory: Loop, leaves: bool
