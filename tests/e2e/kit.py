@@ -250,6 +250,8 @@ class Project:
             "JOBS_STATE": self.state,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
+            # `abort_processes` makes them write their stacks.
+            "PYTHONFAULTHANDLER": "1",
         }
 
     def send(self, task: str, *args: Any) -> str:
@@ -322,10 +324,21 @@ class Project:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(line[2]), signal.SIGKILL)
         try:
-            until(lambda: not _processes_in(self.folder), "no process of the test is left")
+            until(
+                lambda: not _processes_in(self.folder), "no process of the test is left", details=self.abort_processes
+            )
         finally:
             for pid in _processes_in(self.folder):
                 os.kill(pid, signal.SIGKILL)
+
+    def abort_processes(self) -> str:
+        """Make each process in the folder write its stacks and end; return what the processes are, and all logs."""
+        found = [_describe(pid) for pid in _processes_in(self.folder)]
+        for pid in _processes_in(self.folder):
+            os.kill(pid, signal.SIGABRT)
+        with contextlib.suppress(TimeoutError):
+            eventually(lambda: not _processes_in(self.folder), within=timedelta(seconds=5))
+        return "\n".join([*found, *(log.read_text(errors="replace") for log in sorted(self.folder.glob("log-*")))])
 
     def _define(self) -> None:
         async def takes_name(name: str) -> None: ...
@@ -373,6 +386,17 @@ def _processes_in(folder: Path) -> list[int]:
 
 def _processes() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+
+
+def _describe(pid: int) -> str:
+    """Return the process's parent, state, kernel function and command line."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        function = Path(f"/proc/{pid}/wchan").read_text()
+    except OSError:
+        return f"process {pid} has ended"
+    command = _command(pid).replace(b"\0", b" ").decode(errors="replace")
+    return f"process {pid} of {parent}, state {state}, in {function}: {command}"
 
 
 def _command(pid: int) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from taskmq.errors import TaskFailed
+from taskmq.errors import ResultTimeout, TaskFailed
 from taskmq.executors.memory import MemoryGroup
 from taskmq.model.topology import DEFAULT_QUEUE
 from taskmq.operations.dead_letters import DeadLetter, browse
@@ -319,7 +319,7 @@ def test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason(projec
     errors: dict[str, str] = {}
     for fault, job in jobs.items():
         with pytest.raises(TaskFailed) as caught:
-            job.result(timeout=90)
+            _wait_for_result(project, fault, job)
         errors[fault] = str(caught.value)
     until(lambda: len(_runs(project)) == len(FAULTS), "the innocent have run", details=lambda: worker.log)
     # A letter is written after the sender sees the result.
@@ -344,6 +344,13 @@ def test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason(projec
         f"\n{len(FAULTS)} kinds of fault in {seconds:.1f} s: each dead with its own reason, worker process the same, "
         f"innocent ones run once each; {json.dumps({fault: reason for fault, (reason, _) in FAULTS.items()})}"
     )
+
+
+def _wait_for_result(project: Project, fault: str, job: Any) -> None:
+    try:
+        job.result(timeout=90)
+    except ResultTimeout as error:
+        raise AssertionError(f"{fault!r} has not ended:\n{project.abort_processes()}") from error
 
 
 @pytest.fixture
