@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -24,8 +23,7 @@ from taskmq.errors import InvalidOption, InvalidWorkflow, NotPermitted, RequestR
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
-from taskmq.model.units import did_you_mean
-from taskmq.stored_jobs.task_catalogue import open_validator
+from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["AppWorkflows"]
@@ -95,7 +93,8 @@ class AppWorkflows(AppCalls):
         stored, text = await self._find(name, body.version)
         content = _content_of(text)
         await self._check_calls(content)
-        _check_params(name, content, body.params)
+        if wrong := find_wrong_parameter(content.params, body.params):
+            raise InvalidOption(f"workflow {name}: {wrong}")
         chosen = body.run_id or new_job_id(self._app.sessions.clock.now_ms(), os.urandom(10))
         run_id = run_id_of(tenant_key(self._tenant or None, chosen))
         await self._caller.note_action(
@@ -153,23 +152,6 @@ def _not_found(name: str, version: str) -> WorkflowNotFound:
 
 def _content_of(text: bytes) -> WorkflowContent:
     return msgspec.json.decode(text, type=WorkflowContent)
-
-
-def _check_params(name: str, content: WorkflowContent, params: dict[str, Any]) -> None:
-    """Check the parameters of a run by their schemas.
-
-    Raises:
-        InvalidOption: one is missing, unknown or does not fit.
-    """
-    for param, value in params.items():
-        if (schema := content.params.get(param)) is None:
-            hint = did_you_mean(param, content.params) if content.params else "it has none"
-            raise InvalidOption(f"workflow {name}: no parameter {param[:80]!r}: {hint}")
-        for error in open_validator(schema, purpose="parameters of workflows").iter_errors(value):
-            raise InvalidOption(f"workflow {name}: parameter {param!r}: {error.message}")
-    missing = [param for param, schema in content.params.items() if param not in params and "default" not in schema]
-    if missing:
-        raise InvalidOption(f"workflow {name}: give {', '.join(map(repr, missing))}: it has no default")
 
 
 def _line(stored: StoredVersion) -> WorkflowLineView:

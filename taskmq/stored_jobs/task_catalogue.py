@@ -12,9 +12,10 @@ from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.call_schemas import bind_arguments
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration, in_force
+from taskmq.model.values.schemas import open_validator
 from taskmq.model.values.wire_form import decode_value
 
-__all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of", "open_validator"]
+__all__ = ["RegisteredSignature", "TaskCatalogue", "TaskPage", "catalogue_of"]
 
 # Size and lifetime of the cache: submissions by name arrive by the thousand.
 _CACHE_SIZE: Final = 1_000
@@ -146,27 +147,6 @@ def catalogue_of(sessions: Sessions) -> Catalogued:
             f"the job store {store.address} keeps neither definitions nor registrations of tasks"
         )
     return store
-
-
-def open_validator(schema: Mapping[str, Any], *, purpose: str) -> Any:
-    """Return a validator of a JSON Schema, which never reads other documents.
-
-    Its messages do not contain the values, which may be secret and large. Its patterns match in linear time.
-
-    Args:
-        purpose: what it is used for, for the error.
-
-    Raises:
-        ValueError: the schema is not one.
-        UnsupportedFeature: the schema validator is not installed.
-    """
-    try:
-        from jsonschema_rs import Draft202012Validator, RegexOptions
-    except ImportError as error:
-        raise UnsupportedFeature(f"{purpose} need the schema validator: run pip install 'taskmq[schemas]'") from error
-    return Draft202012Validator(
-        dict(schema), mask="the value", validate_formats=True, offline=True, pattern_options=RegexOptions()
-    )
 
 
 def _format_path(path: Sequence[str | int]) -> str:

@@ -11,9 +11,10 @@ from taskmq.errors import InvalidOption
 from taskmq.model.runs.graphs import load_graph
 from taskmq.model.runs.machine import open_run
 from taskmq.model.runs.records import RunRecord, RunState
+from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.inbox import wake
-from taskmq_sql.runs.workflows import content_of, current_version, has_version, keep_content
+from taskmq_sql.runs.workflows import content_of, current_version, forget_contents, has_version, keep_content
 from taskmq_sql.steps import JobId, Steps, clock, first, together
 
 __all__ = ["RUN_CODES", "check_content", "encode_run", "read_run", "start"]
@@ -79,6 +80,10 @@ def _start(new: NewRun, now: int) -> Steps[StartedRun]:
         named = f"workflow {new.workflow!r} has no version {new.version!r}" if new.version else ""
         return StartedRun(id=new.id, is_new=False, refusal=named or f"there is no workflow {new.workflow!r}")
     graph = load_graph(text)
+    if wrong := find_wrong_parameter(graph.content.params, msgspec.json.decode(new.params)):
+        if new.content is not None:
+            yield from forget_contents([version])
+        return StartedRun(id=new.id, is_new=False, refusal=wrong)
     run = RunRecord(
         id=new.id,
         tenant=new.tenant,

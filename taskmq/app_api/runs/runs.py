@@ -29,7 +29,7 @@ from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.graphs import RunGraph, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.units import did_you_mean
-from taskmq.stored_jobs.task_catalogue import open_validator
+from taskmq.model.values.schemas import find_misfit
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["AppRuns"]
@@ -248,10 +248,10 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
     flaws: list[str] = []
     for name in steps:
         form = graph.step(name).form
-        validator: Any = None if form is None else open_validator(form, purpose="forms of signals")
-        if validator is None or validator.is_valid(body.value):
+        flaw = "" if form is None else find_misfit(form, body.value, purpose="forms of signals")
+        if not flaw:
             return
-        flaws += [f"step {name}: {error.message}" for error in validator.iter_errors(body.value)][:1]
+        flaws.append(f"step {name}: {flaw}")
     raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
 
 

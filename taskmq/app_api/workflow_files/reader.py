@@ -16,12 +16,12 @@ from taskmq.model.envelope import check_task_name
 from taskmq.model.identity import Role
 from taskmq.model.runs.graphs import StepContent, WorkflowContent
 from taskmq.model.runs.paths import paths_in
-from taskmq.model.runs.validation import WorkflowFault, validate_workflow
+from taskmq.model.runs.validation import PARAMETERS, WorkflowFault, validate_workflow
 from taskmq.model.units import did_you_mean
+from taskmq.model.values.schemas import find_flaw, find_misfit
 from taskmq.operations.schedule_facts import build_trigger
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
-from taskmq.stored_jobs.task_catalogue import open_validator
 from taskmq.tasks.job_options import JobPlan, plan_job
 
 __all__ = ["JOB_WORDS", "SCHEDULE", "WorkflowFile", "read_workflow"]
@@ -154,28 +154,16 @@ def _check_wait(name: str, step: StepContent) -> Iterator[WorkflowFault]:
     for role in step.roles:
         if role not in _ROLES:
             yield WorkflowFault(name, "roles", f"no role {role!r}: {did_you_mean(role, _ROLES)}")
-    if step.form is not None and (flaw := _flaw_of_schema(step.form)):
+    if step.form is not None and (flaw := find_flaw(step.form, purpose="forms of signals")):
         yield WorkflowFault(name, "form", flaw)
 
 
 def _check_params(params: Mapping[str, Mapping[str, Any]]) -> Iterator[WorkflowFault]:
     for name, schema in params.items():
-        if flaw := _flaw_of_schema(schema):
+        if flaw := find_flaw(schema, purpose=PARAMETERS):
             yield WorkflowFault("", f"params.{name}", flaw)
-        elif "default" in schema:
-            validator = open_validator(schema, purpose="parameters of workflows")
-            for error in validator.iter_errors(schema["default"]):
-                yield WorkflowFault("", f"params.{name}.default", error.message)
-                break
-
-
-def _flaw_of_schema(schema: Mapping[str, Any]) -> str:
-    """Return why a JSON Schema cannot be used; "" if it can."""
-    try:
-        open_validator(schema, purpose="parameters and forms of workflows")
-    except ValueError as error:
-        return f"not a JSON Schema: {str(error).partition(chr(10))[0]}"
-    return ""
+        elif "default" in schema and (flaw := find_misfit(schema, schema["default"], purpose=PARAMETERS)):
+            yield WorkflowFault("", f"params.{name}.default", flaw)
 
 
 def _read_schedule(raw: Any, *, has_one: bool) -> tuple[ScheduleFields | None, list[WorkflowFault]]:

@@ -1,4 +1,4 @@
-"""Validation of workflows before they are stored: every fault, with its step and field."""
+"""Validation of workflows before they are stored: every fault, with its step and field; and of parameters of runs."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -6,17 +6,21 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, sort_steps, upstream_of
 from taskmq.model.runs.paths import NAME, Path, PathError, paths_in
 from taskmq.model.runs.rules import StepRule, parse_rule
 from taskmq.model.units import did_you_mean, parse_duration
+from taskmq.model.values.schemas import find_misfit
 
-__all__ = ["MOST_STEPS", "WorkflowFault", "validate_workflow"]
+__all__ = ["MOST_STEPS", "PARAMETERS", "WorkflowFault", "find_wrong_parameter", "validate_workflow"]
 
 MOST_STEPS: Final = 10_000
 """Maximum of steps in one graph, without the children of steps."""
+
+PARAMETERS: Final = "parameters of workflows"
+"""Purpose of their schemas, for errors."""
 
 _KINDS: Final = ("task", "wait", "sleep", "workflow", "batch", "value")
 _COMMON: Final = frozenset({"needs", "rule", "if", "may_fail"})
@@ -226,3 +230,18 @@ def _check_output(content: WorkflowContent) -> Iterator[WorkflowFault]:
             yield WorkflowFault("", "output", f"no step {path.step!r}: {did_you_mean(path.step, content.steps)}")
         elif flaw := _flaw_of_path(path, content, has_item=False):
             yield WorkflowFault("", "output", flaw)
+
+
+def find_wrong_parameter(schemas: Mapping[str, Mapping[str, Any]], params: Mapping[str, Any]) -> str:
+    """Return what is wrong with the parameters of a run; "" if nothing is. Those with a default may be omitted."""
+    for name, value in params.items():
+        if (schema := schemas.get(name)) is None:
+            return f"no parameter {name[:80]!r}: {did_you_mean(name, schemas) if schemas else 'it has none'}"
+        try:
+            flaw = find_misfit(schema, value, purpose=PARAMETERS)
+        except (ValueError, UnsupportedFeature) as error:
+            flaw = str(error)
+        if flaw:
+            return f"parameter {name!r}: {flaw}"
+    missing = [name for name, schema in schemas.items() if name not in params and "default" not in schema]
+    return f"give {', '.join(map(repr, missing))}: it has no default" if missing else ""

@@ -83,6 +83,21 @@ async def test_a_stored_workflow_runs_with_parameters_and_waits_for_a_signal(sho
             await shop.app.runs.astart("nothing")
 
 
+async def test_a_run_with_wrong_parameters_is_not_started(shop: Shop) -> None:
+    async with shop.open():
+        await _put(shop, "sum", {"sum": {"task": "add", "args": ["${params.n}"]}}, params={"n": {"type": "integer"}})
+
+        for params, reason in (
+            ({}, "give 'n'"),
+            ({"n": "x"}, "parameter 'n'"),
+            ({"n": 1, "m": 2}, "no parameter 'm'"),
+        ):
+            with pytest.raises(InvalidOption, match=f"workflow sum: {reason}"):
+                await shop.app.runs.astart("sum", params)
+
+        assert (await shop.app.runs.alist()).lines == []
+
+
 async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> None:
     shop.broken = {"b"}
     async with shop.open():

@@ -2,10 +2,11 @@
 
 from taskmq.contracts.jobs import NewInboxRow, StartedRun
 from taskmq.errors import InvalidOption
+from taskmq.model.runs.graphs import encode_workflow, load_graph
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.runs.kit import REFUSED_TASK, RunDriver
+from taskmq.testing.job_store_suite.runs.kit import REFUSED_TASK, RunDriver, content_of
 from taskmq.testing.runner import case
 
 __all__ = ["RunLifecycles"]
@@ -89,6 +90,27 @@ class RunLifecycles(JobStoreCase):
         await driver.settle()
 
         assert await driver.arguments(run, "s") == [[5, 1], {}]
+
+    @case
+    async def test_parameters_are_checked_by_the_version_that_runs(self) -> None:
+        driver = RunDriver(self.store())
+        content = content_of({"s": {"task": "t"}}, params={"n": {"type": "integer"}, "m": {"default": 6}})
+        await driver.runs.put_workflow("", "nightly", content)
+        wrong = [b"{}", b'{"n":"x"}', b'{"n":1,"o":2}']
+        new = [await driver.new_run(workflow="nightly", params=params) for params in wrong]
+        new.append(await driver.new_run({"s": {"task": "t"}}, params=b'{"n":1}'))
+
+        started = await driver.runs.start(new)
+
+        assert [each.is_new for each in started] == [False] * 4
+        assert started[0].refusal == "give 'n': it has no default"
+        assert started[1].refusal.startswith("parameter 'n': the value is not of type")
+        assert started[2].refusal == "no parameter 'o': known: m, n"
+        assert started[3].refusal == "no parameter 'n': it has none"
+        assert await driver.runs.graph_text(encode_workflow(load_graph(new[3].content or b"").content)[0]) is None
+        parent = await driver.start({"below": {"workflow": "nightly", "with": {"n": "x"}}})
+        await driver.settle()
+        assert (await driver.step(parent, "below")).error.startswith("parameter 'n': the value is not of type")
 
     @case
     async def test_a_step_whose_job_cannot_be_made_fails_with_the_reason(self) -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
+from taskmq.model.runs.validation import MOST_STEPS, find_wrong_parameter, validate_workflow
 
 _FAULTY: list[tuple[Any, str]] = [
     ({}, "steps: a workflow needs at least one step"),
@@ -107,3 +107,29 @@ def test_the_caller_checks_tasks_and_their_arguments() -> None:
 
     assert content is None
     assert [str(fault) for fault in faults] == ["step a, task: no such task"]
+
+
+@pytest.mark.parametrize(
+    ("schemas", "params", "wrong"),
+    [
+        ({}, {}, ""),
+        ({"day": {"type": "string"}}, {"day": "monday"}, ""),
+        ({"day": {"default": "monday"}}, {}, ""),
+        ({}, {"day": 1}, "no parameter 'day': it has none"),
+        ({"day": {}}, {"dya": 1}, "no parameter 'dya': did you mean 'day'?"),
+        ({"day": {"type": "string"}}, {"day": 1}, "parameter 'day': the value is not of type \"string\""),
+        ({"day": {"type": 3}}, {"day": 1}, "parameter 'day': "),
+        ({"day": {}, "hour": {}}, {}, "give 'day', 'hour': it has no default"),
+    ],
+)
+def test_parameters_of_a_run_have_to_fit_their_schemas(schemas: Any, params: Any, wrong: str) -> None:
+    found = find_wrong_parameter(schemas, params)
+
+    assert found.startswith(wrong)
+    assert bool(found) is bool(wrong)
+
+
+def test_parameters_are_refused_without_the_package_that_checks_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jsonschema_rs", None)
+
+    assert "pip install 'taskmq[schemas]'" in find_wrong_parameter({"day": {"type": "string"}}, {"day": "x"})
