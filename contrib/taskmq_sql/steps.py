@@ -76,8 +76,8 @@ NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The time (ms) within a statement. After waiting for a row, it is the later time. On SQLite it equals `CLOCK`."""
 
 
-StepJobs = Sequence[tuple[NewJob, str, int]]
-"""Jobs of a run, with step and child."""
+StepJobs = Sequence[tuple[NewJob, str, str, int]]
+"""Jobs of steps, with run, step and child."""
 
 
 class JobId(str):
@@ -162,9 +162,9 @@ def job_id(value: Any) -> str:
     return str(UUID(bytes=value)) if isinstance(value, bytes) else str(value)
 
 
-def submit_steps(run: str, jobs: StepJobs) -> Steps[list[Submitted]]:
-    """Submit the jobs of a run's steps, whose ends will be rows of its inbox; return the results in order."""
-    rows = yield Query(SUBMIT, (run, *jobs))
+def submit_steps(jobs: StepJobs) -> Steps[list[Submitted]]:
+    """Submit the jobs of steps, whose ends will be rows of their runs' inboxes; return the results in order."""
+    rows = (yield Query(SUBMIT, tuple(jobs))) if jobs else ()
     return [row[0] for row in rows]
 
 

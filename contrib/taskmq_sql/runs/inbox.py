@@ -4,8 +4,8 @@ Rows of ended jobs are written by the statements that end the jobs, into columns
 others. A row with neither only says that the run has more to do.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -21,10 +21,11 @@ __all__ = [
     "Inbox",
     "add_timers",
     "answer",
+    "delete_rows",
     "fire_timers",
     "pending",
     "put_rows",
-    "read_inbox",
+    "read_inboxes",
     "read_record",
     "send",
     "wake",
@@ -49,13 +50,18 @@ with recursive r (run) as (
 select run from r where run is not null limit $1"""
 # With the ended steps and children. Scalar subqueries, as PostgreSQL would scan a new table for a join.
 _READ: Final = """
-select number, record, job, step, child, state, content_type, value, error,
-  (select record from taskmq.run_step t where t.run = $1 and t.name = s.step and t.child = -1),
-  (select record from taskmq.run_step t where t.run = $1 and t.name = s.step and t.child = s.child and s.child >= 0)
+select run, number, address::text, rows, record, job, step, child, state, content_type, value, error,
+  (select record from taskmq.run_step t where t.run = s.run and t.name = s.step and t.child = -1),
+  (select record from taskmq.run_step t
+   where t.run = s.run and t.name = s.step and t.child = s.child and s.child >= 0)
 from (
-  select r.*, sum(coalesce(length(r.value), 0)) over (order by r.number) - coalesce(length(r.value), 0) as ahead
-  from (select * from taskmq.run_inbox where run = $1 order by number limit $2) r) s
-where ahead < $3::bigint order by number"""
+  select r.*, count(*) over () as rows,
+    sum(coalesce(length(r.value), 0)) over (order by r.run, r.number) - coalesce(length(r.value), 0) as ahead
+  from (select ctid as address, * from taskmq.run_inbox where run = any($1::uuid[])
+        order by run, number limit $2) r) s
+where ahead < $3::bigint order by run, number"""
+# Only the holder of a run's lock deletes rows, so the row that was read is still in its place.
+_APPLIED: Final = "delete from taskmq.run_inbox where ctid = any($1::text[]::tid[])"
 _DUE: Final = """
 select number, run, step, generation from taskmq.run_timer where at <= $1
 order by at, number limit $2 for update skip locked"""
@@ -84,7 +90,7 @@ def send(run: str, row: NewInboxRow) -> Steps[bool]:
         return False
     if row.id and (yield from first(_SENDER, JobId(run), row.id)) is None:
         return True
-    yield from together([put_rows(run, [InboxRow(number=0, **msgspec.structs.asdict(row))])])
+    yield from together([put_rows([(run, InboxRow(number=0, **msgspec.structs.asdict(row)))])])
     return True
 
 
@@ -94,9 +100,9 @@ def answer(run: str, sender: str) -> Steps[str | None]:
     return None if found is None else found[0]
 
 
-def write_answers(run: str, answers: dict[str, str]) -> Query:
-    """Write the effects of rows, by the ids of their senders."""
-    return Query(_ANSWERS, tuple((JobId(run), sender, text) for sender, text in sorted(answers.items())))
+def write_answers(answers: Iterable[tuple[str, str, str]]) -> Query:
+    """Write the effects of rows: run, id of the sender, effect."""
+    return Query(_ANSWERS, tuple((JobId(run), sender, text) for run, sender, text in sorted(answers)))
 
 
 def pending(limit: int) -> Steps[list[str]]:
@@ -104,43 +110,69 @@ def pending(limit: int) -> Steps[list[str]]:
     return [job_id(row[0]) for row in (yield from ask(_PENDING, limit))]
 
 
-def wake(runs: Sequence[str]) -> Query:
+def wake(runs: Iterable[str]) -> Query:
     """Record that these runs have more to do."""
-    return Query(_PUT, tuple((JobId(run), None) for run in runs))
+    return put_rows((run, None) for run in runs)
 
 
-def put_rows(run: str, rows: Sequence[InboxRow]) -> Query:
-    """Add rows to the inbox of a run."""
-    return Query(_PUT, tuple((JobId(run), _encoder.encode(row)) for row in rows))
+def put_rows(rows: Iterable[tuple[str, InboxRow | None]]) -> Query:
+    """Add rows to the inboxes of runs; None only records that the run has more to do."""
+    return Query(_PUT, tuple((JobId(run), None if row is None else _encoder.encode(row)) for run, row in rows))
 
 
-class Inbox(NamedTuple):
+class Inbox:
     """The earliest rows of a run.
 
     Attributes:
         marks: numbers of the rows that only say that the run has more to do.
         steps: steps and children whose jobs have ended.
+        is_cut: whether the run may have later rows.
     """
 
-    events: list[InboxRow]
-    marks: list[int]
-    steps: list[StepRecord]
+    def __init__(self) -> None:
+        self.events: list[InboxRow] = []
+        self.marks: list[int] = []
+        self.steps: list[StepRecord] = []
+        self.is_cut = False
+        self._addresses: dict[int, Any] = {}
+        self._texts: set[bytes] = set()
 
-
-def read_inbox(run: str, limit: int) -> Steps[Inbox]:
-    """Return the earliest rows of a run."""
-    found = Inbox([], [], [])
-    texts: set[bytes] = set()
-    for number, record, job, *end, step, child in (yield from ask(_READ, JobId(run), limit, _MOST_BYTES)):
+    def add(self, row: Row) -> None:
+        """Add the next row."""
+        number, address, _, record, job, *end, step, child = row
+        self._addresses[number] = address
         if record is not None:
-            found.events.append(read_record(number, record))
+            self.events.append(read_record(number, record))
         elif job is not None:
-            found.events.append(_read_end(number, job_id(job), end))
-            texts |= {text for text in (step, child) if text is not None}
+            self.events.append(_read_end(number, job_id(job), end))
+            for text in {step, child} - self._texts - {None}:
+                self._texts.add(text)
+                self.steps.append(_step_decoder.decode(text))
         else:
-            found.marks.append(number)
-    found.steps.extend(map(_step_decoder.decode, texts))
-    return found
+            self.marks.append(number)
+
+    def addresses(self, numbers: Iterable[int]) -> list[Any]:
+        """Return the addresses of rows, for `delete_rows`."""
+        return [self._addresses[number] for number in numbers]
+
+
+def read_inboxes(runs: Sequence[str], limit: int) -> Steps[dict[str, Inbox]]:
+    """Return the earliest rows of runs: in the order of the runs' ids, up to `limit` together."""
+    inboxes = {run: Inbox() for run in sorted(runs)}
+    found = yield from ask(_READ, list(map(JobId, inboxes)), limit, _MOST_BYTES)
+    last = ""
+    for run, *row in found:
+        last = job_id(run)
+        inboxes[last].add(row)
+    if found and (len(found) == limit or len(found) < found[0][3]):
+        for run, inbox in inboxes.items():
+            inbox.is_cut = run >= last
+    return inboxes
+
+
+def delete_rows(addresses: Sequence[Any]) -> Query:
+    """Delete rows that this transaction has read."""
+    return Query(_APPLIED, (list(addresses),) if addresses else ())
 
 
 def read_record(number: int, record: bytes) -> InboxRow:
@@ -164,9 +196,9 @@ def fire_timers(limit: int) -> Steps[int | None]:
     return None if found is None else int(found[0])
 
 
-def add_timers(run: str, timers: Sequence[StepTimer]) -> Query:
-    """Add timers of steps."""
-    return Query(_TIMERS, tuple((each.at, each.generation, JobId(run), each.step) for each in timers))
+def add_timers(timers: Iterable[tuple[str, StepTimer]]) -> Query:
+    """Add timers of the steps of runs."""
+    return Query(_TIMERS, tuple((each.at, each.generation, JobId(run), each.step) for run, each in timers))
 
 
 def _read_end(number: int, job: str, end: Sequence[Any]) -> InboxRow:

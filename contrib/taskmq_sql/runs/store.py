@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from taskmq.contracts.jobs import (
     EVERY_RUN,
+    MOST_RUNS,
     Advanced,
     MakeJob,
     NewInboxRow,
@@ -127,12 +128,13 @@ class SqlRuns:
     async def pending(self, *, limit: int) -> list[str]:
         return await self._turns.read(partial(inbox.pending, limit))
 
-    async def advance(self, run_id: str, make_job: MakeJob) -> Advanced | None:
-        if not is_job_id(run_id):
-            return None
+    async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+        known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]
+        if not known:
+            return {}
         # If a crash of the server undoes it, the rows are in the inbox again. No worker can have a job of it, as its
         # dispatch is a later transaction, which waits for the disk.
-        return await self._turns.write(partial(advance, run_id, make_job, self._graphs), is_lasting=False)
+        return await self._turns.write(partial(advance, known, make_job, self._graphs), is_lasting=False)
 
     async def fire_timers(self, *, limit: int = 500) -> int | None:
         return await self._turns.write(partial(inbox.fire_timers, limit), is_lasting=False)

@@ -1,8 +1,13 @@
-"""Transactions of runs: each reads the rows that the state machine needs, and writes those that it changes."""
+"""Transactions of runs: each reads the rows that the state machines need, and writes those that they change.
+
+    lock runs -> read their inboxes -> state machines, in turns -> jobs, child runs, changed rows of all runs
+
+One statement serves all runs of a transaction, except for the rare ones: child runs, cancellations, signals.
+"""
 
 import os
-from collections.abc import MutableMapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -12,15 +17,23 @@ from taskmq.model.envelope import new_job_id
 from taskmq.model.runs.graphs import RunGraph, load_graph
 from taskmq.model.runs.machine import advance as apply_rows
 from taskmq.model.runs.machine import has_work
-from taskmq.model.runs.records import ChildRun, InboxRow, RunChanges, RunRecord, RunState, StepJob, StepKey
+from taskmq.model.runs.records import InboxRow, RunChanges, RunState, StepKey
 from taskmq.model.runs.rules import StepState
-from taskmq.model.runs.workspace import Workspace
+from taskmq.model.runs.workspace import Need, RowBudget, Transition, Workspace
 from taskmq.model.states import JobState
-from taskmq_sql.runs.inbox import add_timers, put_rows, read_inbox, read_record, wake, write_answers
+from taskmq_sql.runs.inbox import (
+    Inbox,
+    add_timers,
+    delete_rows,
+    put_rows,
+    read_inboxes,
+    read_record,
+    write_answers,
+)
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
 from taskmq_sql.runs.workflows import content_of
-from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, first, submit_steps, together
+from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, job_id, submit_steps, together
 
 __all__ = ["Graphs", "advance", "load_version"]
 
@@ -30,12 +43,17 @@ Graphs = MutableMapping[str, RunGraph]
 _CACHED: Final = 64
 _ROWS: Final = 200
 _LOCK: Final = """
-select record, taskmq.now_ms() from taskmq.run where id = $1 and state <> 0 for no key update skip locked"""
-_EXISTS: Final = "select 1 from taskmq.run where id = $1"
-_ORPHANS: Final = "delete from taskmq.run_inbox where run = $1"
-_APPLIED: Final = "delete from taskmq.run_inbox where run = $1 and number = any($2::bigint[])"
+select id, record, taskmq.now_ms() from taskmq.run where id = any($1::uuid[]) and state <> 0
+order by id for no key update skip locked"""
+_EXIST: Final = "select id from taskmq.run where id = any($1::uuid[])"
+_ORPHANS: Final = "delete from taskmq.run_inbox where run = any($1::uuid[])"
+# The rows exist and are locked.
 _SAVE: Final = """
-update taskmq.run set state = $2, ended = $3, record = $4, value = coalesce($5, value) where id = $1"""
+insert into taskmq.run (id, tenant, workflow, version, state, ended, record, value)
+@rows(uuid, text, text, text, smallint, bigint, bytea, bytea)
+on conflict (id) do update set
+  state = excluded.state, ended = excluded.ended, record = excluded.record,
+  value = coalesce(excluded.value, run.value)"""
 _KEEP: Final = """
 insert into taskmq.run_signal (run, name, number, record) @rows(uuid, text, bigint, bytea)"""
 _CONSUMED: Final = """
@@ -47,54 +65,108 @@ _ENDS: Final[dict[RunState, StepState]] = {
 }
 
 
-def advance(run_id: str, make_job: MakeJob, graphs: Graphs) -> Steps[Advanced | None]:
+class _Turn:
+    """A run in a transaction.
+
+    Attributes:
+        here: the run with its changes.
+        applied: number of rows that were applied.
+        refused: ends of steps that got no job or no child run.
+    """
+
+    def __init__(self, here: Workspace, inbox: Inbox) -> None:
+        self.here: Workspace = here
+        self.inbox: Inbox = inbox
+        self.applied = 0
+        self.refused: list[InboxRow] = []
+        self.queues: set[str] = set()
+        self.woken: list[str] = []
+        self.asked: list[str] = []
+        here.put_steps(inbox.steps)
+
+    @property
+    def id(self) -> str:
+        """Id of the run."""
+        return self.here.run.id
+
+    @property
+    def changes(self) -> RunChanges:
+        """Changes of the run."""
+        return self.here.changes
+
+    @property
+    def events(self) -> list[InboxRow]:
+        """Rows that were applied."""
+        return self.inbox.events[: self.applied]
+
+    @property
+    def kept_marks(self) -> int:
+        """Number of marks that stay in the inbox."""
+        return 1 if has_work(self.here.run) and self.inbox.marks else 0
+
+    def describe(self) -> Advanced:
+        """Return the effect of the transaction on the run."""
+        run, inbox, changes = self.here.run, self.inbox, self.changes
+        return Advanced(
+            queues=frozenset(self.queues),
+            has_more=has_work(run) or self.applied < len(inbox.events) or inbox.is_cut or bool(self.refused),
+            ended=run if changes.has_ended else None,
+            asked=tuple(self.asked),
+            timer=min((each.at for each in changes.timers), default=None),
+            woken=(*self.woken, *changes.cancelled_runs),
+        )
+
+
+def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[dict[str, Advanced]]:
     """Implement `RunStore.advance`."""
-    locked = yield from first(_LOCK, JobId(run_id))
-    if locked is None:
-        if (yield from first(_EXISTS, JobId(run_id))) is None:
-            yield from ask(_ORPHANS, JobId(run_id))
-        return None
-    run = read_run(locked[0])
-    graph = yield from load_version(run.version, graphs)
-    events, marks, ended = yield from read_inbox(run_id, _ROWS)
-    now = int(locked[1])
-    here = Workspace(run, graph, now=now, new_id=lambda: new_job_id(now, os.urandom(10)))
-    here.put_steps(ended)
-    applied = yield from _run_machine(run_id, here, events)
-    changes = here.changes
-    queues, refused = yield from _submit(run, changes.jobs, make_job)
-    woken, others = yield from _start_runs(run, changes.runs)
-    refused += others
-    asked: list[str] = []
-    if changes.cancelled_jobs:
-        asked = yield from cancel_jobs(changes.cancelled_jobs, run.cancelled or "")
-    if changes.has_ended and run.parent:
-        woken.append(run.parent)
-    kept = marks[:1] if has_work(run) else []
-    done = [row.number for row in events[:applied]] + marks[len(kept) :]
-    answers = yield from _read_answers(run_id, events[:applied], changes.answers)
-    cancel = InboxRow(number=0, kind="cancel", error=run.cancelled or "")
+    locked = yield from ask(_LOCK, list(map(JobId, run_ids)))
+    if len(locked) < len(run_ids):
+        yield from _delete_orphans(set(run_ids) - {job_id(row[0]) for row in locked})
+    if not locked:
+        return {}
+    now = int(locked[0][2])
+    runs = [read_run(row[1]) for row in locked]
+    inboxes = yield from read_inboxes([run.id for run in runs], _ROWS)
+    budget = RowBudget()
+    turns: list[_Turn] = []
+    for run in runs:
+        graph = yield from load_version(run.version, graphs)
+        here = Workspace(run, graph, now=now, new_id=lambda: new_job_id(now, os.urandom(10)), budget=budget)
+        turns.append(_Turn(here, inboxes[run.id]))
+    yield from _run_machines(turns)
+    yield from _submit(turns, make_job)
+    for turn in turns:
+        yield from _start_runs(turn)
+        if turn.changes.cancelled_jobs:
+            turn.asked += yield from cancel_jobs(turn.changes.cancelled_jobs, turn.here.run.cancelled or "")
+        if turn.changes.has_ended and turn.here.run.parent:
+            turn.woken.append(turn.here.run.parent)
+    answers: list[tuple[str, str, str]] = []
+    for turn in turns:
+        answers += yield from _read_answers(turn)
     yield from together(
         [
-            write_steps(run_id, changes.steps, changes.values),
-            add_timers(run_id, changes.timers),
-            write_answers(run_id, answers),
-            _keep_signals(run_id, events[:applied], changes.answers),
-            put_rows(run_id, refused),
-            *(put_rows(child, [cancel]) for child in changes.cancelled_runs),
-            *_save(run, changes),
-            Query(_APPLIED, (JobId(run_id), done) if done else ()),
-            wake([run_id] if has_work(run) and not kept else []),
+            write_steps(
+                (turn.id, step, turn.changes.values.get(key))
+                for turn in turns
+                for key, step in turn.changes.steps.items()
+            ),
+            add_timers((turn.id, timer) for turn in turns for timer in turn.changes.timers),
+            write_answers(answers),
+            _keep_signals(turns),
+            put_rows(row for turn in turns for row in _new_rows(turn)),
+            Query(_SAVE, tuple(map(_row_of, turns))),
+            delete_rows([address for turn in turns for address in _applied_rows(turn)]),
         ]
     )
-    return Advanced(
-        queues=frozenset(queues),
-        has_more=has_work(run) or applied < len(events) or len(events) + len(marks) == _ROWS or bool(refused),
-        ended=run if changes.has_ended else None,
-        asked=tuple(asked),
-        timer=min((each.at for each in changes.timers), default=None),
-        woken=(*woken, *changes.cancelled_runs),
-    )
+    return {turn.id: turn.describe() for turn in turns}
+
+
+def _delete_orphans(run_ids: Collection[str]) -> Steps[None]:
+    """Delete the inboxes of runs that do not exist; others are locked."""
+    found = yield from ask(_EXIST, [JobId(each) for each in run_ids])
+    if missing := set(run_ids) - {job_id(row[0]) for row in found}:
+        yield from ask(_ORPHANS, [JobId(each) for each in missing])
 
 
 def load_version(version: str, graphs: Graphs) -> Steps[RunGraph]:
@@ -108,55 +180,63 @@ def load_version(version: str, graphs: Graphs) -> Steps[RunGraph]:
     return graphs[version]
 
 
-def _run_machine(run_id: str, here: Workspace, events: Sequence[InboxRow]) -> Steps[int]:
-    """Apply rows; return how many were applied."""
-    machine = apply_rows(here, events)
-    while True:
-        try:
-            need = next(machine)
-        except StopIteration as end:
-            return int(end.value)
-        yield from meet(run_id, here, need)
+def _run_machines(turns: Sequence[_Turn]) -> Steps[None]:
+    """Apply rows of each run, reading together what the state machines need."""
+    left = [(turn, apply_rows(turn.here, turn.inbox.events)) for turn in turns]
+    while left:
+        needs: list[tuple[Workspace, Need]] = []
+        waiting: list[tuple[_Turn, Transition[int]]] = []
+        for turn, machine in left:
+            try:
+                needs.append((turn.here, next(machine)))
+            except StopIteration as end:
+                turn.applied = int(end.value)
+            else:
+                waiting.append((turn, machine))
+        yield from meet(needs)
+        left = waiting
 
 
-def _keep_signals(run_id: str, applied: Sequence[InboxRow], answers: dict[int, str]) -> Query:
+def _keep_signals(turns: Sequence[_Turn]) -> Query:
     """Keep the signals that wait for a step."""
     return Query(
         _KEEP,
         tuple(
-            (JobId(run_id), row.name, row.number, msgspec.json.encode(row))
-            for row in applied
-            if answers[row.number] == "waiting"
+            (JobId(turn.id), row.name, row.number, msgspec.json.encode(row))
+            for turn in turns
+            for row in turn.events
+            if turn.changes.answers[row.number] == "waiting"
         ),
     )
 
 
-def _read_answers(run_id: str, applied: Sequence[InboxRow], answers: dict[int, str]) -> Steps[dict[str, str]]:
-    """Remove consumed signals; return the effects of rows by the ids of their senders."""
-    rows = {row.number: row for row in applied}
+def _read_answers(turn: _Turn) -> Steps[list[tuple[str, str, str]]]:
+    """Remove consumed signals; return the effects of rows that have a sender: run, id of the sender, effect."""
+    answers = turn.changes.answers
+    rows = {row.number: row for row in turn.events}
     if consumed := [number for number in answers if number not in rows]:
-        for number, record in (yield from ask(_CONSUMED, JobId(run_id), consumed)):
+        for number, record in (yield from ask(_CONSUMED, JobId(turn.id), consumed)):
             rows[number] = read_record(number, record)
-    return {row.id: answers[number] for number, row in rows.items() if row.id}
+    return [(turn.id, row.id, answers[number]) for number, row in rows.items() if row.id]
 
 
-def _submit(run: RunRecord, jobs: Sequence[StepJob], make_job: MakeJob) -> Steps[tuple[set[str], list[InboxRow]]]:
-    """Submit jobs of steps; return queues with new ready jobs, and the ends of steps without a job."""
-    made: list[tuple[NewJob, str, int]] = []
-    refused: list[InboxRow] = []
-    for job in jobs:
-        try:
-            made.append((make_job(run, job), job.key.name, job.key.child))
-        except TaskMQError as error:
-            refused.append(_failure(job.id, job.key, str(error)))
-    queues: set[str] = set()
-    answers = (yield from submit_steps(run.id, made)) if made else []
-    for (new, step, child), answer in zip(made, answers, strict=True):
+def _submit(turns: Sequence[_Turn], make_job: MakeJob) -> Steps[None]:
+    """Submit jobs of steps."""
+    made: list[tuple[NewJob, str, str, int]] = []
+    of: list[_Turn] = []
+    for turn in turns:
+        for job in turn.changes.jobs:
+            try:
+                made.append((make_job(turn.here.run, job), turn.id, *job.key))
+                of.append(turn)
+            except TaskMQError as error:
+                turn.refused.append(_failure(job.id, job.key, str(error)))
+    answers = yield from submit_steps(made)
+    for turn, (new, _, step, child), answer in zip(of, made, answers, strict=True):
         if not answer.is_new:
-            refused.append(_failure(new.id, StepKey(step, child), _describe(answer)))
+            turn.refused.append(_failure(new.id, StepKey(step, child), _describe(answer)))
         elif answer.state is JobState.QUEUED:
-            queues.add(new.queue)
-    return queues, refused
+            turn.queues.add(new.queue)
 
 
 def _describe(answer: Submitted) -> str:
@@ -166,10 +246,9 @@ def _describe(answer: Submitted) -> str:
     return f"job {answer.id} exists already and has the job's key"
 
 
-def _start_runs(run: RunRecord, children: Sequence[ChildRun]) -> Steps[tuple[list[str], list[InboxRow]]]:
-    """Start child runs; return their ids, and the ends of steps without one."""
-    if not children:
-        return [], []
+def _start_runs(turn: _Turn) -> Steps[None]:
+    """Start child runs."""
+    run, children = turn.here.run, turn.changes.runs
     new = [
         NewRun(
             id=child.id,
@@ -184,13 +263,12 @@ def _start_runs(run: RunRecord, children: Sequence[ChildRun]) -> Steps[tuple[lis
         )
         for child in children
     ]
-    started = yield from start(new)
-    refused = [
-        _failure(child.id, child.key, answer.refusal)
-        for child, answer in zip(children, started, strict=True)
-        if answer.refusal
-    ]
-    return [answer.id for answer in started if answer.is_new], refused
+    started = (yield from start(new)) if new else []
+    for child, answer in zip(children, started, strict=True):
+        if answer.refusal:
+            turn.refused.append(_failure(child.id, child.key, answer.refusal))
+        elif answer.is_new:
+            turn.woken.append(answer.id)
 
 
 def _failure(job: str, key: StepKey, reason: str) -> InboxRow:
@@ -199,18 +277,38 @@ def _failure(job: str, key: StepKey, reason: str) -> InboxRow:
     )
 
 
-def _save(run: RunRecord, changes: RunChanges) -> list[Query]:
-    """Write the run; if it has ended, send the end to the step that started it."""
-    save = Query(_SAVE, (JobId(run.id), RUN_CODES[run.state], run.ended, encode_run(run), changes.value))
-    if not changes.has_ended or not run.parent:
-        return [save]
-    end = InboxRow(
-        number=0,
-        kind="end",
-        step=run.parent_step,
-        job=run.id,
-        state=_ENDS[run.state],
-        value=changes.value or b"null",
-        error=run.error or run.cancelled or "",
-    )
-    return [save, put_rows(run.parent, [end])]
+def _new_rows(turn: _Turn) -> Iterator[tuple[str, InboxRow | None]]:
+    """Yield the rows that the run adds to its own inbox, and to those of its child runs and its parent."""
+    run, changes = turn.here.run, turn.changes
+    for row in turn.refused:
+        yield run.id, row
+    for child in changes.cancelled_runs:
+        yield child, InboxRow(number=0, kind="cancel", error=run.cancelled or "")
+    if has_work(run) and not turn.kept_marks:
+        yield run.id, None
+    if changes.has_ended and run.parent:
+        yield (
+            run.parent,
+            InboxRow(
+                number=0,
+                kind="end",
+                step=run.parent_step,
+                job=run.id,
+                state=_ENDS[run.state],
+                value=changes.value or b"null",
+                error=run.error or run.cancelled or "",
+            ),
+        )
+
+
+def _row_of(turn: _Turn) -> tuple[object, ...]:
+    """Return the row of the run."""
+    run = turn.here.run
+    state = RUN_CODES[run.state]
+    record = encode_run(run)
+    return JobId(run.id), run.tenant, run.workflow, run.version, state, run.ended, record, turn.changes.value
+
+
+def _applied_rows(turn: _Turn) -> list[Any]:
+    """Return the addresses of the rows that are no longer needed."""
+    return turn.inbox.addresses([row.number for row in turn.events] + turn.inbox.marks[turn.kept_marks :])

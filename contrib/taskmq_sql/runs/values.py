@@ -1,6 +1,6 @@
 """Steps of runs, their values, and the results of jobs as values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import InboxRow, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import Need, Workspace
-from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert
+from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert, job_id
 
 __all__ = ["children", "meet", "read_result", "read_values", "steps", "write_steps"]
 
@@ -19,9 +19,14 @@ _REFERENCE: Final = "taskmq/reference"
 # A scalar subquery per row: PostgreSQL would scan the steps and children of a new table for a join.
 _STEPS: Final = """
 with k (run, name, child) as (@rows(uuid, text, int))
-select (select record from taskmq.run_step s where s.run = k.run and s.name = k.name and s.child = k.child) from k"""
+select k.run,
+  (select record from taskmq.run_step s where s.run = k.run and s.name = k.name and s.child = k.child) from k"""
 _CHILDREN_AFTER: Final = """
 select record from taskmq.run_step where run = $1 and name = $2 and child > $3 order by run, name, child limit $4"""
+_VALUES_OF: Final = """
+with k (run, name) as (@rows(uuid, text))
+select k.run, k.name,
+  (select value from taskmq.run_step s where s.run = k.run and s.name = k.name and s.child = -1) from k"""
 _VALUE: Final = "select record, value from taskmq.run_step where run = $1 and name = $2 and child = $3"
 _SIZE: Final = """
 select sum(length(value)) from taskmq.run_step where run = $1 and name = $2 and child >= 0"""
@@ -66,7 +71,8 @@ def read_result(content_type: str | None, result: bytes | None) -> tuple[bytes, 
 
 def steps(run: str, names: Sequence[str]) -> Steps[list[StepRecord]]:
     """Return those of these steps that have a record, in the order of their names."""
-    return sorted((yield from _read_steps(run, map(StepKey, names))), key=lambda step: step.key.name)
+    found = yield from _read_steps([(run, StepKey(name)) for name in names])
+    return sorted((step for _, step in found), key=lambda step: step.key.name)
 
 
 def children(run: str, name: str, after: int, limit: int) -> Steps[list[StepRecord]]:
@@ -89,42 +95,52 @@ def read_values(run: str, graph: RunGraph, keys: Iterable[StepKey]) -> Steps[dic
     return values
 
 
-def meet(run: str, here: Workspace, need: Need) -> Steps[None]:
-    """Read what the state machine needs."""
-    here.put_steps((yield from _read_steps(run, need.steps)))
-    for name in need.values:
-        yield from _put_value(run, here, name)
-    if need.signal:
-        rows = yield from ask(_SIGNALS, JobId(run), need.signal)
-        here.put_signals(
-            need.signal,
-            [msgspec.structs.replace(_signal_decoder.decode(row[1]), number=row[0]) for row in rows],
-        )
+def meet(needs: Sequence[tuple[Workspace, Need]]) -> Steps[None]:
+    """Read what the state machines of runs need, each run's into its workspace."""
+    here = {each.run.id: each for each, _ in needs}
+    keys = [(each.run.id, key) for each, need in needs for key in need.steps]
+    for run, step in (yield from _read_steps(keys)):
+        here[run].put_steps([step])
+    yield from _put_values([(each, name) for each, need in needs for name in need.values])
+    for each, need in needs:
+        if need.signal:
+            rows = yield from ask(_SIGNALS, JobId(each.run.id), need.signal)
+            each.put_signals(
+                need.signal,
+                [msgspec.structs.replace(_signal_decoder.decode(row[1]), number=row[0]) for row in rows],
+            )
 
 
-def write_steps(run: str, changed: Mapping[StepKey, StepRecord], values: Mapping[StepKey, bytes]) -> Query:
-    """Write steps, with the values of those that have succeeded."""
+def write_steps(changed: Iterable[tuple[str, StepRecord, bytes | None]]) -> Query:
+    """Write steps of runs, with the values of those that have succeeded."""
     return Query(
         _WRITE,
-        tuple((JobId(run), *key, _encoder.encode(changed[key]), values.get(key)) for key in sorted(changed)),
+        tuple(
+            (JobId(run), *step.key, _encoder.encode(step), value)
+            for run, step, value in sorted(changed, key=lambda each: (each[0], each[1].key))
+        ),
     )
 
 
-def _read_steps(run: str, keys: Iterable[StepKey]) -> Steps[list[StepRecord]]:
-    """Return those of these steps and children that have a record."""
-    found = yield from insert(_STEPS, [(JobId(run), *key) for key in keys])
-    return [_step(row) for row in found if row[0] is not None]
+def _read_steps(keys: Sequence[tuple[str, StepKey]]) -> Steps[list[tuple[str, StepRecord]]]:
+    """Return those of these steps and children of runs that have a record."""
+    found = yield from insert(_STEPS, [(JobId(run), *key) for run, key in keys])
+    return [(job_id(run), _decoder.decode(record)) for run, record in found if record is not None]
 
 
-def _put_value(run: str, here: Workspace, name: str) -> Steps[None]:
-    if here.content(StepKey(name)).has_children:
-        if fault := (yield from _describe_excess(run, name)):
-            here.put_fault(name, fault)
+def _put_values(wanted: Sequence[tuple[Workspace, str]]) -> Steps[None]:
+    single: list[Row] = []
+    here = {each.run.id: each for each, _ in wanted}
+    for each, name in wanted:
+        run = each.run.id
+        if not each.content(StepKey(name)).has_children:
+            single.append((JobId(run), name))
+        elif fault := (yield from _describe_excess(run, name)):
+            each.put_fault(name, fault)
         else:
-            here.put_child_values(name, (yield from _child_values(run, name)))
-        return
-    found = yield from first(_VALUE, JobId(run), name, -1)
-    here.put_value(name, None if found is None or found[1] is None else bytes(found[1]))
+            each.put_child_values(name, (yield from _child_values(run, name)))
+    for run, name, value in (yield from insert(_VALUES_OF, single)):
+        here[job_id(run)].put_value(name, None if value is None else bytes(value))
 
 
 def _describe_excess(run: str, name: str) -> Steps[str]:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 # SQLite limits the values of a statement: longer lists and rows are split.
 _LISTED: Final = 512
 _TOGETHER: Final = 100
-_LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
+_LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])*\)")
 _ROWS: Final = re.compile(r"@rows\([^)]*\)")
 _CASTS_AND_LOCKS: Final = re.compile(
     r"::\w+(?:\[\])?| for (?:no key update|key share|update|share)(?: skip locked)?| collate \"C\""
@@ -123,8 +123,10 @@ def _value(value: object) -> object:
 @cache
 def _translate(text: str) -> str:
     """Translate a statement of PostgreSQL to SQLite."""
-    text = _ROWS.sub("values @rows", text.replace(NOW, "$now").replace("taskmq.now_ms()", "$now"))
-    return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", _ARRAY.sub(r"in (\1)", text.replace("taskmq.", ""))))
+    for theirs, ours in ((NOW, "$now"), ("taskmq.now_ms()", "$now"), ("taskmq.", ""), ("ctid", "rowid")):
+        text = text.replace(theirs, ours)
+    text = _ROWS.sub("values @rows", text)
+    return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", _ARRAY.sub(r"in (\1)", text)))
 
 
 @cache

@@ -1,7 +1,7 @@
 """Submission and cancellation of jobs within the transaction of their run."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from taskmq.contracts.jobs import cancellation
@@ -13,7 +13,7 @@ from taskmq_sql.sqlite.jobs.live_jobs import load
 from taskmq_sql.sqlite.jobs.submissions import occur
 from taskmq_sql.sqlite.jobs.updates import update
 from taskmq_sql.sqlite.runner import Answers
-from taskmq_sql.steps import CANCEL, SUBMIT, Row
+from taskmq_sql.steps import CANCEL, SUBMIT, Row, StepJobs
 
 __all__ = ["ANSWERS"]
 
@@ -24,12 +24,11 @@ _BELONG: Final = """
 
 
 def _submit(transaction: Transaction, args: Sequence[Any]) -> Sequence[Row]:
-    run, *given = args
-    answers = occur(transaction, [job for job, _, _ in given])
-    of_run = UUID(run).bytes
+    given = cast("StepJobs", args)
+    answers = occur(transaction, [job for job, *_ in given])
     rows = [
-        (id_bytes(job.id), of_run, step, child)
-        for (job, step, child), answer in zip(given, answers, strict=True)
+        (id_bytes(job.id), id_bytes(run), step, child)
+        for (job, run, step, child), answer in zip(given, answers, strict=True)
         if answer.is_new
     ]
     run_each(transaction.connection, _BELONG, rows)

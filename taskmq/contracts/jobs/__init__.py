@@ -59,6 +59,7 @@ from taskmq.contracts.jobs.records import (
 from taskmq.contracts.jobs.retention import KeptJob, Prunable, Retaining
 from taskmq.contracts.jobs.runs import (
     EVERY_RUN,
+    MOST_RUNS,
     MOST_VALUE_BYTES,
     Advanced,
     MakeJob,
@@ -95,6 +96,7 @@ from taskmq.model.keys import partition_key
 
 __all__ = [
     "EVERY_RUN",
+    "MOST_RUNS",
     "MOST_VALUE_BYTES",
     "PARTITIONS",
     "READY_TOPIC",

@@ -17,6 +17,7 @@ from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, Ste
 
 __all__ = [
     "EVERY_RUN",
+    "MOST_RUNS",
     "MOST_VALUE_BYTES",
     "Advanced",
     "MakeJob",
@@ -28,6 +29,9 @@ __all__ = [
     "StartedRun",
     "StoredVersion",
 ]
+
+MOST_RUNS: Final = 50
+"""Maximum of runs that one transaction advances."""
 
 MOST_VALUE_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of the value of a step; a step with a larger one fails."""
@@ -261,11 +265,11 @@ class RunStore(Protocol):
         """Return up to `limit` ids of runs with something to do, in order."""
         ...
 
-    async def advance(self, run_id: str, make_job: MakeJob) -> Advanced | None:
-        """Apply rows of the run's inbox, or continue what earlier ones began, in one transaction.
+    async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+        """Apply rows of the inboxes of up to `MOST_RUNS` runs, or continue what earlier ones began.
 
-        It writes about 500 rows at most. Returns None, and changes nothing, if another scheduler advances the run, or
-        there is no such run.
+        It is one transaction, which writes about 500 rows at most. Returns its effect on each run. Runs that do not
+        exist, or that another scheduler advances, are unchanged and absent.
         """
         ...
 

@@ -49,6 +49,7 @@ def advance(here: Workspace, rows: Sequence[InboxRow]) -> Transition[int]:
             yield from expand(here, here.run.expanding[0])
         else:
             break
+    here.return_budget()
     return applied
 
 

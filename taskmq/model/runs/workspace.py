@@ -14,7 +14,7 @@ from taskmq.model.runs.paths import Path, PathError, find_value, resolve
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunChanges, RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 
-__all__ = ["MOST_WRITES", "ErasedValue", "Need", "Transition", "Workspace"]
+__all__ = ["MOST_WRITES", "ErasedValue", "Need", "RowBudget", "Transition", "Workspace"]
 
 MOST_WRITES: Final = 500
 """Maximum of rows that a transaction writes."""
@@ -42,17 +42,47 @@ class ErasedValue(Exception):
     """Raised when a value that a step needs was erased, or is too large to be passed on."""
 
 
+class RowBudget:
+    """Rows that a transaction may still read and write, for all runs that it advances.
+
+    Args:
+        most_writes: maximum of rows to write.
+    """
+
+    def __init__(self, most_writes: int = MOST_WRITES) -> None:
+        self._most = most_writes
+        self._writes = 0
+        self._reads = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was read or written yet."""
+        return not self._writes and not self._reads
+
+    def has_for(self, rows: int) -> bool:
+        """Return whether so many more rows may be written."""
+        return self._writes + rows <= self._most and self._reads < _MOST_READS
+
+    def write(self, rows: int) -> None:
+        """Count rows to write; a negative number returns reserved ones."""
+        self._writes += rows
+
+    def read(self, rows: int) -> None:
+        """Count rows to read."""
+        self._reads += rows
+
+
 class Workspace:
     """A run with the rows that were read, and the changes.
 
     Args:
         now: ms since the epoch by the store's clock.
         new_id: returns an id for a job or a run.
-        most_writes: maximum of rows to write.
+        budget: shared by the runs of one transaction.
     """
 
     def __init__(
-        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], most_writes: int = MOST_WRITES
+        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], budget: RowBudget | None = None
     ) -> None:
         self.run: RunRecord = run
         self.graph: RunGraph = graph
@@ -64,9 +94,10 @@ class Workspace:
         self._faults: dict[str, str] = {}
         self._signals: dict[str, list[InboxRow]] = {}
         self._loaded_signals: set[str] = set()
-        self._reads = 0
         self._items: dict[str, list[msgspec.Raw]] = {}
-        self._most = most_writes
+        self._budget = budget or RowBudget()
+        # Rows of the budget that this run has taken: written, or reserved for the part that was last allowed.
+        self._reserved = 0
 
     def put_steps(self, found: Iterable[StepRecord]) -> None:
         """Add steps that were read."""
@@ -107,9 +138,23 @@ class Workspace:
         self.changes.answers[row.number] = "consumed"
 
     def has_room(self, rows: int = 0) -> bool:
-        """Return whether this transaction may go on, with so many rows more than usual."""
-        is_new = not self.changes.size and not self._reads
-        return is_new or (self.changes.size + rows + _MARGIN <= self._most and self._reads < _MOST_READS)
+        """Return whether this transaction may go on with the run, and reserve the rows of the next part.
+
+        Args:
+            rows: number of rows that the part writes besides the usual ones.
+        """
+        self.return_budget()
+        part = rows + _MARGIN
+        if not self._budget.is_empty and not self._budget.has_for(part):
+            return False
+        self._budget.write(part)
+        self._reserved += part
+        return True
+
+    def return_budget(self) -> None:
+        """Give back the rows that were reserved and not written."""
+        self._budget.write(self.changes.size - self._reserved)
+        self._reserved = self.changes.size
 
     def content(self, key: StepKey) -> StepContent:
         """Return the content of a step."""
@@ -119,7 +164,7 @@ class Workspace:
         """Read these steps unless they are here. Steps without a row are new."""
         missing = [key for key in keys if key not in self._steps]
         if missing:
-            self._reads += len(missing)
+            self._budget.read(len(missing))
             yield Need(steps=missing)
             for key in missing:
                 self._steps.setdefault(key, StepRecord(key=key))

@@ -7,19 +7,22 @@
 
 After a minute without pending runs, it is every 5 s.
 
+A transaction advances up to 50 runs. A run that has more to do afterwards is advanced alone, in turn with the others.
+
 Every scheduler advances any run: the store skips runs that another one advances. If a scheduler dies, its transaction
 has no effect, and another one repeats it.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import RUN_ENDS_TOPIC, JobStore
+from taskmq.contracts.jobs import MOST_RUNS, RUN_ENDS_TOPIC, Advanced, JobStore
 from taskmq.durable.service import is_interruption, pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -38,7 +41,8 @@ _IDLE_POLL: Final = 5.0
 _SHORT: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _PORTION: Final = 200
-_TOGETHER: Final = 4
+# Transactions at a time.
+_TOGETHER: Final = 2
 
 
 class RunAdvances:
@@ -57,13 +61,18 @@ class RunAdvances:
         self._wakeups = wakeups
         self._clock = clock
         self._jobs = StepJobs(app, longest=app.sessions.current().broker.max_message_bytes)
-        # Runs with something to do, and when all are looked for, by the loop's clock.
-        self._known: set[str] = set()
+        # Runs with something to do, the earliest first: those to advance alone, and the others.
+        self._large: dict[str, None] = {}
+        self._known: dict[str, None] = {}
+        self._busy: set[str] = set()
+        self._is_turn_of_large = False
+        # When all runs are looked for, by the loop's clock.
         self._next_search = 0.0
         self._last_found = -inf
+        # Whether the last search may have left some out.
+        self._has_found_most = False
         # When runs that could not be advanced are tried again, by the loop's clock.
         self._failed: dict[str, float] = {}
-        self._room = asyncio.Semaphore(_TOGETHER)
         self.next_timer: int | None = None
         self._is_stopping = asyncio.Event()
         self._woken = asyncio.Event()
@@ -72,7 +81,7 @@ class RunAdvances:
     def advance_soon(self, run_ids: Collection[str]) -> None:
         """Advance these runs at once: each has something to do."""
         if run_ids:
-            self._known.update(run_ids)
+            self._known |= dict.fromkeys(run_ids)
             self._woken.set()
 
     def stop(self) -> None:
@@ -115,66 +124,103 @@ class RunAdvances:
         return count
 
     async def _advance_known(self) -> int:
-        """Advance the runs that are known to be pending; look for others when it is time to."""
+        """Advance the runs that are known to be pending; look for others when it is time to.
+
+        Returns the number of transactions.
+        """
+        counts = await asyncio.gather(*(self._work() for _ in range(_TOGETHER)), return_exceptions=True)
+        for each in counts:
+            if isinstance(each, BaseException):
+                raise each
+        return sum(each for each in counts if isinstance(each, int))
+
+    async def _work(self) -> int:
+        """Advance known runs until all are done; return the number of transactions."""
         count = 0
         while not self._is_stopping.is_set():
-            now = asyncio.get_running_loop().time()
-            is_full = False
             if not self._seconds_to_search():
-                # Set before the search: a wake-up during it is for the next one.
-                self._next_search = now + (_POLL if now - self._last_found < _IDLE_AFTER else _IDLE_POLL)
-                self.next_timer = await self._runs.fire_timers()
-                found = await self._runs.pending(limit=_PORTION)
-                self._known.update(found)
-                is_full = len(found) == _PORTION
-            if self._known:
-                self._last_found = now
-            ids = [each for each in sorted(self._known) if self._failed.get(each, now) <= now]
-            self._known.clear()
-            done = sum(await asyncio.gather(*map(self._advance, ids)))
-            count += done
-            if is_full and done:
-                self._next_search = now
-            if not self._known:
+                await self._search()
+            if ids := self._take():
+                await self._advance(ids)
+                count += 1
+                if self._has_found_most and not self._known:
+                    self._search_within(0)
+            elif self._busy:
+                self._woken.clear()
+                await self._woken.wait()
+            else:
                 break
         return count
 
-    async def _advance(self, run_id: str) -> int:
-        """Advance one run until it has nothing to do; return the number of transactions."""
-        count = 0
-        async with self._room:
-            while not self._is_stopping.is_set():
-                try:
-                    advanced = await self._runs.advance(run_id, partial(self._jobs.make, now=self._clock.now_ms()))
-                except UnloadedTask as error:
-                    await self._jobs.load(error.name)
-                    continue
-                except StoreUnavailable:
-                    raise
-                except Exception as error:
-                    if is_interruption(error):
-                        raise
-                    _log.exception("run %s cannot be advanced, will retry", run_id)
-                    self._failed[run_id] = asyncio.get_running_loop().time() + _LONGEST_PAUSE
-                    break
+    async def _search(self) -> None:
+        """Fire due timers, and find pending runs."""
+        now = asyncio.get_running_loop().time()
+        # Set before the search: a wake-up during it is for the next one.
+        self._next_search = now + (_POLL if now - self._last_found < _IDLE_AFTER else _IDLE_POLL)
+        self.next_timer = await self._runs.fire_timers()
+        found = await self._runs.pending(limit=_PORTION)
+        self._known |= dict.fromkeys(found)
+        self._has_found_most = len(found) == _PORTION
+        if self._known:
+            self._last_found = now
+
+    def _take(self) -> list[str]:
+        """Return the runs to advance next: in turn several, and one that has much to do."""
+        now = asyncio.get_running_loop().time()
+        for group in (self._large, self._known) if self._is_turn_of_large else (self._known, self._large):
+            most = 1 if group is self._large else MOST_RUNS
+            ready = (each for each in group if each not in self._busy and self._failed.get(each, now) <= now)
+            if ids := list(islice(ready, most)):
+                self._is_turn_of_large = group is self._known
+                for each in ids:
+                    self._known.pop(each, None)
+                    self._large.pop(each, None)
+                self._busy.update(ids)
+                return ids
+        return []
+
+    async def _advance(self, run_ids: Sequence[str]) -> None:
+        """Advance runs in one transaction; if it fails because of one of them, each in its own."""
+        try:
+            advanced = await self._runs.advance(run_ids, partial(self._jobs.make, now=self._clock.now_ms()))
+        except UnloadedTask as error:
+            await self._jobs.load(error.name)
+            self._known |= dict.fromkeys(run_ids)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if is_interruption(error):
+                raise
+            if len(run_ids) > 1:
+                self._large |= dict.fromkeys(run_ids)
+            else:
+                _log.exception("run %s cannot be advanced, will retry", run_ids[0])
+                self._failed[run_ids[0]] = asyncio.get_running_loop().time() + _LONGEST_PAUSE
+        else:
+            for run_id in run_ids:
                 self._failed.pop(run_id, None)
-                if advanced is None:
+                if (one := advanced.get(run_id)) is None:
                     # The scheduler that advances it may have read its inbox before the last row.
                     self._search_within(_SHORT)
-                    break
-                count += 1
-                if advanced.queues:
-                    self._wakeups.wake_queues(advanced.queues)
-                if advanced.ended is not None:
-                    self._announce_end(run_id)
-                for job_id in advanced.asked:
-                    self._app.jobs.sent.announce_cancellation(job_id)
-                if advanced.timer is not None:
-                    self.next_timer = min(advanced.timer, self.next_timer or advanced.timer)
-                self.advance_soon(advanced.woken)
-                if not advanced.has_more:
-                    break
-        return count
+                else:
+                    self._follow(run_id, one)
+        finally:
+            self._busy.difference_update(run_ids)
+            self._woken.set()
+
+    def _follow(self, run_id: str, advanced: Advanced) -> None:
+        """Wake all that the progress of a run concerns."""
+        if advanced.queues:
+            self._wakeups.wake_queues(advanced.queues)
+        if advanced.ended is not None:
+            self._announce_end(run_id)
+        for job_id in advanced.asked:
+            self._app.jobs.sent.announce_cancellation(job_id)
+        if advanced.timer is not None:
+            self.next_timer = min(advanced.timer, self.next_timer or advanced.timer)
+        self.advance_soon(advanced.woken)
+        if advanced.has_more:
+            self._large[run_id] = None
 
     def _announce_end(self, run_id: str) -> None:
         """Tell callers that wait for the run."""

@@ -1,6 +1,8 @@
 """Schedulers that advance runs of workflows, over outages and deaths."""
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +10,7 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import NewRun
+from taskmq.contracts.jobs import Advanced, MakeJob, NewRun
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, decode_envelope, new_job_id
 from taskmq.model.runs.graphs import encode_workflow
@@ -141,3 +143,27 @@ async def test_a_step_with_a_message_that_the_broker_would_refuse_fails(stage: S
 
     (step,) = await stage.store.runs.steps(run_id)
     assert "of task unknown" in step.error
+
+
+@run_by(_play)
+async def test_a_run_that_cannot_be_advanced_holds_up_no_others(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, *others = [await _start(stage, {"a": {"task": "t"}}) for _ in range(4)]
+    process = stage.start()
+    advance = process.store.runs.advance
+
+    async def advance_others(run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+        if broken in run_ids:
+            raise ValueError("broken")
+        return await advance(run_ids, make_job)
+
+    process.store.runs.advance = advance_others  # type: ignore[method-assign]
+    stage.plays(await stage.player_of_declared())
+    for run_id in others:
+        await until(partial(_has_ended, stage, run_id))
+
+    assert not await _has_ended(stage, broken)
+    assert {line for line in caplog.messages if "advanced" in line} == {
+        f"run {broken} cannot be advanced, will retry"
+    }

@@ -102,24 +102,24 @@ class _History:
     async def _settle(self) -> None:
         """Advance all runs, and dispatch their jobs."""
         while pending := await self.driver.runs.pending(limit=10):
-            for run in pending:
-                await self._advance(run)
+            runs = self.random.sample(pending, self.random.randint(1, len(pending)))
+            await self._advance(runs)
         while (batch := await self.driver.try_dispatch()) is not None:
             self.jobs |= {job.id: job for job in batch.jobs}
 
-    async def _advance(self, run: str) -> None:
+    async def _advance(self, runs: Sequence[str]) -> None:
         match self.random.randint(0, 9):
             case 0 | 1:
-                cut = asyncio.ensure_future(self.random.choice(self.drivers).advance(run))
+                cut = asyncio.ensure_future(self.random.choice(self.drivers).advance(*runs))
                 for _ in range(self.random.randint(1, _LAST_CUT)):
                     await asyncio.sleep(0)
                 cut.cancel()
                 with suppress(asyncio.CancelledError):
                     await cut
             case 2:
-                await asyncio.gather(*(driver.advance(run) for driver in self.drivers))
+                await asyncio.gather(*(driver.advance(*runs) for driver in self.drivers))
             case _:
-                await self.random.choice(self.drivers).advance(run)
+                await self.random.choice(self.drivers).advance(*runs)
 
     async def _finish(self) -> None:
         """End all running steps, and close the open batches."""

@@ -1,12 +1,13 @@
 """Tests of signals, timers, batches and the answers to their senders."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import new_id
+from taskmq.testing.job_store_suite.driver import QUEUE, new_id
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
@@ -91,9 +92,7 @@ class RunInboxes(JobStoreCase):
         driver = RunDriver(self.store())
         run = await driver.start({"past": {"sleep": "2000-01-01T00:00:00Z"}, "future": {"sleep": "1h"}})
         assert await driver.runs.fire_timers() is None
-        advanced = await driver.advance(run)
-        assert advanced is not None
-        assert advanced.timer == 946_684_800_000
+        assert (await driver.advance(run))[run].timer == 946_684_800_000
         await driver.settle()
 
         following = await driver.runs.fire_timers()
@@ -145,3 +144,37 @@ class RunInboxes(JobStoreCase):
 
         assert (await drivers[0].step(run, "each")).active == 1_200
         assert len((await drivers[0].dispatch(queue="mail")).jobs) == 1_000
+
+    @case
+    async def test_one_transaction_advances_several_runs_and_skips_unknown_ones(self) -> None:
+        driver = RunDriver(self.store())
+        chain = {"a": {"task": "t", "args": [1]}, "b": {"task": "t", "args": ["${steps.a.result}"]}}
+        chains = [await driver.start(chain) for _ in range(3)]
+        sleeper = await driver.start({"s": {"sleep": "1h"}})
+
+        advanced = await driver.advance(chains[2], sleeper, "mine", chains[0], new_id(0), chains[1])
+
+        assert {run: (one.queues, one.timer is None, one.has_more) for run, one in advanced.items()} == {
+            **{run: (frozenset({QUEUE}), True, False) for run in chains},
+            sleeper: (frozenset(), False, False),
+        }
+        for number, run in enumerate(chains):
+            await driver.finish(run, "a", value=number)
+        assert [await driver.arguments(run, "b") for run in chains] == [[[number], {}] for number in range(3)]
+        assert await driver.runs.pending(limit=10) == []
+
+    @case
+    async def test_runs_without_room_in_the_transaction_have_more_to_do(self) -> None:
+        driver = RunDriver(self.store())
+        runs = [await driver.start({f"s{number}": {"task": "t"} for number in range(200)}) for _ in range(4)]
+
+        counts = [await self._advance_and_count(driver, runs)]
+        while any(counts[-1].values()):
+            counts.append(await self._advance_and_count(driver, runs))
+
+        assert len(counts) > 3
+        for run in runs:
+            assert set((await driver.states(run)).values()) == {"running"}
+
+    async def _advance_and_count(self, driver: RunDriver, runs: Sequence[str]) -> dict[str, bool]:
+        return {run: one.has_more for run, one in (await driver.advance(*runs)).items()}

@@ -58,20 +58,18 @@ class RunDriver(JobDriver):
         assert started == StartedRun(id=new.id, is_new=True, version=started.version)
         return new.id
 
-    async def advance(self, run_id: str) -> Advanced | None:
-        """Run one transaction of a run."""
-        advanced = await self.runs.advance(run_id, make_job)
-        if advanced is not None:
-            self.asked += advanced.asked
-            self.ended += [] if advanced.ended is None else [advanced.ended]
+    async def advance(self, *run_ids: str) -> dict[str, Advanced]:
+        """Advance runs in one transaction."""
+        advanced = await self.runs.advance(run_ids, make_job)
+        for one in advanced.values():
+            self.asked += one.asked
+            self.ended += [] if one.ended is None else [one.ended]
         return advanced
 
     async def settle(self) -> None:
         """Advance all runs until none has anything to do."""
         while pending := await self.runs.pending(limit=10):
-            for run_id in pending:
-                while (advanced := await self.advance(run_id)) is not None and advanced.has_more:
-                    pass
+            await self.advance(*pending)
 
     async def run(self, run_id: str) -> RunRecord:
         """Return the run's current record."""

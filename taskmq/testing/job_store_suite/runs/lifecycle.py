@@ -77,7 +77,7 @@ class RunLifecycles(JobStoreCase):
         assert await driver.runs.pending(limit=10) == []
         assert await driver.runs.get("mine") is None
         assert await driver.runs.get(new[0].id) is None
-        assert await driver.advance(new[0].id) is None
+        assert await driver.advance(new[0].id) == {}
 
     @case
     async def test_parameters_that_are_missing_get_their_defaults(self) -> None:

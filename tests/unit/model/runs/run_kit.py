@@ -9,7 +9,7 @@ from taskmq.model.runs.machine import advance, has_work, open_run
 from taskmq.model.runs.records import InboxKind, InboxRow, RunRecord, StepJob, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
-from taskmq.model.runs.workspace import MOST_WRITES, Workspace
+from taskmq.model.runs.workspace import MOST_WRITES, RowBudget, Workspace
 
 
 def graph_of(steps: dict[str, Any], **fields: Any) -> RunGraph:
@@ -115,7 +115,7 @@ class MemoryRun:
     def transact(self, most_writes: int = MOST_WRITES) -> None:
         """Run one transaction."""
         self.transactions += 1
-        here = Workspace(self.run, self.graph, now=self.now, new_id=self._new_id, most_writes=most_writes)
+        here = Workspace(self.run, self.graph, now=self.now, new_id=self._new_id, budget=RowBudget(most_writes))
         machine = advance(here, self._inbox)
         applied = 0
         try:
