@@ -81,7 +81,7 @@ class JobDispatcher:
         self._workers = workers
         self._paused = paused
         self._counts = counts
-        self._passage = GatePassage(state.gates, store.dispatching, lease)
+        self._passage = GatePassage(state.gates, state.claims, store.dispatching, lease)
         self._has_taken_over = False
         self._next_sharing = 0.0
         self._has_failed = False
@@ -168,8 +168,7 @@ class JobDispatcher:
             # Jobs that wait in the store can still be changed; dispatched ones cannot.
             return False
         if not self._has_taken_over:
-            # The usage of their limits becomes known as jobs are examined.
-            self._has_taken_over = await self._passage.open_all(unless=self._is_stopping.is_set)
+            self._has_taken_over = await self._passage.take_over(unless=self._is_stopping.is_set)
             self._state.is_stale = True
             if not self._has_taken_over:
                 return False

@@ -113,7 +113,7 @@ class InvitationPublisher:
         self._reports = reports
         self._proofs = proofs
         self._counts = counts
-        self._passage = GatePassage(state.gates, store, lease)
+        self._passage = GatePassage(state.gates, state.claims, store, lease)
         self._packer = Packer(
             state.short_tasks, count_unpacking=workers.count_unpacking, is_plain=state.rules.is_plain
         )
@@ -204,18 +204,21 @@ class InvitationPublisher:
         if (taken := await self._take_claims(claiming)) is None:
             return None
         now = asyncio.get_running_loop().time()
+        self._state.claims.record_done(
+            [claim.name for job in claiming if job.id in taken.done for claim in job.claims if claim.ttl]
+        )
         answers: list[Report] = []
         left: list[DispatchedJob] = []
         for job in claiming:
             if (name := taken.waiting.get(job.id)) is not None:
-                self._state.claims.wait(job.id, name, now=now)
+                self._state.claims.wait(job.id, name, queue=job.queue, now=now)
                 self._state.leave(job.id, job.token, seconds=0.0)
             elif (done := taken.done.get(job.id)) is not None:
                 proof = self._proofs.prove(job.id, job.token, self._reports.name)
                 answers.append(answer_of(job, done, proof=proof))
             elif job.id not in taken.fences:
                 # An answer may be lost, so it may wait.
-                self._state.claims.wait(job.id, now=now)
+                self._state.claims.wait(job.id, queue=job.queue, now=now)
                 left.append(job)
         self._state.has_work.set()
         # Their cancellation was requested, or they are not dispatched any more.

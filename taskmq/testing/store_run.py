@@ -32,7 +32,7 @@ from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.dependents import EndReactions
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
-from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, answer_of, fence_of, start_of
+from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, TaskClaims, answer_of, fence_of, start_of
 from taskmq.scheduler.partition import AppRules, public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults, ReportedJournals
@@ -100,7 +100,7 @@ class StoreRun:
         self._epochs: dict[int, int] = {}
         self._passages: dict[int, GatePassage] = {}
         self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
-        self._claims = ClaimWaits(lambda _: ())
+        self._claims = ClaimWaits(TaskClaims({}).of)
         wakeups = Wakeups(store.dispatching, None)
         self._runs = RunAdvances(app, store, wakeups, clock=_VirtualClock(clock))
         self._fires = fires
@@ -124,7 +124,7 @@ class StoreRun:
             # Virtual time does not pass on the way to a worker.
             gates.lead = 0.0
             lease = HeldLease(partition, epoch, until=_FOR_EVER)
-            self._passages[partition] = GatePassage(gates, self._dispatching, lease)
+            self._passages[partition] = GatePassage(gates, self._claims, self._dispatching, lease)
         if self._fires:
             await StoredRecords(self._store, self._app.name, self._app.producer).upsert(self._app.schedules)
             self._turns = {partition: self._turns_of(partition, epoch) for partition, epoch in self._epochs.items()}
@@ -198,8 +198,9 @@ class StoreRun:
             delivery.ack()
             self.moved += 1
         # No other scheduler frees claims.
-        if asked := self._claims.due(now=-math.inf):
+        if asked := self._claims.due(now=math.inf):
             opened = await self._dispatching.open_claims(asked)
+            self._claims.record_opened(asked, opened)
             self.moved += bool(opened.lanes)
 
     async def _apply_reports(self, reports: Sequence[Report]) -> None:
@@ -286,8 +287,9 @@ class StoreRun:
             return jobs
         taken = await self._dispatching.take_claims(partition, epoch, claiming)
         assert taken is not None
+        queues = {job.id: job.queue for job in jobs}
         for job_id, name in taken.waiting.items():
-            self._claims.wait(job_id, name, now=self._now())
+            self._claims.wait(job_id, name, queue=queues[job_id], now=self._now())
             self._passages[partition].gates.remove(job_id)
         answers = [answer_of(job, done) for job in claiming if (done := taken.done.get(job.id)) is not None]
         if answers:

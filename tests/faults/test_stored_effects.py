@@ -1,7 +1,8 @@
 """Stored jobs with idempotency keys, many of each key, while workers and schedulers are killed and frozen.
 
 RabbitMQ and PostgreSQL, no state. A run asks an external store for its effect, takes its time, and writes it with the
-key's fencing token; the store refuses smaller tokens than it has seen.
+key's fencing token; the store refuses smaller tokens than it has seen. The faults end with 95 % of the jobs: a worker
+counts as lost after a minute at a scheduler that never heard it, so schedulers must live that long.
 
 $TASKMQ_TEST_STORED_EFFECT_KEYS   keys (default 40; campaign 1,000)
 $TASKMQ_TEST_STORED_EFFECT_JOBS   jobs of each key (default 5; campaign 300)
@@ -113,9 +114,12 @@ def test_each_key_has_one_accepted_effect_whatever_happens_to_workers_and_schedu
                 dice.shuffle(keys)
                 await app.jobs.asubmit_many(pay, [(key,) for key in keys])
             count = app.sessions.store().count_jobs
-            while await count(JobFilter(states=_LIVE), cap=1):
+            most = _KEYS * _COPIES // 20
+            while live := await count(JobFilter(states=_LIVE), cap=most + 1):
                 await asyncio.sleep(1)
-                if troubling.done():
+                if live <= most:
+                    troubling.cancel()
+                elif troubling.done():
                     troubling.result()
             troubling.cancel()
             await asyncio.wait({troubling})

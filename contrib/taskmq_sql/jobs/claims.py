@@ -23,6 +23,7 @@ _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 # Most jobs that one call opens behind one claim.
 _MOST: Final = 500
+_MOST_GATES: Final = 1_000
 _UNUSED_MS: Final = 3_600_000
 
 _LOCK: Final = """
@@ -49,6 +50,14 @@ delete from taskmq.gated where id = any(array(
 returning queue, priority, tenant, due, id"""
 _READY: Final = """
 insert into taskmq.ready (queue, priority, tenant, due, id) @rows(int, smallint, int, bigint, uuid)"""
+# One probe of the index for each gate, however many jobs wait behind it.
+_GATES: Final = """
+with recursive g (gate) as (
+  select (select min(gate) from taskmq.gated where partition = $1 and gate > $2)
+  union all
+  select (select min(n.gate) from taskmq.gated n where n.partition = $1 and n.gate > g.gate)
+  from g where g.gate is not null)
+select gate from g where gate is not null limit $3"""
 
 _LINED_UP: Final = "select id, name from taskmq.claim_line where id = any($1::uuid[])"
 _QUEUE_UP: Final = "insert into taskmq.claim_line (name, id, queue) @rows(text, uuid, int)"
@@ -100,6 +109,11 @@ class SqlClaims:
     async def open(self, places: Mapping[str, int]) -> OpenedClaims:
         """See `DispatchStore.open_claims`."""
         return await self._runner.write(partial(_open, places))
+
+    async def closed_gates(self, partition: int, after: str) -> list[str]:
+        """See `DispatchStore.closed_gates`."""
+        rows = await self._runner.read(partial(ask, _GATES, partition, after, _MOST_GATES))
+        return [row[0] for row in rows]
 
 
 class _Place(NamedTuple):
@@ -260,7 +274,8 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     for each in rows:
         free[each.name] -= (each.job, each.token) in held
     # All jobs of a key whose work is done get its result.
-    free |= dict.fromkeys((yield from _find_done(rows, held, now)), _MOST)
+    done = yield from _find_done(rows, held, now)
+    free |= dict.fromkeys(done, _MOST)
     opened: list[Row] = []
     waiting: set[str] = set()
     lines = [name for name in names if is_line_key(name)]
@@ -279,7 +294,7 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     queues = yield from names_of("queue", {row[0] for row in opened})
     tenants = yield from names_of("tenant", {row[2] for row in opened})
     lanes = frozenset(Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant, _, _ in opened)
-    return OpenedClaims(lanes, frozenset(waiting))
+    return OpenedClaims(lanes, frozenset(waiting), frozenset(done))
 
 
 def forget_claims() -> Steps[None]:

@@ -65,6 +65,9 @@ class SharedDispatch:
     async def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
         return await self._claims.open(places)
 
+    async def closed_gates(self, partition: int, *, after: str = "") -> list[str]:
+        return await self._claims.closed_gates(partition, after)
+
     async def take_starts(
         self, partition: int, epoch: int, jobs: Sequence[RatedJob], *, lead: float
     ) -> TakenStarts | None:

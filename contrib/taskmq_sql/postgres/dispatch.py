@@ -22,6 +22,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
+from taskmq.model.keys import is_line_key
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.units import DAY_MS
 from taskmq_sql.jobs.claims import keep_results
@@ -48,7 +49,6 @@ from taskmq_sql.postgres.statements import (
     IN_FLIGHT,
     LANES,
     LOOK,
-    OPEN_ANY,
     OPEN_GATES,
     PUT_BEHIND,
     TAKE_OVER,
@@ -66,7 +66,6 @@ __all__ = ["PostgresDispatch"]
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 # Most jobs that one call opens if it names no gates.
-_OPEN_LIMIT: Final = 500
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _OVER: Final = "the job expired before it started"
 # Committed with the take-over, before the scheduler acts on it.
@@ -168,27 +167,23 @@ class PostgresDispatch(SharedDispatch):
         known = sorted(filter(is_job_id, gates))
         if known:
             names = [gates[job] for job in known]
+            lines = sorted(filter(is_line_key, set(names)))
             await self._database.dispatches.run(
                 "statement",
                 lambda connection: connection.execute(
-                    PUT_BEHIND, known, names, partition_key(partition), epoch, partition
+                    PUT_BEHIND, known, names, partition_key(partition), epoch, partition, lines
                 ),
             )
 
-    async def open_gates(
-        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
-    ) -> list[tuple[str, Lane]]:
-        if gates is not None and not gates:
+    async def open_gates(self, partition: int, epoch: int, gates: Mapping[str, int]) -> list[tuple[str, Lane]]:
+        if not gates:
             return []
-
-        async def open_gates(connection: Connection) -> Sequence[Row]:
-            if gates is None:
-                return await connection.fetch(OPEN_ANY, partition_key(partition), epoch, partition, _OPEN_LIMIT)
-            return await connection.fetch(
+        rows = await self._database.dispatches.run(
+            "statement",
+            lambda connection: connection.fetch(
                 OPEN_GATES, partition_key(partition), epoch, partition, list(gates), list(gates.values())
-            )
-
-        rows = await self._database.dispatches.run("statement", open_gates)
+            ),
+        )
         queues = await self._names.texts("queue", {row["queue"] for row in rows})
         tenants = await self._names.texts("tenant", {row["tenant"] for row in rows})
         return [(row["gate"], Lane(queues[row["queue"]], row["priority"], tenants[row["tenant"]])) for row in rows]

@@ -37,7 +37,6 @@ __all__ = [
     "JOB_COLUMNS",
     "LANES",
     "LOOK",
-    "OPEN_ANY",
     "OPEN_GATES",
     "PLACE",
     "PLACEABLE",
@@ -333,10 +332,16 @@ gone as (delete from taskmq.ready where ctid = any(array(
    cross join lateral
      (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
         and r.due = j.due and r.id = i.id for update skip locked) d
-   where exists (select from fence))) returning queue, priority, tenant, due, id)
+   where exists (select from fence))) returning queue, priority, tenant, due, id),
+behind as (select ($2::text[])[array_position($1::uuid[], id)] as gate, * from gone),
+lined as (
+   insert into taskmq.claim_line (name, id, queue)
+   select b.gate, b.id, b.queue from behind b where b.gate = any($6::text[])
+     and not exists (select from taskmq.claim_line l where l.id = b.id and l.name = b.gate)
+   order by b.due, b.id)
 insert into taskmq.gated (partition, gate, priority, due, id, queue, tenant)
-select $5, ($2::text[])[array_position($1::uuid[], id)], priority, due, id, queue, tenant from gone"""
-"""Moves ready jobs out of their lanes, each behind its gate."""
+select $5, gate, priority, due, id, queue, tenant from behind"""
+"""Moves ready jobs out of their lanes, each behind its gate; those behind a line ($6) without a place get one."""
 
 
 def _open(gone: str) -> str:
@@ -353,12 +358,6 @@ OPEN_GATES: Final = _open("""
       order by g.partition, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
    where exists (select from fence)""")
 """Moves the first jobs behind each gate back into their lanes."""
-
-OPEN_ANY: Final = _open("""
-   select d.ctid from (select from fence) f cross join lateral
-     (select ctid from taskmq.gated g where g.partition = $3
-      order by g.partition, g.gate, g.priority desc, g.due, g.id limit $4 for update skip locked) d""")
-"""Moves the first jobs behind any gates back into their lanes."""
 
 GATE_OF: Final = "select gate from taskmq.gated where id = $1"
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import Lane, Pick, ReadyJob
+from taskmq.model.keys import is_line_key
 from taskmq_sql.sqlite.file.sets import in_each, run_each
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
@@ -11,7 +12,6 @@ from taskmq_sql.sqlite.jobs.dispatches import holds
 
 __all__ = ["gate_of", "look", "open_gates", "put_behind"]
 
-_MOST: Final = 500
 _LOOK: Final = """
     SELECT r.id, j.task, j.body, coalesce(j.expires <= ?, 0) FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
@@ -27,9 +27,9 @@ _BEHIND: Final = """
     SELECT queue, priority, tenant, due, id, gate FROM gated WHERE partition = ? AND gate = ?
     ORDER BY priority DESC, due, id LIMIT ?
 """
-_BEHIND_ANY: Final = """
-    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE partition = ?
-    ORDER BY gate, priority DESC, due, id LIMIT ?
+_LINE_UP: Final = """
+    INSERT INTO claim_line (name, id, queue)
+    SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM claim_line WHERE id = ?2 AND name = ?1)
 """
 _OPEN: Final = "DELETE FROM gated WHERE id IN (@values)"
 _BACK: Final = "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows"
@@ -63,23 +63,22 @@ def put_behind(transaction: Transaction, partition: int, epoch: int, gates: Mapp
             rows.append((*row, partition, gate))
     transaction.connection.executemany(_LEAVE, [row[:5] for row in rows])
     run_each(transaction.connection, _PUT, rows)
+    lines = sorted((due, job, queue, gate) for queue, _, _, due, job, _, gate in rows if is_line_key(gate))
+    transaction.connection.executemany(_LINE_UP, [(gate, job, queue) for _, job, queue, gate in lines])
 
 
 def open_gates(
-    transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, int] | None
+    transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, int]
 ) -> list[tuple[str, Lane]]:
-    """Move the first jobs behind these gates, or behind any (None), back into their lanes."""
+    """Move the first jobs behind these gates back into their lanes."""
     if not holds(transaction, partition, epoch):
         return []
     connection, names = transaction.connection, transaction.names
-    if gates is None:
-        rows = connection.execute(_BEHIND_ANY, (partition, _MOST)).fetchall()
-    else:
-        rows = [
-            row
-            for gate, count in gates.items()
-            for row in connection.execute(_BEHIND, (partition, gate, count)).fetchall()
-        ]
+    rows = [
+        row
+        for gate, count in gates.items()
+        for row in connection.execute(_BEHIND, (partition, gate, count)).fetchall()
+    ]
     in_each(connection, _OPEN, [row[4] for row in rows])
     run_each(connection, _BACK, [row[:5] for row in rows])
     return [

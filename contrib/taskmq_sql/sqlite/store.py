@@ -299,9 +299,7 @@ class SqliteDispatch(SharedDispatch):
         # If a power failure undoes it, the job is ready again and gets checked again.
         await self._writer.call(partial(put_behind, partition=partition, epoch=epoch, gates=gates), care=Care.LOOSE)
 
-    async def open_gates(
-        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
-    ) -> list[tuple[str, Lane]]:
+    async def open_gates(self, partition: int, epoch: int, gates: Mapping[str, int]) -> list[tuple[str, Lane]]:
         return await self._writer.call(
             partial(open_gates, partition=partition, epoch=epoch, gates=gates), care=Care.LOOSE
         )

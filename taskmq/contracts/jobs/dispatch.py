@@ -233,10 +233,12 @@ class OpenedClaims(msgspec.Struct, frozen=True):
     Attributes:
         lanes: lanes with new ready jobs, in any partition.
         waiting: claims that more jobs may wait for.
+        done: idempotency keys whose work is done, so that all their jobs end without a run.
     """
 
     lanes: frozenset[Lane]
     waiting: frozenset[str]
+    done: frozenset[str] = frozenset()
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -329,23 +331,25 @@ class DispatchStore(Protocol):
         """Move ready jobs from their lanes behind a gate, which is a text that the caller chooses.
 
         They stay `queued`, and no event is written. A job that is no longer ready stays unchanged; any change or end
-        of a waiting job removes it from its gate.
+        of a waiting job removes it from its gate. Behind the gate of a line, a job without a place gets the last one.
 
         Args:
             gates: by job id; the jobs are in queues of the partition.
         """
         ...
 
-    async def open_gates(
-        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
-    ) -> list[tuple[str, Lane]]:
+    async def open_gates(self, partition: int, epoch: int, gates: Mapping[str, int]) -> list[tuple[str, Lane]]:
         """Move the first jobs behind gates of the partition back into their lanes; return the gate and lane of each.
 
         The higher priority is first, then the earlier due time.
 
         Args:
-            gates: number of jobs of each gate; None: up to 500 jobs of the partition, behind any gate.
+            gates: number of jobs of each gate.
         """
+        ...
+
+    async def closed_gates(self, partition: int, *, after: str = "") -> list[str]:
+        """Return the gates that jobs of the partition wait behind, in order: the first 1,000 after `after`."""
         ...
 
     async def gate_of(self, job_id: str) -> str:

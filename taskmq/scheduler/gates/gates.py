@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from taskmq.contracts.jobs import DispatchedJob, Lane, ReadyJob
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq.model.limits import LEAD, count_starts, first_start, used_until, wait_for_start
+from taskmq.scheduler.gates.claims import ClaimTurn
 from taskmq.scheduler.gates.demands import TaskDemands
 
 __all__ = ["Gates"]
@@ -88,13 +89,14 @@ class Gates:
         return bool(self._waiting)
 
     def sort(
-        self, jobs: Sequence[ReadyJob], counts: Mapping[Lane, int], *, now: float
+        self, jobs: Sequence[ReadyJob], counts: Mapping[Lane, int], *, claims: ClaimTurn, now: float
     ) -> tuple[Counter[Lane], dict[str, str]]:
         """Return how many jobs of each lane may be dispatched, and the gates of those that have to wait.
 
         Args:
             jobs: the first jobs of the lanes, in order.
             counts: number of jobs wanted from each lane.
+            claims: claims that the store decides.
         """
         room: dict[str, int] = {}
         free: Counter[Lane] = Counter()
@@ -113,9 +115,12 @@ class Gates:
             if closed is not None:
                 behind[job.id] = closed.key
                 self._wait_behind(closed, job.lane.queue, now)
+            elif not job.is_over and (claim := claims.find_closed(job)) is not None:
+                behind[job.id] = claim
             elif free[job.lane] < counts[job.lane]:
                 free[job.lane] += 1
                 if not job.is_over:
+                    claims.take(job)
                     room.update((demand.key, room[demand.key] - 1) for demand in demands)
         return free, behind
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchedJob, DispatchStore, Lane, Pick, RatedJob, ReadyJob
 from taskmq.options.limits import STRICT_MARGIN
+from taskmq.scheduler.gates.claims import ClaimWaits
 from taskmq.scheduler.gates.gates import Gates
 from taskmq.scheduler.partitions import HeldLease
 
@@ -51,14 +52,15 @@ class GatePassage:
         gates: gates that decide.
     """
 
-    def __init__(self, gates: Gates, store: DispatchStore, lease: HeldLease) -> None:
+    def __init__(self, gates: Gates, claims: ClaimWaits, store: DispatchStore, lease: HeldLease) -> None:
         self.gates = gates
+        self._claims = claims
         self._store = store
         self._lease = lease
 
     async def divide(self, picks: list[Pick], *, now: float) -> Passed:
         """Move jobs that have to wait behind gates, and examine the next ones, which may be dispatched instead."""
-        counts = {pick.lane: pick.count for pick in picks if self.gates.may_have_limits(pick.lane.queue, now=now)}
+        counts = {pick.lane: pick.count for pick in picks if self._may_wait(pick.lane.queue, now=now)}
         if not counts:
             return Passed(picks)
         found: dict[Lane, list[ReadyJob]] = {}
@@ -68,7 +70,8 @@ class GatePassage:
         while put < _ROUNDS:
             ready = await self._look(depths)
             found |= ready
-            free, behind = self.gates.sort([job for lane in counts for job in found[lane]], counts, now=now)
+            jobs = [job for lane in counts for job in found[lane]]
+            free, behind = self.gates.sort(jobs, counts, claims=self._claims.turn(now=now), now=now)
             if not behind:
                 break
             await self._store.put_behind(self._lease.partition, self._lease.epoch, behind)
@@ -124,12 +127,25 @@ class GatePassage:
                 self.gates.wait_behind(demand, job.queue, now=now)
         return [replace(job, start=taken.instants.get(job.id)) for job in jobs if job.id not in taken.waiting]
 
-    async def open_all(self, *, unless: Callable[[], bool]) -> bool:
-        """Release all jobs in batches, until `unless` is true. Returns whether all were released."""
+    async def take_over(self, *, unless: Callable[[], bool]) -> bool:
+        """Adopt the jobs behind gates of an earlier holder, until `unless` is true. Returns whether it was all.
+
+        Jobs behind lines and keys stay there. The others are released, and the usage of their limits becomes known as
+        they are examined.
+        """
+        partition, epoch, after = self._lease.partition, self._lease.epoch, ""
         while not unless():
-            if not await self._store.open_gates(self._lease.partition, self._lease.epoch):
+            if not (gates := await self._store.closed_gates(partition, after=after)):
                 return True
+            others = [gate for gate in gates if not self._claims.adopt(gate)]
+            each = dict.fromkeys(others, max(_TOGETHER // max(len(others), 1), 1))
+            while not unless() and each and await self._store.open_gates(partition, epoch, each):
+                pass
+            after = gates[-1]
         return False
+
+    def _may_wait(self, queue: str, *, now: float) -> bool:
+        return self.gates.may_have_limits(queue, now=now) or self._claims.may_wait(queue, now=now)
 
     async def _look(self, depths: dict[Lane, int]) -> dict[Lane, list[ReadyJob]]:
         ready: dict[Lane, list[ReadyJob]] = {lane: [] for lane in depths}

@@ -54,7 +54,7 @@ class ClaimModel:
             for claim in job.claims:
                 self._places[claim.name].setdefault(0, _Grant("", 0, None))
                 if is_line_key(claim.name):
-                    self._join_again(job.id, claim.name)
+                    self.join_again(job.id, claim.name)
         # Decided before the call gives any place away.
         done = {claim.name: self._find_result(claim, now) for job in jobs for claim in job.claims}
         fences: dict[str, int] = {}
@@ -70,16 +70,20 @@ class ClaimModel:
                 waiting[job.id] = closed.name
         return TakenClaims(fences, waiting, finished)
 
-    def open(self, places: Mapping[str, int], gates: Mapping[str, str], *, now: int) -> tuple[list[str], set[str]]:
-        """Return the jobs that leave their gates, and the claims that more may wait for."""
+    def open(
+        self, places: Mapping[str, int], gates: Mapping[str, str], *, now: int
+    ) -> tuple[list[str], frozenset[str], frozenset[str]]:
+        """Return the jobs that leave their gates, the claims that more may wait for, and the keys with done work."""
         opened: list[str] = []
         waiting: set[str] = set()
+        done: set[str] = set()
         for name in sorted(name for name in places if name in self._places and name in gates.values()):
             behind = [self._jobs[job] for job, gate in gates.items() if gate == name]
             behind.sort(key=lambda job: (-job.priority, job.due, job.id))
             count = places[name] - len(self._find_holders(name))
             if self._find_result(JobClaim(name, ttl=1), now) is not None:
                 count = _MOST
+                done.add(name)
             found = [job.id for job in behind[: max(0, count)]]
             if is_line_key(name) and count > 0:
                 head = self._head(name)
@@ -88,9 +92,10 @@ class ClaimModel:
             opened += found
             if is_line_key(name) or count <= 0 or len(found) >= count:
                 waiting.add(name)
-        return opened, waiting
+        return opened, frozenset(waiting), frozenset(done)
 
-    def _join_again(self, job_id: str, name: str) -> None:
+    def join_again(self, job_id: str, name: str) -> None:
+        """Give a live job without a place in the line the last one."""
         job = self._jobs[job_id]
         if job.state not in TERMINAL and job_id not in [each for each, _ in self._lines[name]]:
             self._lines[name].append((job_id, job.queue))

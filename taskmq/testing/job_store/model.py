@@ -55,6 +55,7 @@ from taskmq.model.jobs.reports import (
     restart_note,
 )
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
+from taskmq.model.keys import is_line_key
 from taskmq.model.limits import RateBook
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
@@ -82,7 +83,6 @@ __all__ = ["JobModel"]
 
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
-_MOST_OPENED: Final = 500
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
@@ -299,21 +299,28 @@ class JobModel:
 
     def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
         if self._holds(partition, epoch):
-            there = {job.id for lane in self.lanes(partition) for job in self.ready(lane)}
-            self.gates |= {job: gate for job, gate in gates.items() if job in there}
+            there = [job for lane in self.lanes(partition) for job in self.ready(lane) if job.id in gates]
+            self.gates |= {job.id: gates[job.id] for job in there}
+            for job in sorted(there, key=lambda job: (job.due, job.id)):
+                if is_line_key(gates[job.id]):
+                    self.claims.join_again(job.id, gates[job.id])
 
-    def open_gates(
-        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
-    ) -> list[tuple[str, Lane]]:
+    def closed_gates(self, partition: int) -> list[str]:
+        return sorted({self.gates[job.id] for job in self._behind(partition)})
+
+    def _behind(self, partition: int) -> list[JobRecord]:
+        return [self.jobs[job] for job in self.gates if self.partition_of(self.jobs[job].queue) == partition]
+
+    def open_gates(self, partition: int, epoch: int, gates: Mapping[str, int]) -> list[tuple[str, Lane]]:
         if not self._holds(partition, epoch):
             return []
-        behind = [self.jobs[job] for job in self.gates if self.partition_of(self.jobs[job].queue) == partition]
+        behind = self._behind(partition)
         behind.sort(key=lambda job: (self.gates[job.id], -job.priority, job.due, job.id))
-        left = dict.fromkeys(self.gates.values(), _MOST_OPENED) if gates is None else dict(gates)
+        left = dict(gates)
         opened: list[tuple[str, Lane]] = []
         for job in behind:
             gate = self.gates[job.id]
-            if left.get(gate, 0) > 0 and (gates is not None or len(opened) < _MOST_OPENED):
+            if left.get(gate, 0) > 0:
                 left[gate] -= 1
                 del self.gates[job.id]
                 opened.append((gate, lane_of(job)))
@@ -355,10 +362,10 @@ class JobModel:
         return taken
 
     def open_claims(self, places: Mapping[str, int]) -> OpenedClaims:
-        opened, waiting = self.claims.open(places, self.gates, now=self.now)
+        opened, waiting, done = self.claims.open(places, self.gates, now=self.now)
         for job_id in opened:
             del self.gates[job_id]
-        return OpenedClaims(frozenset(lane_of(self.jobs[job_id]) for job_id in opened), frozenset(waiting))
+        return OpenedClaims(frozenset(lane_of(self.jobs[job_id]) for job_id in opened), waiting, done)
 
     def confirm(self, batches: Sequence[int]) -> None:
         for number in batches:

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
-from taskmq.contracts.jobs import DispatchedJob, JobUpdate, NewJob, partition_of
+from taskmq.contracts.jobs import JobUpdate, NewJob, OpenedClaims, partition_of
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULED_FOR
-from taskmq.scheduler.gates.claims import TaskClaims
+from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims
 from taskmq.schedules.triggers import every
 from taskmq.stored_jobs.explanations import explain_job
 from tests.coroutines import run_by
@@ -136,6 +136,40 @@ async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: St
     assert player.deliveries == []
     assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 39}
     assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
+
+
+@run_by(play, _define)
+async def test_a_new_holder_leaves_jobs_that_wait_for_a_key_where_they_are(stage: Stage, /) -> None:
+    jobs = await _submit(stage, "pay", "7", count=40, key="order:7")
+    first = stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await until(lambda: len(stage.database.gates) == 39)
+    versions = {job: stage.job(job).version for job in jobs[1:]}
+    await first.kill()
+    stage.start(has_state=False)
+    await stage.pass_by(30)
+
+    assert {job: stage.job(job).version for job in jobs[1:]} == versions
+    await player.has(1)
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play, _define)
+async def test_later_jobs_of_a_key_are_not_dispatched_before_its_work_is_done(stage: Stage, /) -> None:
+    await _submit(stage, "pay", "7", count=2, key="order:7")
+    stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await until(lambda: len(stage.database.gates) == 1)
+    jobs = await _submit(stage, "pay", "7", count=200, key="order:7")
+    await until(lambda: len(stage.database.gates) == 201)
+
+    assert {stage.job(job).version for job in jobs} == {1}
+    await player.has(1)
+    await player.finish()
+    await stage.all_ended()
+    # One dispatch and one end.
+    assert {stage.job(job).version for job in jobs} == {3}
 
 
 @run_by(play, _define)
@@ -274,22 +308,26 @@ async def _post(stage: Stage, key: str, *, count: int = 1, due: int = 0) -> list
     return [job.id for job in jobs]
 
 
+def test_periodic_checks_ask_for_all_waiting_claims_in_turns_of_500() -> None:
+    waits = ClaimWaits(TaskClaims({}).of)
+    gates = [f"once:pay:{number}" for number in range(1_200)]
+    assert all(map(waits.adopt, gates))
+    asked: list[str] = []
+
+    for second in range(3):
+        due = waits.due(now=float(second))
+        assert waits.due(now=float(second)) == {}
+        waits.record_opened(due, OpenedClaims(frozenset(), frozenset(due)))
+        asked += due
+
+    assert len(asked) == 1_500
+    assert set(asked) == set(gates)
+
+
 def test_the_claim_of_a_long_key_begins_with_its_tenant() -> None:
     body = msgspec.json.encode({"id": "j1", "task": "pay", "tenant": "acme", "key": "k" * 2_000})
-    job = DispatchedJob(
-        id="j1",
-        key=None,
-        tenant="acme",
-        task="pay",
-        queue="q",
-        priority=4,
-        attempt=1,
-        token=1,
-        expires=None,
-        body=body,
-    )
 
-    (claim,) = TaskClaims({}).of(job)
+    (claim,) = TaskClaims({}).of("pay", "q", body)
 
     assert claim.name.startswith("@acme:once:")
     assert len(claim.name) < 500

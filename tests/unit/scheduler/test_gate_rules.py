@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from taskmq import Concurrency, RateLimit, TaskMQ
 from taskmq.contracts.jobs import DispatchedJob, Lane, ReadyJob
 from taskmq.model.envelope import Envelope, encode_envelope
-from taskmq.scheduler.gates import Gates, TaskDemands
+from taskmq.scheduler.gates import ClaimWaits, Gates, TaskClaims, TaskDemands
 
 _LANES: Final = (Lane("work", 4, ""), Lane("work", 9, "acme"), Lane("other", 4, ""))
 _KEYS: Final = ("a", "b")
@@ -43,6 +43,7 @@ def _demands() -> TaskDemands:
 
 
 _DEMANDS: Final = _demands()
+_NO_CLAIMS: Final = ClaimWaits(TaskClaims({}).of)
 
 
 @dataclass
@@ -77,7 +78,7 @@ class _History:
             self.behind[key] = self.behind.get(key, [])[count:]
         self.gates.record_released(due, opened)
         counts = dict.fromkeys(_LANES, most)
-        free, behind = self.gates.sort(self.ready, counts, now=self.now)
+        free, behind = self.gates.sort(self.ready, counts, claims=_NO_CLAIMS.turn(now=self.now), now=self.now)
         for job in self.ready:
             if job.id in behind:
                 self.behind.setdefault(behind[job.id], []).append(job)
@@ -179,7 +180,7 @@ def test_a_gate_of_two_queues_opens_if_one_of_them_has_room() -> None:
         ReadyJob(id=str(number), lane=lane, task="one", body=encode_envelope(call))
         for number, lane in enumerate((_LANES[0], _LANES[0], _LANES[2]))
     ]
-    gates.sort(jobs, dict.fromkeys(_LANES, 1), now=0.0)
+    gates.sort(jobs, dict.fromkeys(_LANES, 1), claims=_NO_CLAIMS.turn(now=0.0), now=0.0)
     gates.add([_dispatch_job(jobs[0])], now=0.0)
     assert gates.due(lambda _: True, now=0.5) == {}
 

@@ -14,7 +14,7 @@ _LANE = Lane(QUEUE, 4, "")
 
 
 class GateCases(JobStoreCase):
-    """Every guarantee of `look`, `backlog`, `waiting_lanes`, `put_behind`, `open_gates` and `gate_of`."""
+    """Every guarantee of gates, and of `look`, `backlog` and `waiting_lanes`."""
 
     @case
     async def test_a_preview_lists_the_first_jobs_of_lanes_in_order(self) -> None:
@@ -127,15 +127,28 @@ class GateCases(JobStoreCase):
         assert set(ids((await other.dispatch()).jobs)) == {last.id, middle.id, first.id, elsewhere.id}
 
     @case
+    async def test_the_gates_of_a_partition_are_listed_once_each_in_order(self) -> None:
+        driver = self.driver()
+        jobs = await driver.submit_many(4)
+        partition = driver.schedulers.partition_of(QUEUE)
+        assert await driver.schedulers.closed_gates(partition) == []
+        await _put(driver, {job.id: gate for job, gate in zip(jobs, ("b", "a", "b", "é"), strict=True)})
+
+        assert await driver.schedulers.closed_gates(partition) == ["a", "b", "é"]
+        assert await driver.schedulers.closed_gates(partition, after="a") == ["b", "é"]
+        assert await driver.schedulers.closed_gates(partition, after="é") == []
+        assert await driver.schedulers.closed_gates((partition + 1) % driver.schedulers.partitions) == []
+
+    @case
     async def test_the_next_holder_of_a_partition_releases_its_gated_jobs(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
         await _put(driver, {job.id: gate for job, gate in zip(jobs, "kkl", strict=True)})
         await driver.next_epoch(driver.schedulers.partition_of(QUEUE))
 
-        assert await _open(driver, None) == [("k", _LANE), ("k", _LANE), ("l", _LANE)]
+        gates = await driver.schedulers.closed_gates(driver.schedulers.partition_of(QUEUE))
+        assert await _open(driver, dict.fromkeys(gates, 9)) == [("k", _LANE), ("k", _LANE), ("l", _LANE)]
 
-        assert await _open(driver, None) == []
         assert ids((await driver.dispatch()).jobs) == ids(jobs)
 
     @case
@@ -150,7 +163,6 @@ class GateCases(JobStoreCase):
         await driver.schedulers.put_behind(partition, epoch, {ready.id: "k"})
 
         assert await driver.schedulers.open_gates(partition, epoch, {"k": 1}) == []
-        assert await driver.schedulers.open_gates(partition, epoch) == []
         assert [job.id for job in await driver.schedulers.look([Pick(_LANE, 9)])] == [ready.id]
 
     @case
@@ -225,7 +237,7 @@ async def _put(driver: JobDriver, gates: dict[str, str]) -> None:
     await driver.schedulers.put_behind(partition, await driver.epoch(partition), gates)
 
 
-async def _open(driver: JobDriver, gates: dict[str, int] | None) -> list[tuple[str, Lane]]:
+async def _open(driver: JobDriver, gates: dict[str, int]) -> list[tuple[str, Lane]]:
     """Open gates; return the released jobs, sorted."""
     partition = driver.schedulers.partition_of(QUEUE)
     return sorted(await driver.schedulers.open_gates(partition, await driver.epoch(partition), gates))

@@ -144,6 +144,23 @@ class OrderCases(JobStoreCase):
         assert await _run(driver) == third.id
 
     @case
+    async def test_a_resumed_job_that_is_not_dispatched_gets_the_last_place(self) -> None:
+        driver = self.driver()
+        first, second = await _submit(driver, 2)
+        (one,) = await _dispatch(driver, first)
+        await _take(driver, [one])
+        failed = await driver.expect_accepted(one, "failed")
+        resumed = await driver.update(failed, JobState.QUEUED, kind="retry", due=await driver.store.now_ms())
+        assert resumed is not None
+        partition = driver.schedulers.partition_of(QUEUE)
+        gates = dict.fromkeys((first.id, second.id), _LINE.name)
+        await driver.schedulers.put_behind(partition, await driver.epoch(partition), gates)
+
+        for job in (second, first):
+            await driver.schedulers.open_claims({_LINE.name: 1})
+            assert await _run(driver) == job.id
+
+    @case
     async def test_upkeep_keeps_the_order(self) -> None:
         driver = self.driver()
         ended, first, second = await _submit(driver, 3)

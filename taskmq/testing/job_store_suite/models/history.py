@@ -268,7 +268,10 @@ class JobHistory:
         await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
         there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
-        gates = {job: self.dice.choice("kl") for job in self.dice.sample(there, k=min(3, len(there)))}
+        gates = {
+            job: self.dice.choice((self.claims.line_of(job) or "k", "k", "l"))
+            for job in self.dice.sample(there, k=min(3, len(there)))
+        }
         await self._pick_driver().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
         self.model.put_behind(partition, self.of_model[partition][nth], gates)
         return await self._compare_gates(set(gates))
@@ -277,8 +280,8 @@ class JobHistory:
         partition = self.model_partition(self.dice.choice(_QUEUES))
         await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
-        behind = set(self.model.gates)
-        gates = self.dice.choice((None, {"k": 1000}, {"k": 1000, "l": 1000}))
+        behind, gates = set(self.model.gates), self.dice.choice(({"k": 1000}, {"k": 1000, "l": 1000}))
+        assert await self._pick_driver().schedulers.closed_gates(partition) == self.model.closed_gates(partition)
         opened = await self._pick_driver().schedulers.open_gates(partition, self.epochs[partition][nth], gates)
         expected = self.model.open_gates(partition, self.of_model[partition][nth], gates)
         assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
