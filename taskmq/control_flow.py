@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["TaskControl", "rebuild"]
+__all__ = ["Suspension", "TaskControl", "find_suspension", "rebuild"]
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
@@ -56,3 +56,33 @@ class Ignore(TaskControl):
     def __init__(self, reason: str = "ignored by the task") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Suspension(BaseException):
+    """Raised inside a task by a call that waits outside of the worker; `except Exception` lets it pass.
+
+    Attributes:
+        reason: what the job waits for.
+        until: the instant at which it runs again, ms since the epoch.
+        left: the time until then.
+    """
+
+    def __init__(self, reason: str, until: int, left: timedelta, /) -> None:
+        # Without a call of the base class, pickle passes all arguments.
+        self.reason = reason
+        self.until = until
+        self.left = left
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def find_suspension(error: BaseException) -> Suspension | None:
+    """Return the suspension that ends the run; of a group of nothing else, the one that is over first."""
+    if isinstance(error, Suspension):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [find_suspension(each) for each in error.exceptions]
+    known = [each for each in found if each is not None]
+    return min(known, key=lambda each: each.until) if len(known) == len(found) else None

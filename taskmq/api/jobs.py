@@ -105,7 +105,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: the version, which grows with every change; also the ETag.
         cancel_requested: why the worker was asked to stop the job.
         owner: the submitter.
-        summary: the type and first line of the error, at most 200 characters.
+        summary: the type and first line of the error, at most 200 characters; of a suspended job, what it waits for.
         retry_of: the id of the job this one repeats.
         retried_as: the id of the job that repeats this one; "" if there is none.
         progress: with `expand=progress`, the job's progress; None if the task reported none.

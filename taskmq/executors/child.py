@@ -248,6 +248,7 @@ class _Child:
             _writer=self._writer,
             _grant=None if request.amounts is None else Grant(request.amounts, request.devices),
             fence=request.fence,
+            _is_stored=request.is_stored,
         )
         self._writer.open(context.open_journal())
         if self._lines is not None and request.is_logged:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from taskmq.contracts.stores import BegunRun
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, UnsupportedFeature
 from taskmq.executors.frames import DroppedLines, LoggedLine
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
@@ -67,6 +68,9 @@ class ChildJournalWriter:
     def mark_changed(self, journal: RunJournal) -> None:
         if journal is self._journal and os.getpid() == self._process:
             self._write(None)
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms()
 
     async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)

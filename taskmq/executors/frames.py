@@ -77,6 +77,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
         amounts, devices: its share of the worker's resources.
         is_logged: whether its log lines are sent.
         number: number of the run within its process.
+        is_stored: whether it is a run of a stored job.
     """
 
     task: str
@@ -100,6 +101,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     fence: tuple[str, int] | None = None
     is_logged: bool = False
     number: int = 0
+    is_stored: bool = False
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):

@@ -307,6 +307,7 @@ def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
         context.fence,
         is_logged,
         number,
+        envelope.store is not None,
     )
 
 

@@ -113,10 +113,14 @@ class Snoozed(msgspec.Struct, frozen=True):
 
     Attributes:
         is_limited: whether a limit of its task was reached.
+        until: instant of the next run, in ms, if a call of the task suspended it.
+        suspension: what that call waits for.
     """
 
     delay: timedelta
     is_limited: bool = False
+    until: int | None = None
+    suspension: str = ""
 
 
 class Dead(msgspec.Struct, frozen=True):

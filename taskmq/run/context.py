@@ -19,6 +19,7 @@ from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
+from taskmq.run.waits import Sleep
 
 __all__ = [
     "SCHEDULED_FOR",
@@ -116,6 +117,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     _cancelled: bool = False
     _preempted: str | None = None
     is_settled: bool = False
+    _is_stored: bool = False
 
     @classmethod
     def create_detached(cls, task: str) -> "Context":
@@ -253,6 +255,35 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
             raise
         return cast("R", step.read(saved))
 
+    def sleep(self, duration: Duration | None = None, /, *, until: datetime | None = None) -> None:
+        """Suspend the job for a time: the run ends here, and a later run returns from this call.
+
+        A job that sleeps occupies no slot, and its attempt continues. The task runs again from its start, so work
+        before this call belongs into a `step`. Only jobs of a store can sleep.
+
+        Args:
+            duration: counted from the call in the first run that reaches it.
+            until: an instant with a time zone, instead of a duration.
+
+        Raises:
+            Suspension: the time is not over. `except Exception` does not catch it, and no code should.
+            InvalidOption: neither or both are given, or one is invalid.
+            UnsupportedFeature: the job was sent, or the task is called as a plain function.
+        """
+        journal = self._open_durable_journal("sleep")
+        sleep = Sleep(journal, duration, until)
+        if (unsaved := sleep.find_unsaved(journal.begin().values)) is not None:
+            journal.save(sleep.key, unsaved)
+        sleep.end()
+
+    async def asleep(self, duration: Duration | None = None, /, *, until: datetime | None = None) -> None:
+        """Do what `sleep` does, without blocking the event loop."""
+        journal = self._open_durable_journal("sleep")
+        sleep = Sleep(journal, duration, until)
+        if (unsaved := sleep.find_unsaved((await journal.abegin()).values)) is not None:
+            await journal.asave(sleep.key, unsaved)
+        sleep.end()
+
     def checkpoint(self, value: object) -> None:
         """Save the position of the task, replacing the last checkpoint: for loops."""
         journal = self.open_journal()
@@ -309,6 +340,15 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     @property
     def _begun(self) -> BegunRun:
         return self.open_journal().begin()
+
+    def _open_durable_journal(self, call: str) -> RunJournal:
+        """Return the journal of a run that may be suspended."""
+        if not self._is_stored and self._envelope.store is None:
+            raise UnsupportedFeature(
+                f"{call}() suspends jobs of a store, and task {self.task} was sent without one, or called as a plain "
+                "function: submit it with app.jobs.submit() or lane='store'; tests run it with taskmq.testing.Harness"
+            )
+        return self.open_journal()
 
     def open_journal(self) -> RunJournal:
         """Return this run's journal, created on first use."""

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.history.suspensions import RunWaits
 from taskmq.model.units import Duration, storable
 from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
@@ -51,6 +53,10 @@ class JournalWriter(Protocol):
 
     def mark_changed(self, journal: "RunJournal", /) -> None:
         """Record that `journal` has news to write soon. Returns immediately."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the worker's time, ms since the epoch."""
         ...
 
     async def begin(self, journal: "RunJournal", /) -> BegunRun:
@@ -96,7 +102,8 @@ class RunJournal:
         is_dirty: whether there is news since it was written.
         has_told: whether the task has reported progress or a heartbeat.
         run: the run as the state or the store knows it, from its first `begin` on.
-    invitation: of a stored job.
+        invitation: of a stored job.
+        waits: numbers of the run's waiting calls.
     """
 
     __slots__ = (
@@ -114,6 +121,7 @@ class RunJournal:
         "run",
         "started",
         "total",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -140,6 +148,7 @@ class RunJournal:
         self.has_told: bool = False
         self.run: BegunRun | None = None
         self.invitation: Invitation | None = invitation
+        self.waits: RunWaits = RunWaits()
 
     @property
     def has_saved(self) -> bool:
@@ -166,6 +175,9 @@ class RunJournal:
         if details is not None:
             self.details = details
         self._touch()
+
+    def now_ms(self) -> int:
+        return self._writer.now_ms()
 
     def mark_superseded(self) -> None:
         """Mark the run as superseded by another run of the job."""
@@ -262,6 +274,9 @@ class Detached:
 
     def mark_changed(self, journal: RunJournal) -> None:
         journal.is_dirty = False
+
+    def now_ms(self) -> int:
+        return SystemClock().now_ms()
 
     async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)

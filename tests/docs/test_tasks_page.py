@@ -27,12 +27,14 @@ def test_every_example_on_the_page_is_a_file(tmp_path: Path) -> None:
         "call_orders.py",
         "call_shop.py",
         "call_sizes.py",
+        "follow_up.py",
         "imports.py",
         "orders.py",
         "shop/app.py",
         "shop/mails.py",
         "shop/orders.py",
         "sizes.py",
+        "test_follow_up.py",
         "test_orders.py",
         "watch_imports.py",
     }
@@ -97,6 +99,12 @@ def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
     printed = worker.said.splitlines()
     assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
     assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
+
+
+def test_a_task_sleeps_between_two_mails(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_follow_up.py")[-1]
 
 
 def test_log_lines_name_their_job(tmp_path: Path) -> None:

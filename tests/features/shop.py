@@ -108,6 +108,12 @@ def _define_reporting(app: TaskMQ) -> None:
             raise ValueError(found)
         return found, context.attempt
 
+    @app.task(name="nap", queue="work", retry=None)
+    async def nap(context: Context) -> tuple[str, int]:
+        found: str = await context.astep("make", _make)
+        await context.asleep("300ms")
+        return found, context.attempt
+
     @app.task(name="resume", queue="work", retry=_RETRY)
     async def resume(context: Context) -> object:
         await context.resume()

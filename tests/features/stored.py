@@ -115,6 +115,16 @@ async def _check_steps(app: TaskMQ, _: Path) -> None:
     assert attempt == 2
 
 
+async def _check_sleeps(app: TaskMQ, _: Path) -> None:
+    job = await app.jobs.asubmit("nap")
+    found, attempt = await job.aresult(timeout=PATIENCE)
+    assert (found[:5], attempt) == ("made ", 1)
+    record = await app.jobs.aget(job.id)
+    assert record.started is not None
+    assert record.first_started is not None
+    assert record.started - record.first_started >= 300
+
+
 async def _check_checkpoints(app: TaskMQ, _: Path) -> None:
     assert await _result(app, "resume") == "half way"
 
@@ -222,6 +232,7 @@ STORED = (
     Feature("locks", _check_locks, is_shared=True),
     Feature("progress", _check_progress),
     Feature("saved steps", _check_steps),
+    Feature("tasks that sleep", _check_sleeps),
     Feature("checkpoints", _check_checkpoints),
     Feature("large results (`results_at`)", _check_large_results),
     Feature("queue pauses", _check_pauses, is_shared=True),

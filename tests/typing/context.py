@@ -44,6 +44,7 @@ async def tells_on_the_loop(ctx: Context) -> None:
     await ctx.resume()
     await ctx.acheckpoint(1)
     assert_type(await ctx.astep("double", adouble, 2), str)
+    await ctx.asleep("2h")
     await ctx.astep("double", double, 2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

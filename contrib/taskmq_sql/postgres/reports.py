@@ -200,6 +200,7 @@ class _Applying:
             [_is_outage(report) for report in found],
             column_of([report.processor for report in found]),
             column_of([report.peak_memory for report in found]),
+            column_of([report.until for report in found]),
         )
         by_id = {self._reports[index].id: index for index in indexes}
         return {

@@ -424,7 +424,7 @@ returning j.id, j.queue, j.version, b.started, b.worker"""
 AGAIN: Final = f"""
 with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
-         due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
+         due = case when r.after = 1 then j.due else coalesce(r.at, (select now from n) + r.delay) end,
          scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
          attempt = j.attempt + (r.after = 4)::int, dispatched = case when r.after <> 4 then j.dispatched end,
          started = coalesce(r.began, j.started), first_started = coalesce(j.first_started, r.began, j.started),
@@ -433,8 +433,8 @@ with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
          worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
   from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
-              $8::text[], $9::text[], $10::text[], $11::boolean[], $12::bigint[], $13::bigint[])
-       as r(id, token, after, ran_by, began, until, delay, kind, message, trace, is_outage, cpu, memory)
+              $8::text[], $9::text[], $10::text[], $11::boolean[], $12::bigint[], $13::bigint[], $14::bigint[])
+       as r(id, token, after, ran_by, began, until, delay, kind, message, trace, is_outage, cpu, memory, at)
        left join b on b.id = r.id
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
     and j.cancel_requested is null

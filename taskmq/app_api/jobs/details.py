@@ -107,7 +107,7 @@ def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attem
         if started is not None
     ]
     if record.finished is not None:
-        lines.append((record.finished, "INFO" if record.error is None else "ERROR", str(record.state)))
+        lines.append((record.finished, "INFO" if record.failure is None else "ERROR", str(record.state)))
     lines.sort(key=lambda line: line[0])
     return [
         {"log_time": instant_text(at), "log_level": level, "log_message": message} for at, level, message in lines

@@ -60,7 +60,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         name: the job's id for the caller.
         words: `claimed` for that vocabulary of statuses.
     """
-    detail = record.detail
+    detail, failure = record.detail, record.failure
     return JobView(
         job_id=name,
         id=record.id,
@@ -83,8 +83,8 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         version=record.version,
         worker=record.worker,
         cancel_requested=record.cancel_requested,
-        error=_error(record.error),
-        summary="" if record.error is None else error_line(record.error.type_name, record.error.message),
+        error=_error(failure),
+        summary=record.suspension if failure is None else error_line(failure.type_name, failure.message),
         description="" if detail is None else detail.description,
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),

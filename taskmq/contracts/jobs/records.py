@@ -7,6 +7,7 @@ import msgspec
 from msgspec import structs
 
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
@@ -201,6 +202,18 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.due if self.scheduled is None else self.scheduled
 
     @property
+    def failure(self) -> ErrorRecord | None:
+        """Error of its last attempt, or reason of its end; None if a call of the task only suspended it."""
+        return None if self.error is not None and self.error.type_name == SUSPENDED else self.error
+
+    @property
+    def suspension(self) -> str:
+        """Reason why a suspended job waits, for people; "" for other jobs."""
+        if self.error is None or self.error.type_name != SUSPENDED or self.state is not JobState.SCHEDULED:
+            return ""
+        return self.error.message
+
+    @property
     def run(self) -> RunOptions:
         """Options of its runs that differ from its task's.
 
@@ -283,7 +296,7 @@ def last_attempt(job: JobRecord) -> AttemptRecord:
         started=job.started,
         ended=job.finished,
         worker=job.worker,
-        error=job.error,
+        error=job.failure,
         processor_ms=job.processor_ms,
         peak_memory=job.peak_memory,
     )

@@ -42,6 +42,7 @@ __all__ = [
     "invite",
     "is_unseen_end",
     "kept_error",
+    "next_due",
     "ran_again",
     "read_reports",
     "restart_note",
@@ -67,8 +68,8 @@ ReportKind = Literal[
 - `succeeded`: with its result;
 - `failed`: no further attempt follows; with the error;
 - `retry`: the attempt failed, and by the task's policy another follows after `delay`;
-- `snoozed`: the job runs again after `delay`, and the attempt does not count; if an outage interrupted the run, the
-  message of the error says so;
+- `snoozed`: the job runs again after `delay`, and the attempt does not count; if an outage interrupted the run, or a
+  call of the task suspended it, the message of the error says so;
 - `expired`, `cancelled`: it did not start, or was stopped;
 - `refused`: this worker cannot read the message or does not know the task; another one may after `delay`;
 - `interrupted`: the job runs again immediately, and the attempt does not count; the message of the error says why the
@@ -121,6 +122,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         processor: processor time of the run; None: unknown.
         peak_memory: largest resident memory of the run's process, in bytes; None: unknown.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
+        until: instant at which it runs again, which replaces `delay` in a store that knows it; None: `delay` decides.
         limited: whether it did not start because of a limit of its task: a snoozed one because the limit was
             reached, an interrupted one because it came too late for its start under a strict rate.
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
@@ -144,6 +146,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     processor: _Span | None = None
     peak_memory: _Span | None = None
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
+    until: _Instant | None = None
     limited: bool = False
     redelivered: bool = False
     by_scheduler: bool = False
@@ -208,6 +211,11 @@ def interruption_of(report: Report) -> Interruption | None:
     if report.kind == "snoozed" and is_named:
         return Interruption("interrupted", report.error.message, is_outage=True)
     return None
+
+
+def next_due(report: Report, *, now: int) -> int:
+    """Return when a job that does not run again at once is due after this report (ms since the epoch)."""
+    return now + report.delay if report.until is None else report.until
 
 
 def kept_error(report: Report) -> ErrorRecord | None:

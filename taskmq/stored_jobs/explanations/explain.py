@@ -68,9 +68,7 @@ async def explain_job(
             ]
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.SCHEDULED | JobState.RETRYING:
-            what = "its next attempt" if record.state is JobState.RETRYING else "its time"
-            text = f"it waits for {what}, {_format(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s"
-            reasons.append(WaitReason(kind="time", text=text))
+            reasons.append(WaitReason(kind="time", text=_describe_time(record, now)))
             reasons += await _explain_interruption(store, record, reader)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
@@ -96,10 +94,19 @@ async def explain_job(
     if record.cancel_requested is not None:
         text = f"its worker was asked to stop it: {record.cancel_requested}"
         reasons.append(WaitReason(kind="cancellation", text=text))
-    if record.error is not None:
-        text = f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500]
+    if (failure := record.failure) is not None:
+        text = f"its last attempt failed: {failure.type_name}: {failure.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
     return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons, start=start)
+
+
+def _describe_time(record: JobRecord, now: int) -> str:
+    """Describe what a delayed job waits for."""
+    left = f"in {max(record.due - now, 0) / 1000:.0f} s"
+    if record.suspension:
+        return f"it is {record.suspension}, {left}"
+    what = "its next attempt" if record.state is JobState.RETRYING else "its time"
+    return f"it waits for {what}, {_format(record.due)}, {left}"
 
 
 async def _explain_ready(

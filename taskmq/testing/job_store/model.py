@@ -51,6 +51,7 @@ from taskmq.model.jobs.reports import (
     interruption_of,
     is_unseen_end,
     kept_error,
+    next_due,
     ran_again,
     restart_note,
 )
@@ -504,7 +505,7 @@ class JobModel:
             elif job.cancel_requested is not None and report.kind != "failed" and error is None:
                 fields["error"] = reason_of(job.cancel_requested)
         elif after in _WAITS:
-            fields |= {"due": self.now + report.delay, "scheduled": job.scheduled_for}
+            fields |= {"due": next_due(report, now=self.now), "scheduled": job.scheduled_for}
             if after is JobState.RETRYING:
                 fields |= {"attempt": job.attempt + 1, "dispatched": None}
         return fields

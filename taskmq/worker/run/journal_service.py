@@ -82,6 +82,9 @@ class JournalService:
             # The worker continued without this run, and its loop is closed.
             return
 
+    def now_ms(self) -> int:
+        return self._app.sessions.clock.now_ms()
+
     async def begin(self, journal: RunJournal) -> BegunRun:
         if journal.run is not None:
             return journal.run

@@ -13,6 +13,7 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.jobs.reports import INTERRUPTED, PREEMPTED, Report, ReportKind
 from taskmq.model.outcome import (
     EXPIRED,
@@ -227,8 +228,9 @@ class StoredJobSettler:
             case Retried(delay, error):
                 self._failures.note_retry(attempt, to_ms(delay), error)
                 return told("retry", delay=to_ms(delay), error=self._texts.record(error)), None
-            case Snoozed(delay, is_limited):
-                return told("snoozed", delay=to_ms(delay), limited=is_limited), None
+            case Snoozed(delay, is_limited, until, suspension):
+                why = ErrorRecord(type_name=SUSPENDED, message=suspension) if suspension else None
+                return told("snoozed", delay=to_ms(delay), limited=is_limited, until=until, error=why), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
                 record = ended(JobState.FAILED, error=self._texts.record(error))

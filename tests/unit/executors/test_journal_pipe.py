@@ -134,6 +134,9 @@ class Shelf:
         journal.is_dirty = False
         self.journals.append(journal)
 
+    def now_ms(self) -> int:
+        return 0
+
     async def begin(self, journal: RunJournal) -> BegunRun:
         await self.gate.wait()
         if self.error is not None:

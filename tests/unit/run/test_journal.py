@@ -22,6 +22,7 @@ class Shelf:
         self.changes = 0
         self.begun = 0
         self.error: Exception | None = None
+        self.now = 1_000_000
 
     def mark_changed(self, journal: RunJournal) -> None:
         self.changes += 1
@@ -29,6 +30,9 @@ class Shelf:
     def look(self, journal: RunJournal) -> None:
         journal.is_dirty = False
         self.told.append((journal.done, journal.total, journal.note, journal.details))
+
+    def now_ms(self) -> int:
+        return self.now
 
     async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)

@@ -83,6 +83,23 @@ def test_steps_and_progress_of_stored_jobs_are_kept_by_the_store() -> None:
     assert (progress.done, progress.total, progress.attempt) == (2, 2, 2)
 
 
+def test_a_sleeping_job_wakes_when_the_time_of_the_test_has_come() -> None:
+    app = TaskMQ("memory://", store="postgresql://never-reached/db")
+
+    @app.task(name="remind", queue="work")
+    def remind(context: Context) -> int:
+        context.sleep("30d")
+        return context.attempt
+
+    with Harness(app, timeout="50s") as harness:
+        job = app.jobs.submit("remind")
+        harness.advance("29d")
+        assert job.state() is JobState.SCHEDULED
+        harness.advance("1d")
+
+        assert job.result() == 1
+
+
 def test_a_task_of_the_store_lane_is_sent_like_any_other_and_may_submit_more(shop: Harness) -> None:
     job = shop.app.tasks["kept"].send(7)
     shop.assert_sent("kept", 7)

@@ -15,6 +15,7 @@ from taskmq.model.jobs.reports import (
     interruption_of,
     is_unseen_end,
     kept_error,
+    next_due,
     ran_again,
     restart_note,
 )
@@ -149,7 +150,7 @@ class _Reporting:
         if job.state in ENDED:
             self._end(job, report, after)
         elif after in _AGAIN:
-            job.put_off(self._now + report.delay)
+            job.put_off(next_due(report, now=self._now))
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1

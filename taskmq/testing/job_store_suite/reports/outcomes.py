@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord, JobUpdate
+from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
@@ -104,6 +105,22 @@ class Reports(JobStoreCase):
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
+
+    @case
+    async def test_a_suspended_job_runs_again_at_its_instant_in_the_same_attempt(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatch_new()
+        asked = (await driver.read(job)).scheduled_for
+        until = await driver.store.now_ms() + HOUR
+        why = ErrorRecord(type_name=SUSPENDED, message="asleep")
+
+        record = await driver.expect_accepted(job, "snoozed", started=asked, delay=1, until=until, error=why)
+
+        assert (record.state, record.due, record.attempt) == (JobState.SCHEDULED, until, 1)
+        assert (record.suspension, record.failure, record.scheduled_for) == ("asleep", None, asked)
+        assert await other.read(job) == record
+        assert await other.store.attempts(job.id) == []
+        assert await other.store.events(job.id) == []
 
     @case
     async def test_a_second_start_counts_and_names_the_new_worker(self) -> None:

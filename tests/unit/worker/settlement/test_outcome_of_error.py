@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze
+from taskmq.control_flow import Suspension
 from taskmq.errors import (
     InvalidArguments,
     InvalidOption,
@@ -143,3 +144,11 @@ def test_every_error_has_a_verdict_and_no_delay_is_negative(
     outcome = outcome_of_error(ValueError("no"), policy=policy, attempt=attempt, fraction=lambda: fraction)
 
     assert isinstance(outcome, Dead) or (isinstance(outcome, Retried) and outcome.delay >= timedelta())
+
+
+def test_a_suspended_run_continues_at_its_instant_in_the_same_attempt() -> None:
+    suspension = Suspension("asleep", 7_000, timedelta(seconds=5))
+    expected = Snoozed(timedelta(seconds=5), until=7_000, suspension="asleep")
+
+    assert _verdict(suspension, policy=None, attempt=9) == expected
+    assert _verdict(BaseExceptionGroup("tasks", [suspension])) == expected

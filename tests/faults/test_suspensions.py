@@ -1,0 +1,89 @@
+"""Sleeping jobs whose workers are killed (-9) before and after they report the sleep.
+
+RabbitMQ and PostgreSQL, no state.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.model.states import JobState
+from tests.faults.field import Commands, Process
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+
+_APP: Final = """
+import os, signal
+from pathlib import Path
+from taskmq import Context, TaskMQ
+
+app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
+LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+async def note(*words: str) -> None:
+    os.write(LEDGER, (" ".join(words) + "\\n").encode())
+
+
+@app.task(name="remind", queue="work", retry=None)
+async def remind(ctx: Context, name: str, seconds: float, dies: bool) -> int:
+    await note("run", name)
+    await ctx.astep("first", note, "first", name)
+    try:
+        await ctx.asleep(seconds)
+    except BaseException:
+        if dies and not Path("died").exists():
+            Path("died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise
+    await ctx.astep("second", note, "second", name)
+    return ctx.attempt
+"""
+
+
+@pytest.fixture
+def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url) as started:
+        yield started
+
+
+@pytest.mark.timeout(300)
+def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        app = TaskMQ(amqp_url, store=job_store_url, name="faults")
+
+        @app.task(name="remind", queue="work", retry=None)
+        async def remind(name: str, seconds: float, dies: bool) -> int:
+            return 0
+
+        async with app:
+            after = await app.jobs.asubmit("remind", "after", 10, False)
+            while (await app.jobs.aget(after.id)).state is not JobState.SCHEDULED:
+                await asyncio.sleep(0.05)
+            slept = await app.jobs.aget(after.id)
+            await asyncio.to_thread(workers[0].kill)
+            workers.append(start("worker-2", "worker", "jobs:app", "--max-crashes", "0"))
+            before = await app.jobs.asubmit("remind", "before", 0.1, True)
+
+            assert [await job.aresult(timeout=200) for job in (after, before)] == [1, 1]
+            record = await app.jobs.aget(after.id)
+        assert record.started is not None
+        assert record.started >= slept.due
+
+    start("scheduler", "scheduler", "jobs:app")
+    workers = [start("worker-1", "worker", "jobs:app", "--max-crashes", "0")]
+    asyncio.run(main())
+
+    runs = Counter((tmp_path / "runs").read_text().splitlines())
+    assert runs == {
+        "run after": 2, "first after": 1, "second after": 1,
+        "run before": runs["run before"], "first before": 1, "second before": 1,
+    }  # fmt: skip
+    assert runs["run before"] >= 2

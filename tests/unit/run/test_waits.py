@@ -1,0 +1,113 @@
+"""Calls that suspend a job."""
+
+import pickle
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from taskmq import Context
+from taskmq.control_flow import Suspension, find_suspension
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.envelope import Envelope, Invitation
+from tests.unit.run.test_journal import Shelf
+
+_HOUR = timedelta(hours=1)
+
+
+def _run(shelf: Shelf) -> Context:
+    invitation = Invitation(id="7", token=1, reports="taskmq.reports.app.0")
+    return Context(
+        Envelope(task="t", store=invitation), job_id="7", max_attempts=1, queue="q", redelivered=False, _writer=shelf
+    )
+
+
+def test_a_sleep_ends_its_run_once_the_instant_is_saved() -> None:
+    shelf = Shelf()
+    shelf.now = 5_000
+
+    with pytest.raises(Suspension) as found:
+        _run(shelf).sleep("1h")
+
+    assert (found.value.until, found.value.left) == (3_605_000, _HOUR)
+    assert str(found.value) == "asleep until 1970-01-01T01:00:05.000Z"
+    assert shelf.values == {"sleep 1": b"3605000"}
+
+
+async def test_a_later_run_returns_from_a_sleep_that_is_over_and_begins_the_next() -> None:
+    shelf = Shelf({"sleep 1": b"4000"})
+    shelf.now = 4_000
+    run = _run(shelf)
+
+    await run.asleep("9h")
+    with pytest.raises(Suspension):
+        await run.asleep("1s")
+
+    assert shelf.values["sleep 2"] == b"5000"
+
+
+async def test_a_run_that_begins_too_early_sleeps_until_the_same_instant() -> None:
+    shelf = Shelf({"sleep 1": b"4000"})
+    shelf.now = 3_999
+
+    with pytest.raises(Suspension) as found:
+        await _run(shelf).asleep("9h")
+
+    assert (found.value.until, found.value.left) == (4_000, timedelta(milliseconds=1))
+
+
+def test_a_sleep_lasts_until_an_instant() -> None:
+    shelf = Shelf()
+    shelf.now = 0
+    run = _run(shelf)
+
+    run.sleep(until=datetime(1970, 1, 1, tzinfo=UTC))
+    with pytest.raises(Suspension) as found:
+        run.sleep(until=datetime(1970, 1, 2, tzinfo=UTC))
+
+    assert found.value.left == timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("duration", "until", "words"),
+    [
+        (None, None, "either a duration or until="),
+        ("1h", datetime(2027, 1, 1, tzinfo=UTC), "either a duration or until="),
+        (None, datetime(2027, 1, 1), "use a datetime with a time zone"),  # noqa: DTZ001 - the mistake
+        (None, "tomorrow", "use a datetime with a time zone"),
+        ("soon", None, "is not a duration"),
+    ],
+)
+def test_a_sleep_without_a_clear_end_is_refused(duration: Any, until: Any, words: str) -> None:
+    shelf = Shelf()
+
+    with pytest.raises(InvalidOption, match=words):
+        _run(shelf).sleep(duration, until=until)
+
+    assert not shelf.begun
+
+
+async def test_only_runs_of_stored_jobs_sleep() -> None:
+    plain = Context.create_detached("shop.sell")
+
+    with pytest.raises(UnsupportedFeature, match=r"shop\.sell was sent without one, or called as a plain function"):
+        plain.sleep("1h")
+    with pytest.raises(UnsupportedFeature, match="submit it with"):
+        await plain.asleep("1h")
+
+
+def test_a_suspension_passes_from_process_to_process_and_through_handlers() -> None:
+    suspension = Suspension("asleep", 7, _HOUR)
+
+    found = pickle.loads(pickle.dumps(suspension))
+
+    assert (type(found), found.reason, found.until, found.left) == (Suspension, "asleep", 7, _HOUR)
+    assert not isinstance(found, Exception)
+
+
+def test_the_first_suspension_of_a_group_is_that_of_its_run() -> None:
+    first, last = Suspension("a", 1, _HOUR), Suspension("b", 2, _HOUR)
+
+    assert find_suspension(BaseExceptionGroup("", [last, BaseExceptionGroup("", [first])])) is first
+    assert find_suspension(BaseExceptionGroup("", [first, ValueError()])) is None
+    assert find_suspension(ValueError()) is None
