@@ -41,7 +41,10 @@ from taskmq.tasks.tasks import Tasks
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
+    from taskmq.workflow.named_workflow import NamedWorkflow
+    from taskmq.workflow.parts import Workflow
     from taskmq.workflow.runs.runs import Runs
+    from taskmq.workflow.workflows import Workflows
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -165,6 +168,30 @@ class TaskMQ(CeleryHints):
             return functools.partial(self._define_with, options)
         return self._define_with(options, function)
 
+    @overload
+    def workflow(self, function: "Callable[P, Workflow[R]]", /) -> "NamedWorkflow[P, R]": ...
+    @overload
+    def workflow(
+        self, /, *, name: str | None = None, queue: str | None = None
+    ) -> "Callable[[Callable[P, Workflow[R]]], NamedWorkflow[P, R]]": ...
+    def workflow(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str | None = None
+    ) -> Any:
+        """Define a workflow whose graph a function builds from the parameters of a run.
+
+        A job calls the function, so its task is registered with the app, too.
+
+        Args:
+            name: default: the function's name.
+            queue: queue of the job that builds the graph. Default: the app's default queue.
+
+        Raises:
+            InvalidOption: the name is taken, an option is invalid, or a parameter cannot be passed by name.
+            DuplicateTask: another function has the task's name.
+        """
+        define_it = functools.partial(self._define_workflow, name, queue)
+        return define_it if function is None else define_it(function)
+
     def every(
         self, period: Duration, *, name: str | None = None, **options: Unpack[EveryOptions]
     ) -> Callable[[_AnyTask], _AnyTask]:
@@ -243,6 +270,13 @@ class TaskMQ(CeleryHints):
 
         return Runs(self.sessions)
 
+    @functools.cached_property
+    def workflows(self) -> "Workflows":
+        """The named workflows of this app by name."""
+        from taskmq.workflow.workflows import Workflows
+
+        return Workflows(lambda: len(self.tasks))
+
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """Return a handle for a job by its id, without checking that it exists.
 
@@ -255,6 +289,17 @@ class TaskMQ(CeleryHints):
         task = define(function, options)
         self.tasks.register(task)
         return task
+
+    def _define_workflow(
+        self, name: str | None, queue: str | None, function: Callable[..., Any]
+    ) -> "NamedWorkflow[..., Any]":
+        from taskmq.workflow.named_workflow import NamedWorkflow, builder_of
+
+        label = name or function.__name__
+        task = self._define_with({} if queue is None else {"queue": queue}, builder_of(function, label))
+        workflow: NamedWorkflow[..., Any] = NamedWorkflow(label, function, task)
+        self.workflows.define(workflow)
+        return workflow
 
     def _add_schedule(self, name: str | None, trigger: Trigger, options: ScheduleOptions, task: _AnyTask) -> _AnyTask:
         from taskmq.schedules.triggers import for_schedule

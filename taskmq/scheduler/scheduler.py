@@ -128,7 +128,11 @@ class Scheduler:
             proofs = self._proofs = InvitationProofs(store.dispatching)
             if not await self._until_reached(proofs.read):
                 return
-            tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
+            tasks = (
+                TaskRegistrar(self._app, store.tasks, store.runs, me=self._me)
+                if isinstance(store, Catalogued)
+                else None
+            )
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
             kept = session.pauses

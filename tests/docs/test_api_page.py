@@ -10,7 +10,7 @@ from taskmq.client.job_service import JobService
 from taskmq.model.codec import ReturnType
 
 _PAGE = Path(__file__).parents[2] / "docs" / "api.md"
-_MOST_NAMES_OF_THE_APP = 22
+_MOST_NAMES_OF_THE_APP = 23
 
 app = TaskMQ("memory://api")
 

@@ -86,3 +86,30 @@ async def handles() -> None:
 
 
 _workflow: Workflow[object] = chain(load.s("a"), total.s())
+
+
+# Named
+
+
+@app.workflow
+def double_each(path: str, by: int = 2) -> Workflow[str]:
+    return load.s(path) | double.s(by=by).each() | total.s()
+
+
+@app.workflow(name="totals", queue="night")
+def totals() -> Workflow[list[str]]:
+    return group(total.s([1]), total.s([2]))
+
+
+assert_type(double_each.send("a", by=3), Run[str])
+assert_type(double_each.options(tenant="acme", labels={"team": "ops"}).send("a").result(), str)
+assert_type(double_each("a"), Workflow[str])
+assert_type(totals.send().result(), list[str])
+
+double_each.send()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+double_each.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@app.workflow  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def no_graph() -> str:
+    return "a graph"

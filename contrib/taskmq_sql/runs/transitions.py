@@ -32,7 +32,7 @@ from taskmq_sql.runs.inbox import (
 )
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
-from taskmq_sql.runs.workflows import content_of
+from taskmq_sql.runs.workflows import change_contents, content_of
 from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, job_id, submit_steps, together
 
 __all__ = ["Graphs", "advance", "load_version"]
@@ -72,10 +72,12 @@ class _Turn:
         here: the run with its changes.
         applied: number of rows that were applied.
         refused: ends of steps that got no job or no child run.
+        version: the run's version before.
     """
 
     def __init__(self, here: Workspace, inbox: Inbox) -> None:
         self.here: Workspace = here
+        self.version: str = here.run.version
         self.inbox: Inbox = inbox
         self.applied = 0
         self.refused: list[InboxRow] = []
@@ -157,6 +159,13 @@ def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[
             put_rows(row for turn in turns for row in _new_rows(turn)),
             Query(_SAVE, tuple(map(_row_of, turns))),
             delete_rows([address for turn in turns for address in _applied_rows(turn)]),
+        ]
+    )
+    yield from change_contents(
+        [
+            (turn.id, turn.version, turn.here.run.version, content)
+            for turn in turns
+            if (content := turn.changes.content) is not None
         ]
     )
     return {turn.id: turn.describe() for turn in turns}

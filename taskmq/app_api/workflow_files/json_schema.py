@@ -41,6 +41,8 @@ def workflow_schema() -> dict[str, Any]:
     terms["retries"] = {"type": "integer", "minimum": 0, "description": "retries of a failed job"}
     properties: dict[str, Any] = step["properties"]
     properties |= {word: terms[word] for word in sorted(JOB_WORDS)}
+    # Only graphs that code builds have it: who starts them may call all that the code calls.
+    del properties["builds"]
     properties["each"] |= {"type": ["string", "array"]}
     properties["roles"]["items"] = {"enum": list(Role)}
     properties["sleep"] |= _DURATION

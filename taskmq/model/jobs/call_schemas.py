@@ -25,7 +25,7 @@ from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegis
 from taskmq.model.topology import check_queue_name
 from taskmq.model.units import did_you_mean
 
-__all__ = ["bind_arguments", "check_names", "flaw_of", "registration_of"]
+__all__ = ["bind_arguments", "check_names", "flaw_of", "registration_of", "schema_of"]
 
 _LONGEST_DESCRIPTION: Final = 300
 _DEEPEST: Final = 32
@@ -206,6 +206,14 @@ def _parts_of(keyword: str, value: Any) -> list[Any] | None:
     if keyword in _NAMED and isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return [*cast("Sequence[Any]", value)] if keyword in _LISTS and isinstance(value, list) else None
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of the values of a type; `{}`, which accepts anything, if the type has none."""
+    (schema,), definitions = _schemas([kind])
+    if schema.keys() == {"$ref"}:
+        schema = dict(definitions[schema["$ref"].removeprefix(_REF)])
+    return {**schema, "$defs": definitions} if b'"$ref"' in _encoder.encode(schema) else schema
 
 
 def _schemas(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -46,6 +46,7 @@ class StepContent(
         on_timeout: end of a wait without a signal: `fail`, `skip`, or `{"value": ...}`.
         sleep: duration or instant until which it waits.
         workflow: name of the workflow that it runs.
+        builds: whether its value is the content of the other steps of the run.
         value: template of the value of a step that runs nothing.
         args, arguments: templates of the arguments or parameters.
         needs: its upstream steps; None: those that it refers to.
@@ -68,6 +69,7 @@ class StepContent(
     on_timeout: Any = "fail"
     sleep: Any = None
     workflow: str = ""
+    builds: bool = False
     value: Any = None
     args: tuple[Any, ...] = ()
     arguments: dict[str, Any] = {}

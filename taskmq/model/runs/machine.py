@@ -10,6 +10,7 @@ meanwhile, such as a cancellation, does not wait for them.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from taskmq.model.runs.built_graphs import end_build
 from taskmq.model.runs.ends import end_child, end_run, end_step, settle
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey
@@ -143,7 +144,7 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
             here.plan(AgendaItem("cancel"))
             return "accepted"
         case "redrive":
-            return redrive(here, row)
+            return (yield from redrive(here, row))
         case "add":
             return (yield from add_calls(here, row))
         case _:
@@ -160,6 +161,8 @@ def _end(here: Workspace, row: InboxRow) -> Transition[str]:
     value = row.value if row.state is StepState.SUCCEEDED else None
     if key.is_child:
         end_child(here, step, row.state, value=value, error=row.error)
+    elif value is not None and here.content(key).builds:
+        end_build(here, step, value)
     else:
         end_step(here, step, row.state, value=value, error=row.error)
     return "applied"

@@ -217,6 +217,7 @@ class RunChanges(msgspec.Struct):
         cancelled_jobs, cancelled_runs: ids of those whose cancellation is requested.
         answers: by the number of an inbox row, the effect for its sender; `waiting`: the signal is kept.
         value: of a run that succeeded, its value.
+        content: the run's new content, if a step has built it.
         has_ended: whether the run ended.
     """
 
@@ -229,6 +230,7 @@ class RunChanges(msgspec.Struct):
     cancelled_runs: list[str] = msgspec.field(default_factory=list[str])
     answers: dict[int, str] = msgspec.field(default_factory=dict[int, str])
     value: bytes | None = None
+    content: bytes | None = None
     has_ended: bool = False
 
     @property

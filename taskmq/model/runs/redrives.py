@@ -15,13 +15,17 @@ from taskmq.model.runs.workspace import Transition, Workspace
 __all__ = ["decide_all", "recount", "redrive", "revive"]
 
 
-def redrive(here: Workspace, row: InboxRow) -> str:
+def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
     """Plan a redrive; return the answer for the sender."""
     run = here.run
     if run.ended is None:
         return "refused: the run has not ended; cancel it first"
     if row.step and row.step not in here.graph.rules:
         return f"refused: there is no step {row.step!r}"
+    if row.step and here.graph.step(row.step).builds:
+        yield from here.load([StepKey(row.step)])
+        if here.find(StepKey(row.step)).state is StepState.SUCCEEDED:
+            return f"refused: step {row.step} has built the graph of the run; start a new run"
     run.state, run.ended, run.cancelled, run.error = RunState.RUNNING, None, None, ""
     run.generation += 1
     here.plan(AgendaItem("revive", row.step))

@@ -1,7 +1,8 @@
 """Tests of workflows and their versions."""
 
-from taskmq.contracts.jobs import StoredVersion
+from taskmq.contracts.jobs import NewInboxRow, StoredVersion
 from taskmq.errors import InvalidOption
+from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case, raises
@@ -10,6 +11,9 @@ __all__ = ["WorkflowVersions"]
 
 _ONE = content_of({"s": {"task": "one"}})
 _TWO = content_of({"s": {"task": "two"}})
+_BUILD = StepContent(task="build", builds=True)
+_, _BUILT = encode_workflow(WorkflowContent(steps={"build": _BUILD}))
+_, _BUILT_ALONE = encode_workflow(WorkflowContent(workflow="alone", steps={"build": _BUILD}))
 
 
 class WorkflowVersions(JobStoreCase):
@@ -51,6 +55,27 @@ class WorkflowVersions(JobStoreCase):
         await driver.settle()
         tasks = [(await driver.read((await driver.step(run, "s")).job)).task for run in (before, after)]
         assert tasks == ["two", "one"]
+
+    @case
+    async def test_a_run_continues_with_the_graph_that_its_first_step_built(self) -> None:
+        driver = RunDriver(self.store())
+        stored = (await driver.runs.put_workflow("", "w", _BUILT)).version
+        ids = [await driver.start(workflow="w"), await driver.start(workflow="alone", content=_BUILT_ALONE)]
+        await driver.settle()
+        versions = [(await driver.run(run_id)).version for run_id in ids]
+        assert versions[0] == stored
+
+        for run_id in ids:
+            await driver.finish(run_id, "build", value={"steps": {"a": {"task": "a"}, "b": {"wait": "go"}}})
+            assert (await driver.states(run_id))["a"] == "running"
+            assert (await driver.run(run_id)).version not in versions
+            await driver.send(run_id, NewInboxRow(kind="signal", id="1", name="go", value=b"2"))
+            await driver.finish(run_id, "a", value=1)
+            assert await driver.run_value(run_id) == {"a": 1, "b": 2}
+
+        # A stored version keeps its content; that of a single run is deleted.
+        assert await driver.runs.graph_text(stored) == _BUILT
+        assert await driver.runs.graph_text(versions[1]) is None
 
     @case
     async def test_workflows_are_listed_by_tenant_and_name(self) -> None:

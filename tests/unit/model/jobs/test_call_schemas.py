@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from taskmq.errors import InvalidArguments
 from taskmq.model.codec import Signature
-from taskmq.model.jobs.call_schemas import bind_arguments, check_names, flaw_of, registration_of
+from taskmq.model.jobs.call_schemas import bind_arguments, check_names, flaw_of, registration_of, schema_of
 from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegistration
 
 
@@ -252,3 +252,22 @@ _MANY: dict[str, Any] = {
 )
 def test_an_invalid_registration_has_a_flaw(registration: TaskRegistration, reason: str) -> None:
     assert re.search(reason, flaw_of(registration))
+
+
+def test_the_schema_of_a_type_contains_what_it_refers_to() -> None:
+    class Form(msgspec.Struct):
+        ok: bool
+        note: str = ""
+
+    assert schema_of(Form) == {
+        "title": "Form",
+        "type": "object",
+        "properties": {"ok": {"type": "boolean"}, "note": {"type": "string", "default": ""}},
+        "required": ["ok"],
+    }
+    assert schema_of(int) == {"type": "integer"}
+    assert schema_of(Callable) == {}
+    assert list(schema_of(list[_Other])["$defs"]) == ["_Other"]
+    own = schema_of(_Node)
+    assert own["properties"]["next"] == {"anyOf": [{"$ref": "#/$defs/_Node"}, {"type": "null"}], "default": None}
+    assert Draft202012Validator(own).is_valid({"name": "a", "next": {"name": "b"}})

@@ -160,6 +160,8 @@ class MemoryRun:
         self.cancelled += changes.cancelled_jobs + changes.cancelled_runs
         self.answers |= changes.answers
         self._run = msgspec.json.encode(here.run)
+        if changes.content is not None:
+            self.graph = load_graph(changes.content)
         if changes.has_ended:
             self.value = None if changes.value is None else msgspec.json.decode(changes.value)
 
