@@ -133,6 +133,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listRunChildren": _get("/runs/{run_id}/steps/{step}/children"),
     "getRunGraph": _get("/runs/{run_id}/graph"),
     "getRunTimeline": _get("/runs/{run_id}/timeline"),
+    "getRunLogs": _get("/runs/{run_id}/logs"),
     "signalRun": _post("/runs/{run_id}/signal"),
     "closeRun": _post("/runs/{run_id}/close"),
     "cancelRun": _post("/runs/{run_id}/cancel"),

@@ -95,7 +95,7 @@ _READING = """
     node show|node allocations|pool list|pool show|quota list|queue list|queue show|schedule history|schedule list
     schedule next|schedule explain|schedule show|reaction list|reaction show
     workflow validate|workflow schema|workflow list|workflow show|workflow versions|workflow diff|run list|run show
-    run steps|run graph|run timeline|dlq list|dlq groups|dlq show|dlq export
+    run steps|run graph|run timeline|run logs|dlq list|dlq groups|dlq show|dlq export
     dlq archive|alert list|alert rules|alert silences|alert notices|topology plan|topology diff|topology export
     topology policies|topology permissions|store current|store check|store read|audit list|audit verify|audit export
     workers|top|stats|usage|failures|status|doctor|probe

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from taskmq.contracts.history import history_of
 from taskmq.load_app import load_app
+from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.cli.kit import Here
 
@@ -139,6 +141,34 @@ def test_a_run_is_started_signalled_and_shown(nightly: Path, taskmq: Here) -> No
     facts: dict[str, Any] = {row[0]: " ".join(row[1:]) for row in _rows(shown.out)}
     assert (facts["state"], facts["params"]) == ("succeeded", '{"day":"2027-01-31","rows":3}')
     assert [one["run_id"] for one in listed.data] == [run]
+
+
+def test_the_log_of_a_run_is_printed_and_followed_to_its_end(nightly: Path, taskmq: Here) -> None:
+    taskmq("workflow", "apply", "nightly.yaml")
+    run = taskmq("workflow", "start", "nightly", "-p", "day=2027-01-31", "-o", "json").data["run_id"]
+
+    async def log() -> None:
+        app, _ = load_app("etl:app")
+        async with app:
+            driver = RunDriver(app.sessions.store())
+            await driver.settle()
+            queue = (await driver.read((await driver.step(run, "extract")).job)).queue
+            (job,) = (await driver.dispatch(queue=queue)).jobs
+            lines = [RunLine(1_801_000_000_000 + number, 20, "etl", f"read {number}") for number in range(3)]
+            await history_of(driver.store).logs.add([RunLog(id=job.id, token=job.token, lines=lines)])
+
+    asyncio.run(log())
+    listed = taskmq("run", "logs", run, "--step", "extract", "--limit", "2")
+    other = taskmq("run", "logs", run, "--step", "approve", "-o", "json")
+    taskmq("run", "cancel", run)
+    _settle(run, "extract")
+    followed = taskmq("run", "logs", run, "--follow")
+
+    expected = [f"2027-01-26T21:46:40Z INFO     extract: etl: read {number}" for number in range(3)]
+    assert listed.out.splitlines() == expected[:2]
+    assert listed.err == "there are more: --limit 20\n"
+    assert other.data == []
+    assert followed.out.splitlines() == expected
 
 
 def test_a_run_is_cancelled_and_redriven(nightly: Path, taskmq: Here) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
 from taskmq.model.units import storable
@@ -13,14 +13,16 @@ from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, name
 
 __all__ = ["SqlLogs"]
 
-_COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue"
-_INSERTED: Final = "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue"
-_WIDTH: Final = 12
+_COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue, run, step, child"
+_INSERTED: Final = (
+    "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue, run, step, child"
+)
+_WIDTH: Final = 15
 # Rows per statement: keeps the number of values below both databases' limits.
 _TOGETHER: Final = 100
 _SEARCH_LINES: Final = 20_000
 _LIVE: Final = f"""
-select id, token, tenant, task, queue from taskmq.job
+select id, token, tenant, task, queue, run, step, child from taskmq.job
 where id = any($1::uuid[]) and state in ({", ".join(map(str, UNDERWAY_CODES))})"""
 # SQLite's rule on both databases: only ASCII letters match in either case.
 _LOWERED: Final = 'lower(message collate "C")'
@@ -31,6 +33,7 @@ class _Run(NamedTuple):
     tenant: str
     task: str
     queue: str
+    of_run: tuple[Any, str | None, int | None]
 
 
 class SqlLogs:
@@ -53,7 +56,8 @@ class SqlLogs:
     async def page(
         self, which: LogFilter, *, after: int | None = None, limit: int = 50, oldest_first: bool = False
     ) -> LogPage:
-        if not all(can_be_kept(text) for text in (which.job or "", which.tenant or "", which.task or "")):
+        texts = (which.job or "", which.tenant or "", which.task or "", which.step)
+        if not all(map(can_be_kept, texts)) or not (which.run is None or is_job_id(which.run)):
             return LogPage([], after if oldest_first else None)
         work = partial(
             _page,
@@ -75,8 +79,8 @@ def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
     tasks = yield from names_of("task", {row[3] for row in rows})
     queues = yield from names_of("queue", {row[4] for row in rows})
     runs = {
-        job_id(job): _Run(token, tenants[tenant], tasks[task], queues[queue])
-        for job, token, tenant, task, queue in rows
+        job_id(job): _Run(token, tenants[tenant], tasks[task], queues[queue], (run, step, child))
+        for job, token, tenant, task, queue, run, step, child in rows
     }
     lines = [
         row
@@ -112,6 +116,7 @@ def _rows(log: RunLog, run: _Run) -> Iterator[tuple[object, ...]]:
             run.tenant,
             run.task,
             run.queue,
+            *run.of_run,
         )
 
 
@@ -129,6 +134,8 @@ def _page(
         ("tenant", which.tenant),
         ("task", which.task),
         ("attempt", which.attempt),
+        ("run", None if which.run is None else JobId(which.run)),
+        ("step", which.step or None),
     ):
         indexed.equal(column, value)
     if which.level > 0:
@@ -170,7 +177,7 @@ def _build_page(rows: Sequence[Row], after: int | None, limit: int, *, oldest_fi
 
 
 def _line(row: Row) -> StoredLine:
-    number, at, level, logger, message, job, attempt, worker, tenant, task, queue = row
+    number, at, level, logger, message, job, attempt, worker, tenant, task, queue, run, step, child = row
     return StoredLine(
         number=number,
         at=at,
@@ -183,6 +190,9 @@ def _line(row: Row) -> StoredLine:
         tenant=tenant,
         task=task,
         queue=queue,
+        run="" if run is None else job_id(run),
+        step=step or "",
+        child=-1 if child is None else child,
     )
 
 

@@ -13,6 +13,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the store's id of the job.
+        run_id, step, child: of the job of a step, its run, its step, and its number among the children of the step.
     """
 
     number: int
@@ -26,6 +27,9 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     tenant: str
+    run_id: str = ""
+    step: str = ""
+    child: int | None = None
     log_time: str | None
     log_level: str
     log_message: str
@@ -35,8 +39,8 @@ class LineList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of log lines, oldest first.
 
     Attributes:
-        next: the `cursor` of the next page; None if there were no more lines. For a single job it is always set, so
-            that clients can follow the log.
+        next: the `cursor` of the next page; None if there were no more lines. For a single job or run it is always
+            set, so that clients can follow the log.
         is_bounded: whether the search stopped before it examined everything; the next page continues from there.
     """
 

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from taskmq.api.history.logs import LineList
 from taskmq.api.workflows.runs import (
     RunChildList,
     RunChildView,
@@ -19,10 +20,13 @@ from taskmq.api.workflows.runs import (
     WorkflowRunView,
 )
 from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.history.logs import line_list
 from taskmq.app_api.runs.timelines import build_rows, ready_times
 from taskmq.app_api.views import instant_text
+from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
 from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
+from taskmq.model.history.logs import LogFilter, read_level
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
@@ -126,6 +130,36 @@ class AppRuns(AppCalls):
             more = str(after + limit) if len(steps) > after + 1 + limit else None
         ready = ready_times(graph, run, list(steps.values()))
         return RunTimeline(items=await build_rows(self._service.jobs, graph, found, ready), next=more)
+
+    async def logs(
+        self,
+        run_id: str,
+        *,
+        step: str = "",
+        level: str = "debug",
+        text: str = "",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LineList:
+        """Return log lines of all jobs of a run; continue with `cursor=page.next`, even after the last one.
+
+        Pages follow the order in which the lines were stored, and the lines of a page that of their times.
+
+        Args:
+            step: only lines of this step and its children.
+
+        Raises:
+            InvalidOption: the level is unknown.
+        """
+        which = LogFilter(run=await self.find_id(run_id), step=step, level=read_level(level), text=text)
+        logs = history_of(self._service.jobs).logs
+        page = await logs.page(which, after=int(cursor) if cursor else None, limit=limit, oldest_first=True)
+        lines = sorted(page.lines, key=lambda line: (line.at, line.number))
+        return line_list(msgspec.structs.replace(page, lines=lines))
+
+    async def find_id(self, run_id: str) -> str:
+        """Return the store's id of a run."""
+        return (await self._find(run_id)).id
 
     async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
         """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.

@@ -1,6 +1,7 @@
 """`taskmq job logs`: captured log lines of a job's runs."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -14,9 +15,11 @@ from taskmq.cli.output import note, print_line
 from taskmq.cli.server_link import Api, show_rows, text_of_instant
 
 if TYPE_CHECKING:
-    from taskmq.api.history.logs import LineView
+    from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["logs"]
+    from taskmq.api.history.logs import LineList, LineView
+
+__all__ = ["logs", "print_log", "read_log"]
 
 _LOOK: Final = 1.0
 
@@ -52,29 +55,46 @@ def logs(
         Maximum number of lines; not with --follow.
     """
 
-    async def run(api: Api) -> "list[LineView]":
-        found: list[LineView] = []
-        cursor: str | None = None
-        while follow or len(found) <= limit:
-            # Read the state before the page, so that the last page includes everything logged before the end.
-            is_over = not follow or (await api.jobs.get(job)).state.is_final
-            size = MOST_PER_PAGE if follow else min(limit + 1 - len(found), MOST_PER_PAGE)
-            page = await api.logs.of_job(job, level=level, text=text, attempt=attempt, limit=size, cursor=cursor)
-            cursor = page.next or cursor
-            if follow:
-                for line in page.items:
-                    _print(line)
-            else:
-                found += page.items
-            if page.items or page.is_bounded:
-                continue
-            if is_over:
-                break
-            await asyncio.sleep(_LOOK)
-        return found
+    def lines(api: Api) -> "Awaitable[list[LineView] | None]":
+        async def is_over() -> bool:
+            return (await api.jobs.get(job)).state.is_final
 
-    found = ask_about(job, run)
-    if current_globals().output == "json" and not follow:
+        pages = partial(api.logs.of_job, job, level=level, text=text, attempt=attempt)
+        return read_log(pages, limit, is_over if follow else None)
+
+    print_log(ask_about(job, lines), limit)
+
+
+async def read_log(
+    pages: "Callable[..., Awaitable[LineList]]", limit: int, is_over: "Callable[[], Awaitable[bool]] | None"
+) -> "list[LineView] | None":
+    """Return up to `limit` + 1 lines; with `is_over`, print all lines until it returns True, and return None."""
+    found: list[LineView] = []
+    cursor: str | None = None
+    while is_over or len(found) <= limit:
+        # Read the state before the page, so that the last page includes everything logged before the end.
+        is_last = is_over is None or await is_over()
+        size = MOST_PER_PAGE if is_over else min(limit + 1 - len(found), MOST_PER_PAGE)
+        page = await pages(limit=size, cursor=cursor)
+        cursor = page.next or cursor
+        if is_over:
+            for line in page.items:
+                _print(line)
+        else:
+            found += page.items
+        if page.items or page.is_bounded:
+            continue
+        if is_last:
+            break
+        await asyncio.sleep(_LOOK)
+    return None if is_over else found
+
+
+def print_log(found: "Sequence[LineView] | None", limit: int) -> None:
+    """Print up to `limit` lines, and a note if there are more; nothing if they were printed already."""
+    if found is None:
+        return
+    if current_globals().output == "json":
         show_rows((), found[:limit], dict)
     else:
         for line in found[:limit]:
@@ -84,5 +104,6 @@ def logs(
 
 
 def _print(line: "LineView") -> None:
-    said = f"{text_of_instant(line.at)} {line.level.upper():<8} {line.logger}: {line.message}"
+    step = "" if not line.step else f"{line.step}: " if line.child is None else f"{line.step}[{line.child}]: "
+    said = f"{text_of_instant(line.at)} {line.level.upper():<8} {step}{line.logger}: {line.message}"
     print_line(msgspec.to_builtins(line), said)

@@ -10,12 +10,16 @@ from cyclopts import App, Parameter
 from taskmq.api.workflows.runs import SignalBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
+from taskmq.cli.jobs.logs import print_log, read_log
 from taskmq.cli.output import note, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import any_value
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from taskmq.api.history.logs import LineView
     from taskmq.api.workflows.runs import RunGraphView, RunLineView, RunStepView, TimelineRow, WorkflowRunView
     from taskmq.cli.server_link import Pages
 
@@ -23,7 +27,7 @@ __all__ = ["app"]
 
 app = App(
     name="run",
-    help="Manage runs of workflows: list, show, steps, graph, timeline, signal, close, cancel, redrive.",
+    help="Manage runs of workflows: list, show, steps, graph, timeline, logs, signal, close, cancel, redrive.",
     result_action="return_value",
 )
 
@@ -119,6 +123,47 @@ def timeline(run: str, /, *, step: str = "", limit: int = 200) -> None:
         show_rows((), found.items, dict)
     else:
         show_rows(_TIME_COLUMNS, [row for one in found.items for row in _time_rows(one)], dict)
+
+
+@app.command
+def logs(
+    run: str,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative="")] = False,
+    step: str = "",
+    level: str = "debug",
+    text: str = "",
+    limit: int = 1_000,
+) -> None:
+    """Print the captured log lines of all jobs of a run, oldest first.
+
+    Workers capture log lines with `--capture-logs`.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    follow
+        Keep printing new lines until the run has ended.
+    step
+        Only lines of this step and its children.
+    level
+        Minimum level: debug, info, warning, error.
+    text
+        Only lines that contain this text.
+    limit
+        Maximum number of lines; not with --follow.
+    """
+
+    def lines(api: Api) -> "Awaitable[list[LineView] | None]":
+        async def is_over() -> bool:
+            return (await api.runs.get(run)).state != "running"
+
+        pages = partial(api.runs.logs, run, step=step, level=level, text=text)
+        return read_log(pages, limit, is_over if follow else None)
+
+    print_log(ask(lines), limit)
 
 
 @app.command

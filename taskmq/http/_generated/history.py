@@ -61,17 +61,21 @@ class LogCalls:
         *,
         level: str = "debug",
         job_id: str | None = None,
+        run_id: str | None = None,
+        step: str = "",
         task: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> LineList:
-        """Return log lines of jobs, newest first."""
+        """Return log lines of jobs, newest first; with `run_id`, of the jobs of a run or of one step of it."""
         query = {
             "text": text,
             "level": level,
             "job_id": job_id,
+            "run_id": run_id,
+            "step": step or None,
             "task": task,
             "since": since,
             "until": until,

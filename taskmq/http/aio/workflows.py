@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 
+from taskmq.api.history.logs import LineList
 from taskmq.api.workflows.definitions import (
     ActivateBody,
     StartedRunView,
@@ -128,6 +129,26 @@ class AsyncRunCalls:
         """
         query = {"step": step or None, "limit": limit, "cursor": cursor}
         return await self._connection.ask("getRunTimeline", RunTimeline, path={"run_id": run_id}, query=query)
+
+    async def logs(
+        self,
+        run_id: str,
+        *,
+        step: str = "",
+        level: str = "debug",
+        text: str = "",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LineList:
+        """Return log lines of all jobs of a run; continue with `cursor=page.next`, even after the last one.
+
+        Pages follow the order in which the lines were stored, and the lines of a page that of their times.
+
+        Args:
+            step: only lines of this step and its children.
+        """
+        query = {"step": step or None, "level": level, "text": text, "limit": limit, "cursor": cursor}
+        return await self._connection.ask("getRunLogs", LineList, path={"run_id": run_id}, query=query)
 
     async def signal(self, run_id: str, body: SignalBody) -> SignalledRun:
         """Send a signal to a run. The same signal id again changes nothing, and returns the first answer.

@@ -78,6 +78,7 @@ class StoredLine(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         number: assigned by the store, increasing; the cursor of lists.
         job: the store's id of the job.
+        run, step, child: of the job of a step, its run, its step and its number among the children; "" and -1: none.
     """
 
     number: int
@@ -91,6 +92,9 @@ class StoredLine(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     task: str
     queue: str
+    run: str = ""
+    step: str = ""
+    child: int = -1
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +102,8 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: the store's id of a job.
+        run: the store's id of a run: lines of all its jobs.
+        step: with `run`, the only step, with its children; "": all.
         tenant: tenant of the jobs; "": jobs without one.
         level: minimum level.
         text: a part of the message; the case of ASCII letters does not matter.
@@ -105,6 +111,8 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: str | None = None
+    run: str | None = None
+    step: str = ""
     tenant: str | None = None
     task: str | None = None
     attempt: int | None = None

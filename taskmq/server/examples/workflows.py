@@ -127,6 +127,26 @@ _FIRST_ROW: Final[dict[str, Any]] = {
     ],
 }
 
+_LINE_OF_STEP: Final[dict[str, Any]] = {
+    "number": 1,
+    "at": "2027-01-31T02:30:03.250Z",
+    "level": "info",
+    "logger": "etl",
+    "message": "read 40 rows of photos",
+    "id": SOME_ID,
+    "attempt": 2,
+    "worker": "worker-1",
+    "task": "data_processing",
+    "queue": "data_processing",
+    "tenant": "acme",
+    "run_id": SOME_ID,
+    "step": "extract",
+    "child": None,
+    "log_time": "2027-01-31T02:30:03.250Z",
+    "log_level": "INFO",
+    "log_message": "read 40 rows of photos",
+}
+
 WORKFLOWS: Final[Mapping[str, Example]] = {
     "listWorkflows": Example(answers={200: {"items": [_LINE], "next": None}}),
     "getWorkflow": Example(parameters=_OF_WORKFLOW, answers={200: _WORKFLOW}),
@@ -171,6 +191,10 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         },
     ),
     "getRunTimeline": Example(parameters=_OF_RUN, answers={200: {"items": [_FIRST_ROW, _ROW], "next": None}}),
+    "getRunLogs": Example(
+        parameters={**_OF_RUN, "step": "extract", "level": "info"},
+        answers={200: {"items": [_LINE_OF_STEP], "next": "1", "is_bounded": False}},
+    ),
     "signalRun": Example(
         parameters=_OF_RUN,
         body={"signal": "approval", "value": {"ok": True}, "signal_id": "order-17"},

@@ -1,7 +1,7 @@
 """Shared parameters of history requests."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar.params import QueryParameter
 
@@ -9,8 +9,14 @@ from taskmq.app_api.views import milliseconds_of
 from taskmq.server.inputs import Instant
 from taskmq.server.problems import Problem
 
-__all__ = ["By", "OfQueue", "OfTask", "Since", "Until", "ms", "number_of", "parts"]
+__all__ = ["By", "FromLevel", "OfQueue", "OfStep", "OfTask", "Since", "Text", "Until", "ms", "number_of", "parts"]
 
+Level = Literal["debug", "info", "warning", "error", "critical"]
+FromLevel = Annotated[Level, QueryParameter(description="Minimum level.")]
+Text = Annotated[
+    str, QueryParameter(description="Text in the line; ASCII letters match in either case.", max_length=500)
+]
+OfStep = Annotated[str, QueryParameter(description="Only this step of the run, and its children.", max_length=255)]
 Since = Annotated[Instant | None, QueryParameter(description="At or after this time.")]
 OfTask = Annotated[str | None, QueryParameter(description="Only this task.")]
 OfQueue = Annotated[str | None, QueryParameter(description="Only this queue.")]

@@ -1,7 +1,7 @@
 """`/logs`, and the log of one job."""
 
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from litestar import get
 from litestar.params import FromPath, QueryParameter
@@ -13,7 +13,7 @@ from taskmq.app_api.views import instant_text
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.history.inputs import Since, Until, ms, number_of
+from taskmq.server.history.inputs import FromLevel, OfStep, Since, Text, Until, ms, number_of
 from taskmq.server.inputs import ApiGiven, Cursor, Limit, OwnJobs
 from taskmq.server.settings import API
 
@@ -22,11 +22,6 @@ __all__ = ["LOG_HANDLERS"]
 _MOST_LINES: Final = 10_000
 _PAGE: Final = 1_000
 
-Level = Literal["debug", "info", "warning", "error", "critical"]
-FromLevel = Annotated[Level, QueryParameter(description="Minimum level.")]
-Text = Annotated[
-    str, QueryParameter(description="Text in the line; ASCII letters match in either case.", max_length=500)
-]
 Attempt = Annotated[int | None, QueryParameter(description="Only lines of this attempt.", ge=1, le=2**31 - 1)]
 OfTask = Annotated[str | None, QueryParameter(description="Only lines of this task's jobs.")]
 
@@ -74,9 +69,12 @@ async def download_job_logs(job_id: FromPath[str], jobs: OwnJobs, level: FromLev
 @get(f"{API}/logs", permission=Permission.LOGS_READ, operation_id="searchLogs", summary="Search logs", tags=["logs"])
 async def search_logs(
     jobs: OwnJobs,
+    api: ApiGiven,
     level: FromLevel = "debug",
     text: Text = "",
     job_id: Annotated[str | None, QueryParameter(description="Only lines of this job.")] = None,
+    run_id: Annotated[str | None, QueryParameter(description="Only lines of this run's jobs.")] = None,
+    step: OfStep = "",
     task: OfTask = None,
     since: Since = None,
     until: Until = None,
@@ -88,6 +86,8 @@ async def search_logs(
         level=LEVELS[level],
         text=text,
         job=None if job_id is None else (await jobs.get(job_id)).id,
+        run=None if run_id is None else await api.runs.find_id(run_id),
+        step=step,
         task=task,
         since=ms(since),
         until=ms(until),

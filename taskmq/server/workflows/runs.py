@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from taskmq.api.history.logs import LineList
 from taskmq.api.workflows.runs import (
     CancelRunBody,
     RedriveBody,
@@ -18,6 +19,7 @@ from taskmq.api.workflows.runs import (
     WorkflowRunView,
 )
 from taskmq.model.identity import Permission
+from taskmq.server.history.inputs import FromLevel, OfStep, Text, number_of
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.settings import API
 
@@ -123,6 +125,29 @@ async def get_timeline(
     return await api.runs.timeline(run_id, step=step, limit=limit, cursor=cursor)
 
 
+@get(
+    f"{API}/runs/{{run_id:str}}/logs",
+    permission=Permission.LOGS_READ,
+    operation_id="getRunLogs",
+    summary="Get the log of a run",
+    tags=["runs"],
+)
+async def get_logs(
+    api: ApiGiven,
+    run_id: FromPath[str],
+    step: OfStep = "",
+    level: FromLevel = "debug",
+    text: Text = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> LineList:
+    """Return log lines of all jobs of a run, oldest first. To follow it, repeat the request with `next`, even after
+    an empty page.
+    """
+    number_of(cursor)
+    return await api.runs.logs(run_id, step=step, level=level, text=text, limit=limit, cursor=cursor)
+
+
 @post(
     f"{API}/runs/{{run_id:str}}/signal",
     status_code=200,
@@ -188,6 +213,7 @@ RUNS: Final[tuple[Any, ...]] = (
     list_children,
     get_graph,
     get_timeline,
+    get_logs,
     signal,
     close,
     cancel,

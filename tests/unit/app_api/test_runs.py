@@ -5,7 +5,10 @@ import pytest
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.api.workflows.runs import SignalBody
 from taskmq.cli.operator import OperatorApi
+from taskmq.contracts.history import history_of
 from taskmq.errors import RunFailed, RunNotFound
+from taskmq.model.history.logs import RunLine, RunLog
+from tests.servers.waiting import until
 from tests.unit.workflow.shop import Shop
 
 pytestmark = pytest.mark.real_time
@@ -115,3 +118,27 @@ async def test_a_timeline_keeps_the_jobs_from_before_a_redrive() -> None:
         (row,) = (await api.runs.timeline(run)).items
 
     assert [job.state for job in row.jobs] == ["failed", "succeeded"]
+
+
+async def test_the_log_of_a_run_merges_the_lines_of_its_steps_by_time() -> None:
+    shop = Shop()
+    async with shop.open():
+        api = OperatorApi(shop.app)
+        await api.workflows.put("pair", WorkflowBody(text="steps: {a: {wait: x}, b: {task: waits, each: [1, 2]}}"))
+        run = (await api.workflows.start("pair", StartRunBody())).run_id
+        store = shop.app.sessions.store()
+        await until(lambda: shop.running == 2, "both children run")
+        for child in (await api.runs.children(run, "b")).items:
+            record = await store.get(child.job_id)
+            assert record is not None
+            lines = [RunLine(1_000 - 100 * child.number + at, 20, "shop", f"{child.number} {at}") for at in (0, 150)]
+            await history_of(store).logs.add([RunLog(id=record.id, token=record.token, lines=lines)])
+
+        page = await api.runs.logs(run)
+        rest = await api.runs.logs(run, cursor=page.next)
+        shop.gate.set()
+
+    assert [line.message for line in page.items] == ["1 0", "0 0", "1 150", "0 150"]
+    assert {(line.run_id, line.step) for line in page.items} == {(run, "b")}
+    assert [line.child for line in page.items] == [1, 0, 1, 0]
+    assert (rest.items, rest.next) == ([], page.next)

@@ -338,6 +338,8 @@ def _use_workflows(client: Client) -> None:
     assert client.runs.children(started.run_id, "a").items == []
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
     assert [row.step for row in client.runs.timeline(started.run_id, limit=1).items] == ["a"]
+    assert client.runs.logs(started.run_id, step="a").items == []
+    assert client.logs.search(run_id=started.run_id, step="a").items == []
     with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):
         client.runs.signal(started.run_id, SignalBody(signal="aproval"))
     with pytest.raises(RunClosed):

@@ -58,7 +58,7 @@ _THERE: Final = {
 }
 """By the path up to a parameter: what the foreign tenant, or the instance, has there."""
 _IN_QUERY: Final = {
-    "job_id": "job", "user_id": "user", "subject": "job", "source": "source", "node_id": "node",
+    "job_id": "job", "run_id": "run", "user_id": "user", "subject": "job", "source": "source", "node_id": "node",
     "of_tenant": "tenant", "user": "member",
 }  # fmt: skip
 """Parameters of queries that name something."""

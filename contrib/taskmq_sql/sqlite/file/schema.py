@@ -354,6 +354,12 @@ CREATE TABLE run_timer (
 );
 CREATE INDEX run_timer_at ON run_timer (at, number)
 """
+_RUN_LOGS: Final = """
+ALTER TABLE job_log ADD COLUMN run BLOB;
+ALTER TABLE job_log ADD COLUMN step TEXT;
+ALTER TABLE job_log ADD COLUMN child INTEGER;
+CREATE INDEX job_log_run ON job_log (run, number) WHERE run IS NOT NULL
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -371,7 +377,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS, _RUN_LOGS),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

@@ -7,6 +7,7 @@ from taskmq.contracts.jobs import DispatchedJob
 from taskmq.model.history.logs import LogFilter, RunLine, RunLog, StoredLine
 from taskmq.testing.job_store_suite.driver import JobDriver, forged_token, new_id, report
 from taskmq.testing.job_store_suite.history.kit import HistoryCase, history_of
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
 __all__ = ["LogCases"]
@@ -137,6 +138,31 @@ class LogCases(HistoryCase):
             assert len((await logs.page(which)).lines) == expected, which
         searched = await logs.page(LogFilter(text="o"), limit=1)
         assert _messages((await logs.page(LogFilter(text="o"), after=searched.after, limit=1)).lines) == ["one"]
+
+    @case
+    async def test_the_log_of_a_run_has_the_lines_of_its_jobs(self) -> None:
+        driver = RunDriver(self.store())
+        logs = history_of(driver).logs
+        other = await self._running(driver)
+        await logs.add([_log(other, "other")])
+        run = await driver.start({"a": {"task": "t"}, "b": {"task": "t", "each": [1, 2]}})
+        await driver.settle()
+        jobs = {(await driver.read(job.id)).id: job for job in (await driver.dispatch()).jobs}
+        keys = [("a", -1), ("b", 0), ("b", 1)]
+        ids = [(await driver.step(run, *key)).job for key in keys]
+        await logs.add([_log(jobs[job], f"{name} {child}") for job, (name, child) in zip(ids, keys, strict=True)])
+
+        lines = (await logs.page(LogFilter(run=run), oldest_first=True)).lines
+        of_step = await logs.page(LogFilter(run=run, step="b"), limit=1, oldest_first=True)
+        rest = await logs.page(LogFilter(run=run, step="b"), after=of_step.after, oldest_first=True)
+
+        assert [(line.run, line.step, line.child, line.job) for line in lines] == [
+            (run, *key, job) for key, job in zip(keys, ids, strict=True)
+        ]
+        assert [*_messages(of_step.lines), *_messages(rest.lines)] == ["b 0", "b 1"]
+        assert (await logs.page(LogFilter(run="none"))).lines == []
+        (unrelated,) = (await logs.page(LogFilter(job=other.id))).lines
+        assert (unrelated.run, unrelated.step, unrelated.child) == ("", "", -1)
 
     @case
     async def test_lines_are_deleted_by_level_in_batches(self) -> None:

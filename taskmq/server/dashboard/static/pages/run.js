@@ -3,9 +3,11 @@
 import { ApiError, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { ValueForm } from "../lib/fields.js";
+import { LiveLog } from "../lib/follow.js";
 import { between, count, pretty, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { LEVELS } from "../lib/log.js";
 import { Code, Confirm, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 import { rowsOfSteps, Timeline } from "../lib/timeline.js";
@@ -54,12 +56,24 @@ function Times({ id, step = "", turn }) {
     ${(cursor || next) && html`<div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}`}<//>`;
 }
 
+/** The merged log of all jobs, or of those of one step.
+ * @param {{run: any, steps: any[]}} props */
+function Log({ run, steps }) {
+  const [step, choose] = useState("");
+  const [level, setLevel] = useState("debug");
+  const isOver = run.state !== "running";
+  const names = steps.filter((one) => one.task && one.kind !== "workflow").map((one) => one.step);
+  const field = (/** @type {string} */ label, /** @type {string} */ value, /** @type {(value: string) => void} */ set, /** @type {string[]} */ options) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => set(e.target.value)}>${options.map((one) => html`<option key=${one} value=${one}>${one || "all"}</option>`)}</select></label>`;
+  return html`<${Section} title="Log" actions=${html`<div class="bar">${field("Step", step, choose, ["", ...names])} ${field("Level", level, setLevel, LEVELS)}</div>`}>
+    <${LiveLog} key=${`${step} ${level}`} of="runs" id=${run.run_id} step=${step} level=${level} runs=${!isOver} hasStarted isOver=${isOver} /><//>`;
+}
+
 /** @param {{steps: any[], redrive: ((step: string) => void) | null}} props */
 function Steps({ steps, redrive }) {
-  const columns = ["Step", "State", ["Kind", "p2"], ["After", "p4"], "Job or run", ["Children", "number p3"], ["Started", "p2"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
+  const columns = ["Step", "State", ["Kind", "p2"], ["After", "p4"], "Job or run", ["Children", "number p3"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
   return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row>
     <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p4">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
-    <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td><td class="p2"><${When} at=${step.started} /></td>
+    <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td>
     <td class="number">${step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${step.error}</span></td>
     ${redrive && html`<td><div class="actions"><button type="button" onClick=${() => redrive(step.step)}>Redrive<span class="sr"> from ${step.step}</span> …</button></div></td>`}</tr>`)}<//>`;
 }
@@ -107,6 +121,7 @@ function Details({ run, steps, reload }) {
     ${run.state !== "running" || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}
     <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
     ${steps.filter((step) => step.total !== null).map((step) => html`<${Children} key=${step.step} id=${run.run_id} step=${step} />`)}
+    ${may("logs.read") && html`<${Log} run=${run} steps=${steps} />`}
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
         ["Started", html`<${When} at=${run.started} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
