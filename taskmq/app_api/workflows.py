@@ -18,9 +18,11 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, render_all
 from taskmq.app_api.workflow_files.call_checks import find_call_faults
 from taskmq.app_api.workflow_files.reader import read_workflow
+from taskmq.app_api.workflow_files.schedules import FileSchedules
 from taskmq.contracts.jobs import NewRun, RunStore, StoredVersion
-from taskmq.errors import InvalidOption, InvalidWorkflow, NotPermitted, RequestRefused, WorkflowNotFound
+from taskmq.errors import InvalidOption, NotPermitted, RequestRefused, WorkflowNotFound
 from taskmq.model.envelope import new_job_id
+from taskmq.model.identity import Permission
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -38,24 +40,29 @@ class AppWorkflows(AppCalls):
     async def put(self, name: str, body: WorkflowBody) -> WorkflowView:
         """Store the workflow of a file. New content becomes the current version; known content changes nothing.
 
+        The schedule in the file becomes that of the workflow, unless the version is known and not current.
+
         Raises:
             InvalidWorkflow: the file has faults.
+            InvalidOption: a schedule with the workflow's name exists that no file made.
+            NotPermitted: the caller may not change schedules, and the schedule changes.
         """
         file = read_workflow(body.text.encode(), body.format, name=name)
         if faults := await find_call_faults(self._app, file.content):
             raise file.refuse(faults)
-        if file.schedule is not None and not body.dry_run:
-            raise InvalidWorkflow(
-                f"workflow {name}: its schedule cannot be stored with it: remove `schedule` from the file"
-            )
         await self._check_calls(file.content)
         version, text = encode_workflow(file.content)
+        known = await self._runs.workflow(self._tenant, name, version)
+        if known is None or known[0].is_current:
+            await self._check_schedule(text)
         if body.dry_run:
-            known = await self._runs.workflow(self._tenant, name, version)
             made = StoredVersion(name=name, version=version, at=0, is_current=True, is_new=known is None)
             return _view(made if known is None else known[0], text)
         await self._caller.note_action(self._app, "workflow.put", subject=name, after={"version": version})
-        return _view(await self._runs.put_workflow(self._tenant, name, text), text)
+        stored = await self._runs.put_workflow(self._tenant, name, text)
+        if stored.is_current:
+            await self._schedules.write(_content_of(text))
+        return _view(stored, text)
 
     async def get(self, name: str, *, version: str = "") -> WorkflowView:
         """Return the current version, or the given one."""
@@ -68,13 +75,19 @@ class AppWorkflows(AppCalls):
         return render_all(_line, found)
 
     async def activate(self, name: str, version: str) -> WorkflowView:
-        """Make a version the current one: runs without a version get it from now on."""
+        """Make a version the current one: runs without a version get it from now on, and its schedule starts them.
+
+        Raises:
+            InvalidOption, NotPermitted: as `put`.
+        """
         _, text = await self._find(name, version)
         await self._check_calls(_content_of(text))
+        await self._check_schedule(text)
         await self._caller.note_action(self._app, "workflow.activate", subject=name, after={"version": version})
         made = await self._runs.activate(self._tenant, name, version)
         if made is None:
             raise _not_found(name, version)
+        await self._schedules.write(_content_of(text))
         return _view(made, text)
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
@@ -128,6 +141,16 @@ class AppWorkflows(AppCalls):
     @property
     def _tenant(self) -> str:
         return self._caller.tenant or ""
+
+    @property
+    def _schedules(self) -> FileSchedules:
+        return FileSchedules(self._app, self._tenant)
+
+    async def _check_schedule(self, text: bytes) -> None:
+        """Check that the caller may give the workflow the schedule of this content."""
+        changes = await self._schedules.find_change(_content_of(text)) is not None
+        if changes and not self._caller.may(Permission.SCHEDULES_CHANGE, self._tenant):
+            raise NotPermitted("permission denied: the file changes the schedule of the workflow: schedules.change")
 
     async def _find(self, name: str, version: str) -> tuple[StoredVersion, bytes]:
         if (found := await self._runs.workflow(self._tenant, name, version)) is None:

@@ -20,7 +20,7 @@ from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
 from taskmq.model.topology import DEFAULT_QUEUE
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
-from taskmq.schedules.target import read_content, tasks_of
+from taskmq.schedules.target import StoredWorkflow, read_content, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.definition import define
 from taskmq.tasks.job_options import DefinitionOptions
@@ -49,7 +49,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
 
     Attributes:
         name: unique name; a tenant's begins with the tenant, such as `@acme:nightly`.
-        task: the task to call; of a workflow, that of its first step.
+        task: the task to call; of a workflow, that of its first step; of a stored one, a stand-in with its name.
         is_dynamic: whether it was added at run time and is stored in the state.
         workflow: the workflow to start instead of the task alone.
         definition, definition_version: the template of the call.
@@ -63,7 +63,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
-    workflow: WorkflowContent | None = None
+    workflow: WorkflowContent | StoredWorkflow | None = None
     definition: str = ""
     definition_version: int = 0
     job_options: DefinitionOptions = msgspec.field(default_factory=DefinitionOptions)
@@ -78,6 +78,8 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
         """Description of what it starts, for people."""
         if self.definition:
             return f"{self.definition} version {self.definition_version} ({self.task.name})"
+        if isinstance(self.workflow, StoredWorkflow):
+            return f"workflow {self.workflow.name}"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
 
 
@@ -131,6 +133,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
     workflow: msgspec.Raw = _NOTHING
+    stored_workflow: StoredWorkflow | None = None
     # In a job store: the call as submitted, and its queue, so that the scheduler needs no code of the app.
     queue: str = ""
     call: msgspec.Raw = _NOTHING
@@ -261,7 +264,7 @@ class StoredRule(msgspec.Struct, frozen=True):
     queue: str
     call: Envelope | None
     detail: JobDetail | None
-    workflow: WorkflowContent | None
+    workflow: WorkflowContent | StoredWorkflow | None
 
 
 def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None) -> StoredRule:
@@ -292,6 +295,8 @@ def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None) -> StoredR
 
 def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
     policy = entry.policy.as_options()
+    if isinstance(entry.workflow, StoredWorkflow):
+        return _Definition(entry.task.name, trigger, policy=policy, stored_workflow=entry.workflow)
     if entry.workflow is not None:
         text = msgspec.Raw(encode_workflow(entry.workflow)[1])
         return _Definition(entry.task.name, trigger, policy=policy, workflow=text)
@@ -302,7 +307,9 @@ def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
     return _Definition(entry.task.name, trigger, *raws, policy)
 
 
-def _workflow_of(found: _Definition, name: str) -> WorkflowContent | None:
+def _workflow_of(found: _Definition, name: str) -> WorkflowContent | StoredWorkflow | None:
+    if found.stored_workflow is not None:
+        return found.stored_workflow
     return None if found.workflow == _NOTHING else read_content(bytes(found.workflow), schedule=name)
 
 

@@ -1,7 +1,8 @@
 """Targets of schedules: a task or a workflow.
 
-A workflow is stored as the content of its runs, so a scheduler needs no code of the app. Each occurrence is one run,
-whose id is derived from the schedule and the instant: starting it twice yields the same one.
+A workflow in Python is stored as the content of its runs, and one of a file by its name, so a scheduler needs no code
+of the app. Each occurrence is one run, whose id is derived from the schedule and the instant: starting it twice
+yields the same one.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,10 +18,32 @@ from taskmq.model.runs.graphs import WorkflowContent, encode_workflow, load_grap
 from taskmq.model.units import instant_text
 from taskmq.tasks.task import Task
 
-__all__ = ["SCHEDULE_LABEL", "ScheduleTarget", "read_content", "read_target", "run_of", "tasks_of", "with_priority"]
+__all__ = [
+    "SCHEDULE_LABEL",
+    "ScheduleTarget",
+    "StoredWorkflow",
+    "read_content",
+    "read_target",
+    "run_of",
+    "tasks_of",
+    "with_priority",
+]
 
 SCHEDULE_LABEL: Final = "schedule"
 """Label of a run with the name of the schedule that started it."""
+
+
+class StoredWorkflow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A workflow in the store. Each occurrence runs its current version.
+
+    Attributes:
+        params: parameters of the runs; missing ones get their defaults.
+        tasks: names of the tasks that it calls.
+    """
+
+    name: str
+    params: dict[str, Any] = {}
+    tasks: tuple[str, ...] = ()
 
 
 class ScheduleTarget(msgspec.Struct, frozen=True):
@@ -77,35 +100,37 @@ def read_target(target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, A
     return ScheduleTarget(task, workflow=workflow.plan().content)
 
 
-def tasks_of(workflow: WorkflowContent) -> list[str]:
+def tasks_of(workflow: WorkflowContent | StoredWorkflow) -> list[str]:
     """Return the names of the tasks that a workflow calls, in order."""
+    if isinstance(workflow, StoredWorkflow):
+        return [*workflow.tasks]
     return list(dict.fromkeys(step.task for step in workflow.steps.values() if step.task))
 
 
-def run_of(workflow: WorkflowContent, *, schedule: str, instant: int) -> NewRun:
-    """Build the run of one occurrence, which bears the name of its schedule.
+def run_of(workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant: int) -> NewRun:
+    """Build the run of one occurrence, which has the name of its schedule.
 
     Args:
         instant: the nominal instant, ms.
     """
     tenant, name = split_tenant_key(schedule)
-    return NewRun(
-        id="",
-        tenant=tenant,
-        workflow=name,
-        content=encode_workflow(workflow)[1],
-        labels={SCHEDULE_LABEL: name},
-        scheduled_for=instant_text(instant),
+    run = NewRun(
+        id="", tenant=tenant, workflow=name, labels={SCHEDULE_LABEL: name}, scheduled_for=instant_text(instant)
     )
+    if isinstance(workflow, StoredWorkflow):
+        return replace(run, workflow=workflow.name, params=msgspec.json.encode(workflow.params))
+    return replace(run, content=encode_workflow(workflow)[1])
 
 
-def with_priority(workflow: WorkflowContent, priority: int | None, *, ordered: Collection[str]) -> WorkflowContent:
-    """Return a workflow whose steps have this priority; None: each step's own.
+def with_priority(
+    workflow: WorkflowContent | StoredWorkflow, priority: int | None, *, ordered: Collection[str]
+) -> WorkflowContent | StoredWorkflow:
+    """Return a workflow whose steps have this priority; None: each step's own, as those of a stored one always have.
 
     Args:
         ordered: tasks of ordered queues, which have no priorities.
     """
-    if priority is None:
+    if priority is None or isinstance(workflow, StoredWorkflow):
         return workflow
     steps = {
         name: replace(step, options={**step.options, "priority": priority})

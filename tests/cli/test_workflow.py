@@ -101,6 +101,26 @@ def test_the_printed_content_is_applied_as_the_same_version(nightly: Path, taskm
     assert taskmq("workflow", "show", "weekly").code == 3
 
 
+def test_the_schedule_of_a_file_is_shown_in_differences_and_stored(nightly: Path, taskmq: Here) -> None:
+    first = taskmq("workflow", "apply", "nightly.yaml", "-o", "json").data["version"]
+    nightly.write_text(f"schedule: {{cron: '30 2 * * *', params: {{day: '2027-01-31'}}}}\n{_FILE}")
+    trial = taskmq("workflow", "apply", "nightly.yaml", "--dry-run")
+    none = taskmq("schedule", "list", "-o", "json").data
+    applied = taskmq("workflow", "apply", "nightly.yaml")
+    (listed,) = taskmq("schedule", "list", "-o", "json").data
+    compared = taskmq("workflow", "diff", "nightly", first)
+    nightly.write_text(_FILE)
+    taskmq("workflow", "activate", "nightly", first)
+
+    assert '+    "cron": "30 2 * * *",' in trial.out.splitlines()
+    assert (trial.code, none, compared.out) == (0, [], trial.out)
+    assert applied.err.splitlines()[-1] == (
+        "workflow nightly: its schedule starts it: `taskmq schedule show nightly`"
+    )
+    assert (listed["name"], listed["starts"], listed["cron"]) == ("nightly", "workflow nightly", "30 2 * * *")
+    assert taskmq("schedule", "list", "-o", "json").data == []
+
+
 def test_a_faulty_file_is_not_applied(nightly: Path, taskmq: Here) -> None:
     nightly.write_text(_FILE.replace("extract, with: {day", "extract, with: {dya"))
 

@@ -8,7 +8,8 @@ import msgspec
 
 from taskmq.api.job_requests import JobTerms
 from taskmq.api.schedules import ScheduleFields, ScheduleRule
-from taskmq.app_api.workflow_files.reader import JOB_WORDS, SCHEDULE
+from taskmq.app_api.workflow_files.reader import JOB_WORDS
+from taskmq.app_api.workflow_files.schedules import SCHEDULE, FileSchedule
 from taskmq.model.identity import Role
 from taskmq.model.runs.graphs import StepContent, StepKind, WorkflowContent
 from taskmq.model.runs.paths import NAME
@@ -29,13 +30,13 @@ def workflow_schema() -> dict[str, Any]:
 
     The reader checks more than a schema can say: references, conditions, cycles, and arguments of tasks.
     """
-    structs = [WorkflowContent, StepContent, JobTerms, ScheduleRule, ScheduleFields]
+    structs = [WorkflowContent, StepContent, JobTerms, ScheduleRule, ScheduleFields, FileSchedule]
     _, parts = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
     for part in parts.values():
         _describe(part)
     workflow, step = parts.pop("WorkflowContent"), parts["StepContent"]
-    terms, schedule = parts.pop("JobTerms")["properties"], parts["ScheduleFields"]["properties"]
-    schedule |= parts.pop("ScheduleRule")["properties"]
+    terms, schedule = parts.pop("JobTerms")["properties"], parts["FileSchedule"]["properties"]
+    schedule |= parts.pop("ScheduleFields")["properties"] | parts.pop("ScheduleRule")["properties"]
     del schedule["job"]
     terms["expires"] = terms.pop("expires_in")
     terms["retries"] = {"type": "integer", "minimum": 0, "description": "retries of a failed job"}
@@ -56,7 +57,7 @@ def workflow_schema() -> dict[str, Any]:
         "minProperties": 1,
         "maxProperties": MOST_STEPS,
     }
-    workflow["properties"][SCHEDULE] = {"$ref": "#/$defs/ScheduleFields"}
+    workflow["properties"][SCHEDULE] = {"$ref": "#/$defs/FileSchedule"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_without_defaults(workflow),

@@ -1,16 +1,16 @@
-"""Workflows as files contain them: content, schedule, and faults with their lines."""
+"""Workflows as files contain them: content, and faults with their lines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from taskmq.api.job_requests import JobTerms
-from taskmq.api.schedules import ScheduleFields, ScheduleRule
 from taskmq.app_api.jobs.orders import options_of
 from taskmq.app_api.workflow_files.documents import Document, DocumentError, FileFormat, read_document
+from taskmq.app_api.workflow_files.schedules import SCHEDULE, find_schedule_faults
 from taskmq.errors import InvalidOption, InvalidWorkflow
 from taskmq.model.envelope import check_task_name
 from taskmq.model.identity import Role
@@ -19,15 +19,9 @@ from taskmq.model.runs.paths import paths_in
 from taskmq.model.runs.validation import PARAMETERS, WorkflowFault, validate_workflow
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.schemas import find_flaw, find_misfit
-from taskmq.operations.schedule_facts import build_trigger
-from taskmq.schedules import ScheduleOptions
-from taskmq.schedules.policy import read_policy
 from taskmq.tasks.job_options import JobPlan, plan_job
 
-__all__ = ["JOB_WORDS", "SCHEDULE", "WorkflowFile", "read_workflow"]
-
-SCHEDULE: Final = "schedule"
-"""Word of a file for the schedule that starts the workflow."""
+__all__ = ["JOB_WORDS", "WorkflowFile", "read_workflow"]
 
 JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_in", "node_labels"} | {
     "expires",
@@ -36,7 +30,6 @@ JOB_WORDS: Final = frozenset(JobTerms.__struct_fields__) - {"timeout", "expires_
 """Options of a step's jobs that may stand among its fields."""
 
 _ROLES: Final = [role.value for role in Role]
-_RULE_FIELDS: Final = ScheduleRule.__struct_fields__
 _MOST_FAULTS: Final = 50
 _LONGEST_FAULT: Final = 500
 
@@ -45,12 +38,10 @@ class WorkflowFile(NamedTuple):
     """A workflow of a file without faults.
 
     Attributes:
-        schedule: when it is started; None if the file does not say.
         document: the file's values, for the lines of further faults.
     """
 
     content: WorkflowContent
-    schedule: ScheduleFields | None
     document: Document
 
     def refuse(self, faults: Iterable[WorkflowFault]) -> InvalidWorkflow:
@@ -72,12 +63,15 @@ def read_workflow(text: bytes, form: FileFormat, *, name: str = "") -> WorkflowF
         document = read_document(text, form)
     except DocumentError as error:
         raise InvalidWorkflow(f"line {error.line}: {error}") from None
-    fields = {word: value for word, value in document.value.items() if word != SCHEDULE}
-    fields.setdefault("workflow", name)
+    fields = {"workflow": name, **document.value}
+    # Its faults are found below, each with its field.
+    fields.pop(SCHEDULE, None)
     content, faults = validate_workflow(fields, options=JOB_WORDS)
     faults += _check_name(fields["workflow"], name)
-    schedule, of_schedule = _read_schedule(document.value.get(SCHEDULE), has_one=SCHEDULE in document.value)
-    faults += of_schedule
+    if SCHEDULE in document.value:
+        schedule = document.value[SCHEDULE]
+        faults += find_schedule_faults(schedule, {} if content is None else content.params)
+        content = content and replace(content, schedule=schedule)
     if content is not None:
         steps: dict[str, StepContent] = {}
         for step_name, step in content.steps.items():
@@ -87,7 +81,7 @@ def read_workflow(text: bytes, form: FileFormat, *, name: str = "") -> WorkflowF
         faults += _check_params(content.params)
     if content is None or faults:
         raise _refuse(document, faults)
-    return WorkflowFile(content, schedule, document)
+    return WorkflowFile(content, document)
 
 
 def _refuse(document: Document, faults: Iterable[WorkflowFault]) -> InvalidWorkflow:
@@ -164,23 +158,3 @@ def _check_params(params: Mapping[str, Mapping[str, Any]]) -> Iterator[WorkflowF
             yield WorkflowFault("", f"params.{name}", flaw)
         elif "default" in schema and (flaw := find_misfit(schema, schema["default"], purpose=PARAMETERS)):
             yield WorkflowFault("", f"params.{name}.default", flaw)
-
-
-def _read_schedule(raw: Any, *, has_one: bool) -> tuple[ScheduleFields | None, list[WorkflowFault]]:
-    if not has_one:
-        return None, []
-    try:
-        fields = msgspec.convert(raw, ScheduleFields)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        return None, [WorkflowFault("", SCHEDULE + where.strip("`"), message)]
-    if fields.job is not None:
-        return None, [WorkflowFault("", f"{SCHEDULE}.job", "a step has the options of its jobs")]
-    given = {word: getattr(fields, word) for word in fields.__struct_fields__ if getattr(fields, word) is not None}
-    try:
-        build_trigger({word: value for word, value in given.items() if word in _RULE_FIELDS})
-        policy = {word: value for word, value in given.items() if word in ScheduleOptions.__annotations__}
-        read_policy(cast("Any", policy), schedule=SCHEDULE)
-    except InvalidOption as error:
-        return None, [WorkflowFault("", SCHEDULE, str(error).removeprefix(f"schedule {SCHEDULE!r}: "))]
-    return fields, []

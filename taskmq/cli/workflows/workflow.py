@@ -127,6 +127,8 @@ def apply(
 ) -> int:
     """Store the workflow of a file. New content becomes the current version; known content changes nothing.
 
+    The schedule in the file starts the current version. Without one, that of an earlier file is removed.
+
     Exits with 1 if the file has a fault.
 
     Parameters
@@ -154,6 +156,8 @@ def apply(
         note(f"workflow {made.name}: version {made.version[:12]} is new, and current")
     elif not made.is_current:
         note(f"workflow {made.name}: the version is known and not current: `taskmq workflow activate` makes it so")
+    if made.is_current and made.content.get("schedule") is not None:
+        note(f"workflow {made.name}: its schedule starts it: `taskmq schedule show {made.name}`")
     return OK
 
 
@@ -207,7 +211,7 @@ def versions(name: str, /, *, tenant: _Tenant = "") -> None:
 @app.command
 @name_caller
 def activate(name: str, version: str, /, *, tenant: _Tenant = "") -> None:
-    """Make a version the current one: runs without a version get it from now on.
+    """Make a version the current one: runs without a version get it from now on, and its schedule starts them.
 
     Parameters
     ----------

@@ -72,7 +72,9 @@ async def list_versions(api: ApiGiven, name: FromPath[str]) -> WorkflowVersions:
 async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[WorkflowBody]) -> WorkflowView:
     """Store the workflow of a file. New content becomes the current version; known content changes nothing.
 
-    422: the file has faults; the detail has a line for each.
+    The schedule in the file starts the current version; without one, that of an earlier file is removed. A change of
+    the schedule needs the permission schedules.change. 400: a schedule with the workflow's name exists that no file
+    made. 422: the file has faults; the detail has a line for each.
     """
     return await api.workflows.put(name, data)
 
@@ -86,7 +88,7 @@ async def put_workflow(api: ApiGiven, name: FromPath[str], data: JSONBody[Workfl
     tags=["workflows"],
 )
 async def activate(api: ApiGiven, name: FromPath[str], data: JSONBody[ActivateBody]) -> WorkflowView:
-    """Make a version the current one: runs without a version get it from now on."""
+    """Make a version the current one: runs without a version get it from now on, and its schedule starts them."""
     return await api.workflows.activate(name, data.version)
 
 

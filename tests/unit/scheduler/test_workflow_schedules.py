@@ -1,10 +1,14 @@
 """Schedules that start runs of workflows, over deaths of schedulers."""
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, batch, chain, group
+from taskmq.api.workflows.definitions import WorkflowBody
+from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import RunFilter
 from taskmq.model.envelope import JSON, Envelope, decode_envelope
 from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
@@ -209,3 +213,44 @@ async def test_a_workflow_cannot_be_scheduled_without_a_store() -> None:
     async with app:
         with pytest.raises(InvalidOption, match=remedy):
             await app.schedules.aadd("nightly", _flow(app), every("1h"))
+
+
+_FILE = """
+workflow: report
+params: {name: {type: string}, rows: {type: integer, default: 1}}
+schedule: {every: 10s, params: {name: eu}}
+steps: {load: {task: load, with: {name: "${params.name} ${params.rows} ${run.scheduled_for}"}}}
+"""
+
+
+@run_by(_play)
+async def test_the_schedule_of_a_file_starts_the_version_that_is_current_at_the_instant(stage: Stage, /) -> None:
+    process = await _start_scheduler(stage)
+    name, api = process.app.name, OperatorApi(process.app, "acme")
+    first = await api.workflows.put("report", WorkflowBody(text=_FILE))
+    await stage.pass_by(12)
+    await process.kill()
+    process = await _start_scheduler(stage)
+    api = OperatorApi(process.app, "acme")
+    second = await api.workflows.put("report", WorkflowBody(text=_FILE.replace("default: 1", "default: 2")))
+    await stage.pass_by(10)
+    by_hand = await api.schedules.run("report")
+    await stage.pass_by(1)
+    await api.workflows.put("report", WorkflowBody(text=re.sub("schedule: .*", "", _FILE)))
+    await stage.pass_by(30)
+
+    runs = await _runs(stage, tenant="acme", workflow="report", labels={"schedule": "report"})
+    instants = [START + 10_000, START + 20_000]
+    assert [(run.version, run.scheduled_for) for run in runs[:2]] == [
+        (first.version, instant_text(instants[0])),
+        (second.version, instant_text(instants[1])),
+    ]
+    assert [run.id for run in runs] == [
+        *(run_id_of(tenant_key("acme", scheduled_job_id(name, "@acme:report", at))) for at in instants),
+        by_hand,
+    ]
+    (envelope,) = await _envelopes(stage, runs[0])
+    assert envelope.kwargs == msgspec.Raw(msgspec.json.encode({"name": f"eu 1 {instant_text(instants[0])}"}))
+    assert envelope.meta == {SCHEDULE_NAME: "@acme:report", SCHEDULED_FOR: str(instants[0])}
+    (second_envelope,) = await _envelopes(stage, runs[1])
+    assert b"eu 2 " in bytes(second_envelope.kwargs)

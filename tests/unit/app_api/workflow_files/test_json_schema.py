@@ -30,7 +30,8 @@ steps:
 """,
     "options": """
 workflow: options
-schedule: {every: 1h, jitter: 5m, exclude: [sat]}
+params: {day: {type: string}}
+schedule: {every: 1h, jitter: 5m, exclude: [sat], params: {day: monday}}
 steps:
   a:
     task: t
@@ -87,5 +88,5 @@ def test_editors_get_a_description_of_each_field_and_no_default() -> None:
     step = schema["$defs"]["StepContent"]
     assert step["properties"]["if"]["description"] == "whether it runs once it may start."
     assert step["properties"]["retries"]["description"] == "retries of a failed job"
-    assert schema["$defs"]["ScheduleFields"]["properties"]["cron"]["description"].startswith("a cron expression")
+    assert schema["$defs"]["FileSchedule"]["properties"]["cron"]["description"].startswith("a cron expression")
     assert "default" not in step["properties"]["limit"]

@@ -88,8 +88,7 @@ def test_the_example_of_the_pages_is_read() -> None:
     assert list(found.content.steps) == ["extract", "pages", "merge", "approve", "publish", "cleanup"]
     merge = found.content.steps["merge"]
     assert (merge.options, merge.timeout) == ({"max_attempts": 4}, "10m")
-    assert found.schedule is not None
-    assert (found.schedule.cron, found.schedule.tz, found.schedule.overlap) == ("30 2 * * *", "Europe/Berlin", "skip")
+    assert found.content.schedule == {"cron": "30 2 * * *", "tz": "Europe/Berlin", "overlap": "skip"}
 
 
 def test_options_of_jobs_stand_among_the_fields_of_a_step() -> None:
@@ -160,6 +159,8 @@ def test_a_hostile_file_is_refused_with_line_and_reason(text: str | bytes, line:
         ({"schedule": {"cron": "@daily", "overlap": "no"}}, 4, "schedule.overlap: Invalid enum value"),
         ({"schedule": {"cron": "@daily", "max_concurrency": 2}}, 2, "schedule: max_concurrency"),
         ({"schedule": {"cron": "@daily", "job": {"queue": "x"}}}, 4, "a step has the options of its jobs"),
+        ({"schedule": {"cron": "@daily", "params": {"day": 1}}}, 4, "schedule.params: no parameter"),
+        ({"schedule": {"cron": "@daily"}, "params": {"day": {}}}, 2, "schedule.params: give 'day'"),
         ({"workflow": 3}, 2, "workflow: Expected `str`"),
     ],
 )
