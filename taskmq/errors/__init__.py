@@ -154,3 +154,8 @@ __all__ = [
     "WorkerLost",
     "WorkflowNotFound",
 ]
+
+# Records, logs and pickles name an error by its public place, whichever module holds it.
+for _error in list(globals().values()):
+    if isinstance(_error, type) and _error.__module__.startswith(f"{__name__}."):
+        _error.__module__ = __name__

@@ -62,6 +62,12 @@ def test_every_error_has_the_same_root_and_no_control_flow_exception_has_it() ->
         assert not (issubclass(each, errors.TaskControl) and issubclass(each, errors.TaskMQError)), each
 
 
+def test_an_error_has_the_name_of_its_public_place() -> None:
+    places = {getattr(errors, name).__module__ for name in errors.__all__}
+
+    assert places == {"taskmq.errors", "taskmq.control_flow"}
+
+
 def test_every_class_is_documented_and_exported() -> None:
     defined = {
         name
