@@ -16,6 +16,7 @@ __all__ = [
     "InstantList",
     "OccurrenceView",
     "PauseScheduleBody",
+    "PutReactionBody",
     "PutScheduleBody",
     "ReactionConditionView",
     "ReactionLine",
@@ -109,7 +110,7 @@ class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None
     at_limit: Literal["drop", "call"]
     is_dynamic: bool
-    seen_by: Literal["beat", "worker"]
+    seen_by: Literal["beat", "worker", "scheduler"]
     queues: list[str]
 
 
@@ -325,6 +326,24 @@ class ChangeScheduleBody(ScheduleFields, frozen=True, kw_only=True, forbid_unkno
     task: ShortText | None = None
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
+
+
+class PutReactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A reaction to ends of stored jobs, to create or replace.
+
+    Attributes:
+        task: the task to call, as a stored job. It gets the event, or the list of events of joined conditions.
+        when: its condition: `{"kind": "job", "tasks": ["load"], "states": ["failed"]}`, or `parts` that are such
+            conditions, joined by the kind `all_of`, `any_of` or `at_least` (with a `count`).
+        debounce: a duration without further events before it calls the task.
+        limit: the longest wait from its first event to the call; `at_limit` says what happens then.
+    """
+
+    task: ShortText
+    when: dict[str, Any]
+    debounce: ShortText | float | None = None
+    limit: ShortText | float | None = None
+    at_limit: Literal["drop", "call"] = "drop"
 
 
 class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

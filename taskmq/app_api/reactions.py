@@ -1,13 +1,13 @@
-"""Reactions: list and show."""
+"""Reactions: list, show, put and remove."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 
-from taskmq.api.schedules import ReactionConditionView, ReactionLine, ReactionList, ReactionView
+from taskmq.api.schedules import PutReactionBody, ReactionConditionView, ReactionLine, ReactionList, ReactionView
 from taskmq.app_api.caller import AppCalls
-from taskmq.errors import ReactionNotFound, UnsupportedFeature
+from taskmq.errors import InvalidOption, NotPermitted, ReactionNotFound, UnsupportedFeature
 from taskmq.model.identity import Permission
 from taskmq.operations.schedule_facts import instant_text, plain_rule
 from taskmq.reactions import (
@@ -20,12 +20,15 @@ from taskmq.reactions import (
     MessageComes,
     QueueMessageComes,
     Reaction,
+    ReactionRule,
     ReactionStatus,
+    StoredReactions,
     TimeComes,
 )
 
 __all__ = ["AppReactions", "reaction_line"]
 
+_ALL = 1_000_000
 _COUNTS = ("waiting", "fired", "failed", "dropped")
 
 
@@ -39,9 +42,7 @@ class AppReactions(AppCalls):
             ReactionNotFound: no reaction has the name, or a tenant is selected.
             StateUnavailable: the state could not be reached.
         """
-        if name not in self._own:
-            raise ReactionNotFound(f"no reaction {name!r}; list them with `taskmq reaction list`")
-        reaction = self._own[name]
+        reaction = self._own[name] if name in self._own else await self._find_stored(name)
         status = await self._status(reaction)
         shows_events = self._caller.may(Permission.JOBS_READ, None)
         received = {} if status is None else status.received
@@ -63,22 +64,93 @@ class AppReactions(AppCalls):
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
         """Return a page of the reactions whose names have this prefix."""
-        names = sorted(name for name in self._own if name.startswith(prefix) and name > (cursor or ""))
-        shown = [reaction_line(self._app.name, self._own[name]) for name in names[:limit]]
+        found = self._own | {each.name: each for each in await self._list_stored()}
+        names = sorted(name for name in found if name.startswith(prefix) and name > (cursor or ""))
+        shown = [reaction_line(self._app.name, found[name]) for name in names[:limit]]
         return ReactionList(shown, shown[-1].name if len(names) > limit else None)
+
+    async def has(self, name: str) -> bool:
+        """Whether a reaction has the name."""
+        try:
+            await self.get(name)
+        except ReactionNotFound:
+            return False
+        return True
+
+    async def put(self, name: str, body: PutReactionBody) -> ReactionView:
+        """Create or replace a reaction to ends of stored jobs. With an equal condition it keeps its events.
+
+        Raises:
+            InvalidOption: it is defined in code, or it is invalid.
+            NotPermitted: the caller has a tenant, or may not call the task.
+            UnsupportedFeature: the app has no job store.
+        """
+        stored = self._open_stored()
+        self._check_caller(body.task)
+        rule = ReactionRule(
+            task=body.task,
+            when=body.when,
+            debounce=body.debounce or 0,
+            limit=body.limit,
+            at_limit=body.at_limit,
+            since=await self._app.sessions.store().now_ms(),
+        )
+        reaction = await stored.check(name, rule)
+        after = {"task": body.task, "rule": reaction.describe()}
+        await self._caller.note_action(self._app, "reaction.put", subject=name, after=after)
+        await stored.put(name, rule)
+        return await self.get(name)
+
+    async def remove(self, name: str) -> None:
+        """Remove a reaction created at run time, with its events. Jobs it started continue.
+
+        Raises:
+            ReactionNotFound: no reaction has the name, or a tenant is selected.
+            InvalidOption: it is defined in code.
+            NotPermitted: the caller may not call its task.
+        """
+        if name in self._own:
+            raise InvalidOption(f"reaction {name!r} is defined in the code: remove it there")
+        reaction = await self._find_stored(name)
+        self._check_caller(reaction.task.name)
+        await self._caller.note_action(self._app, "reaction.remove", subject=name)
+        await self._open_stored().remove(name)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ReactionLine]:
         """Iterate over the reactions with this prefix, ordered by name."""
-        for line in (await self.page(prefix, limit=len(self._own))).items:
+        for line in (await self.page(prefix, limit=_ALL)).items:
             yield line
 
     @property
     def _own(self) -> dict[str, Reaction]:
         return {} if self._caller.tenant else dict(self._app.reactions)
 
+    def _open_stored(self) -> StoredReactions:
+        if self._app.sessions.store_url is None:
+            raise UnsupportedFeature("reactions made at run time need a job store: TaskMQ(..., store=...)")
+        app = self._app
+        return StoredReactions(app.name, app.tasks, app.reactions, app.sessions.store().schedules)
+
+    async def _list_stored(self) -> Sequence[Reaction]:
+        has_any = not self._caller.tenant and self._app.sessions.store_url is not None
+        return await self._open_stored().list_all() if has_any else ()
+
+    async def _find_stored(self, name: str) -> Reaction:
+        if self._caller.tenant or self._app.sessions.store_url is None:
+            raise ReactionNotFound(f"no reaction {name!r}; list them with `taskmq reaction list`")
+        return await self._open_stored().get(name)
+
+    def _check_caller(self, task: str) -> None:
+        if self._caller.tenant:
+            raise NotPermitted("reactions belong to no tenant, so only a role on the instance may change them")
+        if not self._caller.allows(task):
+            raise NotPermitted(f"you are not permitted to call task {task!r}")
+
     async def _status(self, reaction: Reaction) -> ReactionStatus | None:
         if reaction.is_direct:
             return None
+        if reaction.is_dynamic:
+            return await self._open_stored().status(reaction)
         try:
             return await self._app.reactions.astatus(reaction.name)
         except UnsupportedFeature:
@@ -97,8 +169,8 @@ def reaction_line(app: str, reaction: Reaction) -> ReactionLine:
         debounce=plan.debounce / 1000,
         limit=plan.limit / 1000 if plan.limit else None,
         at_limit=plan.at_limit,
-        is_dynamic=False,
-        seen_by="beat" if reaction.needs_beat else "worker",
+        is_dynamic=reaction.is_dynamic,
+        seen_by="scheduler" if reaction.is_dynamic else "beat" if reaction.needs_beat else "worker",
         queues=[queue for queue in queues if queue],
     )
 

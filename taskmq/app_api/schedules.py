@@ -24,7 +24,7 @@ from taskmq.api.schedules import (
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.jobs.orders import options_of
-from taskmq.app_api.reactions import reaction_line
+from taskmq.app_api.reactions import AppReactions
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.model.identity import Permission
 from taskmq.operations.schedule_facts import amend_trigger, build_trigger, schedule_facts
@@ -168,15 +168,14 @@ class AppSchedules(AppCalls):
         tenants'.
         """
         page = await self._own.list(prefix, after=cursor, limit=limit)
-        reactions = [] if page.after is not None or self._caller.tenant else [*self._app.reactions.values()]
+        has_reactions = page.after is None and not self._caller.tenant
+        reactions = (
+            [] if not has_reactions else [line async for line in AppReactions(self._app, self._caller).list(prefix)]
+        )
         return ScheduleList(
             render_all(self._line, page.schedules),
             page.after,
-            [
-                reaction_line(self._app.name, each)
-                for each in sorted(reactions, key=lambda each: each.name)
-                if each.name.startswith(prefix)
-            ],
+            reactions,
             is_of_code_alone=any(one.status is None for one in page.schedules),
         )
 

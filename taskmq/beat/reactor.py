@@ -10,19 +10,17 @@ from taskmq.app import TaskMQ
 from taskmq.beat.folders import Folder
 from taskmq.beat.topics import ForeignQueue, Topic, source_queue
 from taskmq.contracts.stores import State
-from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.keys import reaction_record_key
 from taskmq.reactions import (
     FileArrives,
     MessageComes,
+    PendingCalls,
     QueueMessageComes,
-    Reaction,
     ReactionDelivery,
-    change_pending,
     read_pending,
 )
-from taskmq.reactions.model.pending import PendingReaction, ReactionCall, confirm, tick, wake_of
 
 __all__ = ["Reactor"]
 
@@ -43,8 +41,8 @@ class Reactor:
         self._app = app
         self._store = state.schedules
         self._clock = clock
-        self._owner = owner
         self._delivery = ReactionDelivery(app.name, app.producer)
+        self._calls = PendingCalls(app.name, self._store, self._delivery, clock=clock, owner=owner, log=_log)
         self._remembering = [each for each in app.reactions.values() if not each.is_direct]
         self._folders: list[Folder] = []
         self._topics: list[Topic | ForeignQueue] = []
@@ -123,42 +121,12 @@ class Reactor:
             wakes = [
                 wake
                 for reaction, pending in zip(self._remembering, pending_ones, strict=True)
-                if (wake := await self._tick_one(reaction, pending)) is not None
+                if (wake := await self._calls.fire(reaction, pending)) is not None
             ]
         except StateUnavailable as error:
             _log.warning("firing reactions failed, will retry: %s", error)
             return None
         return min(wakes, default=None)
-
-    async def _tick_one(self, reaction: Reaction, pending: PendingReaction) -> int | None:
-        plan, now = reaction.plan, self._clock.now_ms()
-        wake = wake_of(pending, plan, now=now)
-        if pending.rule == plan.rule and (wake is None or wake > now):
-            return wake
-        name = reaction_record_key(self._app.name, reaction.name)
-        taken, after = await change_pending(
-            self._store, name, lambda pending: tick(pending, plan, now=now, owner=self._owner)
-        )
-        sent: set[str] = set()
-        failed: set[str] = set()
-        for firing in taken:
-            await self._publish(reaction, firing, sent, failed)
-        for ids, is_sent in ((sent, True), (failed, False)):
-            if ids:
-                at = self._clock.now_ms()
-                _, after = await change_pending(self._store, name, partial(confirm, ids=ids, now=at, is_sent=is_sent))
-        return wake_of(after, plan, now=now)
-
-    async def _publish(self, reaction: Reaction, firing: ReactionCall, sent: set[str], failed: set[str]) -> None:
-        try:
-            await self._delivery.publish(reaction, firing.id, firing.events)
-            sent.add(firing.id)
-        except TooLarge as error:
-            _log.error("reaction %s: giving up a call: %s", reaction.name, error)
-            failed.add(firing.id)
-        except SendError as error:
-            # Left to the end of its lease.
-            _log.warning("reaction %s: sending a call failed, will retry: %s", reaction.name, error)
 
 
 async def _look(at: Folder | Topic | ForeignQueue) -> None:

@@ -109,6 +109,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getTask": _get("/tasks/{name}"),
     "listReactions": _get("/reactions"),
     "getReaction": _get("/reactions/{name}"),
+    "putReaction": Operation("PUT", f"{API}/reactions/{{name}}", repeats=True),
+    "removeReaction": Operation("DELETE", f"{API}/reactions/{{name}}"),
     "listSchedules": _get("/schedules"),
     "getSchedule": _get("/schedules/{name}"),
     "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),

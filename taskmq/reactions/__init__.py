@@ -45,8 +45,10 @@ if TYPE_CHECKING:
         message,
     )
     from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+    from taskmq.reactions.pending_calls import PendingCalls
     from taskmq.reactions.pending_store import change_pending, read_pending
     from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus
+    from taskmq.reactions.stored_reactions import ReactionRule, StoredReactions
 
 __all__ = [
     "AllOf",
@@ -64,13 +66,16 @@ __all__ = [
     "MessageArrived",
     "MessageComes",
     "Part",
+    "PendingCalls",
     "QueueMessageComes",
     "Reaction",
     "ReactionDelivery",
     "ReactionEvent",
+    "ReactionRule",
     "ReactionStatus",
     "Reactions",
     "Sighting",
+    "StoredReactions",
     "TimeCame",
     "TimeComes",
     "all_of",
@@ -88,8 +93,10 @@ _NAMES_BY_MODULE = {
     "model.arrivals": ("Arrivals", "Sighting"),
     "deliver": ("Cause", "ReactionDelivery", "CallFailed"),
     "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
+    "pending_calls": ("PendingCalls",),
     "pending_store": ("change_pending", "read_pending"),
     "reactions": ("Reaction", "ReactionStatus", "Reactions"),
+    "stored_reactions": ("ReactionRule", "StoredReactions"),
 }
 _MODULE_OF = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
 

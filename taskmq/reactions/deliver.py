@@ -5,14 +5,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.contracts.stores import ScheduleStore
 from taskmq.durable.service import is_interruption
-from taskmq.errors import DuplicateJob, JobConflict, SendError, StateUnavailable, TooLarge
+from taskmq.errors import DuplicateJob, JobConflict, SendError, StateUnavailable, StoreUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import reaction_job_id, reaction_record_key
 from taskmq.reactions.model.events import MessageArrived, ReactionEvent
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, record_event
-from taskmq.reactions.pending_store import change_pending
+from taskmq.reactions.pending_store import PendingRecords, change_pending
 from taskmq.reactions.reactions import Reaction
 from taskmq.run.context import current_context
 from taskmq.stored_jobs.new_jobs import set_derived_id
@@ -38,11 +37,16 @@ class Cause(NamedTuple):
 
 
 class ReactionDelivery:
-    """Delivery of events to the reactions of an app."""
+    """Delivery of events to the reactions of an app.
 
-    def __init__(self, app_name: str, producer: Producer) -> None:
+    Args:
+        stored: records of its stored reactions.
+    """
+
+    def __init__(self, app_name: str, producer: Producer, *, stored: PendingRecords | None = None) -> None:
         self._app_name = app_name
         self._producer = producer
+        self._stored = stored
 
     async def deliver(
         self, reaction: Reaction, number: int, recorded: RecordedEvent, *, cause: Cause | None = None
@@ -67,7 +71,7 @@ class ReactionDelivery:
             raise TooLarge(len(event.body), _MOST_RECORDED, f"a message that reaction {reaction.name} has to record")
         now = self._producer.sessions.clock.now_ms()
         has_room, _ = await change_pending(
-            self._store(),
+            self._records(reaction),
             reaction_record_key(self._app_name, reaction.name),
             lambda pending: record_event(pending, reaction.plan, number=number, recorded=recorded, now=now),
         )
@@ -103,7 +107,8 @@ class ReactionDelivery:
     def _sending(self, reaction: Reaction, event: str, events: list[ReactionEvent], cause: Cause | None) -> Sending:
         token = current_context.set(None)
         try:
-            sending = reaction.task.sending(*reaction.arguments(events))
+            build = reaction.task.submission if reaction.is_dynamic else reaction.task.sending
+            sending = build(*reaction.arguments(events))
         finally:
             current_context.reset(token)
         job_id = reaction_job_id(self._app_name, reaction.name, event)
@@ -121,7 +126,11 @@ class ReactionDelivery:
         sending.envelope = replace(sending.envelope, id=job_id, key=key)
         return sending
 
-    def _store(self) -> ScheduleStore:
+    def _records(self, reaction: Reaction) -> PendingRecords:
+        if reaction.is_dynamic:
+            if self._stored is None:
+                raise StoreUnavailable(f"reaction {reaction.name} is kept in the store, and the app has none")
+            return self._stored
         schedules = self._producer.sessions.current().stores.schedules
         if schedules is None:
             raise StateUnavailable(

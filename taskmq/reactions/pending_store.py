@@ -4,15 +4,15 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
+from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import StateUnavailable
 from taskmq.reactions.model.pending import PendingReaction
 
-__all__ = ["change_pending", "read_pending"]
+__all__ = ["PendingRecords", "change_pending", "read_pending"]
 
 T = TypeVar("T")
 
@@ -22,7 +22,19 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(PendingReaction)
 
 
-async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[PendingReaction]:
+class PendingRecords(Protocol):
+    """Records of reactions, in the state or in the job store."""
+
+    async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
+        """See `ScheduleStore.read`."""
+        ...
+
+    async def swap(self, changes: Sequence[RecordChange], *, ttl: float) -> list[KeptRecord | None]:
+        """See `ScheduleStore.swap`."""
+        ...
+
+
+async def read_pending(store: PendingRecords, names: Sequence[str]) -> list[PendingReaction]:
     """Return the records of these names; missing ones are returned empty.
 
     Raises:
@@ -33,7 +45,7 @@ async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[Pendi
 
 
 async def change_pending(
-    store: ScheduleStore, name: str, change: Callable[[PendingReaction], T]
+    store: PendingRecords, name: str, change: Callable[[PendingReaction], T]
 ) -> tuple[T, PendingReaction]:
     """Apply `change` to a record and store it. Returns the result of `change` and the record.
 

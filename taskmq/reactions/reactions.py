@@ -1,6 +1,6 @@
 """`app.reactions`: the tasks of an app that are called on events."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -29,23 +29,35 @@ from taskmq.reactions.model.conditions import (
     TimeComes,
 )
 from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
-from taskmq.reactions.model.pending import ReactionPlan
+from taskmq.reactions.model.pending import PendingReaction, ReactionPlan
 from taskmq.reactions.pending_store import read_pending
 from taskmq.schedules.triggers import for_schedule
 from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
-__all__ = ["Reaction", "ReactionStatus", "Reactions"]
+__all__ = ["Reaction", "ReactionStatus", "Reactions", "status_of"]
 
 _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """A task and the events on which it is called."""
+    """A task and the events on which it is called.
+
+    Attributes:
+        is_dynamic: whether it was made at run time: it is kept in the job store, and its calls are stored jobs.
+        since: when it was made at run time, ms since the epoch by the store's clock: earlier ends do not count.
+    """
 
     name: str
     task: Task[..., Any]
     plan: ReactionPlan
+    is_dynamic: bool = False
+    since: int = 0
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether its calls go to the job store."""
+        return self.is_dynamic or self.task.call_plan.lane == "store"
 
     @property
     def takes_list(self) -> bool:
@@ -60,7 +72,9 @@ class Reaction(msgspec.Struct, frozen=True):
     @property
     def needs_beat(self) -> bool:
         """Whether the reaction needs a beat, because workers do not see all of its events."""
-        return not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
+        return not self.is_dynamic and (
+            not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
+        )
 
     def queue_of(self, app: str, number: int) -> str:
         """Return the queue of messages for one of the conditions; "" if it needs none."""
@@ -155,6 +169,32 @@ class Reactions(Mapping[str, Reaction]):
                 forever, or the expression is invalid.
         """
         label = name or task.name
+        if label in self._by_name:
+            raise InvalidOption(f"reaction {label!r} is defined twice; give one of them another name=")
+        self._by_name[label] = self.build(
+            task, expression, name=label, debounce=debounce, limit=limit, at_limit=at_limit
+        )
+
+    def build(
+        self,
+        task: Task[..., Any],
+        expression: Expression,
+        *,
+        name: str,
+        debounce: Duration = 0,
+        limit: Duration | None = None,
+        at_limit: Literal["drop", "call"] = "drop",
+        others: Iterable[Reaction] = (),
+    ) -> Reaction:
+        """Return a reaction that is not registered.
+
+        Args:
+            others: further reactions that must not form a circle with it.
+
+        Raises:
+            InvalidOption: as for `define`.
+        """
+        label = name
         if not isinstance(expression, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
                 f"reaction {label!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
@@ -162,8 +202,6 @@ class Reactions(Mapping[str, Reaction]):
             )
         if not label.isprintable():
             raise InvalidOption(f"reaction {label!r}: a name must be printable text")
-        if label in self._by_name:
-            raise InvalidOption(f"reaction {label!r} is defined twice; give one of them another name=")
         plan = ReactionPlan(
             _resolve_hashes(expression, label),
             to_ms(parse_duration(debounce, what="debounce")),
@@ -177,8 +215,8 @@ class Reactions(Mapping[str, Reaction]):
                 "at_least(), a time or debounce="
             )
         self._check_arguments(reaction)
-        self._check_circle(reaction)
-        self._by_name[label] = reaction
+        self._check_circle(reaction, others)
+        return reaction
 
     def waiting_for(self, task: str) -> list[tuple[Reaction, int, JobEnds]]:
         """Return the reactions to jobs of this task, each with the number of its condition."""
@@ -218,11 +256,18 @@ class Reactions(Mapping[str, Reaction]):
         Raises:
             UnsupportedFeature: some of the calls go to the store.
         """
-        called = [each.task for each in self.values() if each.needs_beat == at_beat]
-        if stored := sorted({task.name for task in called if task.call_plan.lane == "store"}):
+        called = [each for each in self.values() if each.needs_beat == at_beat and each.is_submitted]
+        if stored := sorted({each.task.name for each in called if at_beat or self._awaits_sent(each)}):
             raise UnsupportedFeature(
                 f"reactions call tasks with lane='store', and the app has no store: {', '.join(stored)}"
             )
+
+    def _awaits_sent(self, reaction: Reaction) -> bool:
+        """Whether jobs that were sent to the broker can meet a condition; of stored jobs, schedulers see the ends."""
+        names = [task for each in reaction.plan.conditions if isinstance(each, JobEnds) for task in each.tasks]
+        return not reaction.is_direct or any(
+            name not in self._tasks or self._tasks[name].call_plan.lane != "store" for name in names
+        )
 
     async def astatus(self, name: str) -> ReactionStatus:
         """Return the status of a reaction that keeps state.
@@ -237,21 +282,7 @@ class Reactions(Mapping[str, Reaction]):
         schedules = self._producer.sessions.current().stores.schedules
         store = require_store(schedules, "reactions to several events need")
         (pending,) = await read_pending(store, [reaction_record_key(self._app_name, name)])
-        conditions = self._by_name[name].plan.conditions
-        return ReactionStatus(
-            name=name,
-            # The event may have been recorded for an earlier version of the code.
-            received={
-                conditions[number].describe(): recorded.event
-                for number, recorded in sorted(pending.came.items())
-                if number < len(conditions)
-            },
-            waiting=len(pending.firings),
-            fired=pending.fired,
-            failed=pending.failed,
-            dropped=pending.dropped,
-            last=None if pending.last is None else to_datetime(pending.last),
-        )
+        return status_of(self._by_name[name], pending)
 
     status = blocking(astatus)
 
@@ -266,9 +297,9 @@ class Reactions(Mapping[str, Reaction]):
                     f"reaction {reaction.name!r}: the task must accept {wanted} as its only argument: {error}"
                 ) from error
 
-    def _check_circle(self, reaction: Reaction) -> None:
+    def _check_circle(self, reaction: Reaction, others: Iterable[Reaction]) -> None:
         followers: dict[str, set[str]] = {}
-        for each in (*self._by_name.values(), reaction):
+        for each in (*self._by_name.values(), *others, reaction):
             # An expression that also needs other events breaks the circle.
             if _each_is_enough(each.plan.expression):
                 for condition in each.plan.conditions:
@@ -285,6 +316,25 @@ class Reactions(Mapping[str, Reaction]):
                 if follower not in reached:
                     reached.add(follower)
                     waiting.append(follower)
+
+
+def status_of(reaction: Reaction, pending: PendingReaction) -> ReactionStatus:
+    """Return the status of a reaction from its record."""
+    conditions = reaction.plan.conditions
+    return ReactionStatus(
+        name=reaction.name,
+        # The event may have been recorded for an earlier version of the code.
+        received={
+            conditions[number].describe(): recorded.event
+            for number, recorded in sorted(pending.came.items())
+            if number < len(conditions)
+        },
+        waiting=len(pending.firings),
+        fired=pending.fired,
+        failed=pending.failed,
+        dropped=pending.dropped,
+        last=None if pending.last is None else to_datetime(pending.last),
+    )
 
 
 def _each_is_enough(expression: Expression) -> bool:

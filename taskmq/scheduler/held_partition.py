@@ -26,7 +26,7 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.states import JobState
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.batches import BatchRecorder
-from taskmq.scheduler.dependents import DependentReleases
+from taskmq.scheduler.dependents import DependentReleases, ReactionTable
 from taskmq.scheduler.dispatch import JobDispatcher
 from taskmq.scheduler.firing import ScheduleTurns, Timers
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
@@ -62,6 +62,7 @@ class HeldPartition:
         paused: queues that operators have paused.
         releases: releases jobs that waited for others.
         runs: advances runs of workflows.
+        reactions: calls reactions to ended jobs.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class HeldPartition:
         wakeups: Wakeups,
         releases: DependentReleases,
         runs: RunAdvances,
+        reactions: ReactionTable,
         counts: SchedulerCounts,
     ) -> None:
         session = app.sessions.current()
@@ -130,6 +132,7 @@ class HeldPartition:
             wakeups=wakeups,
             releases=releases,
             runs=runs,
+            reactions=reactions,
             counts=counts,
         )
         self._watch = InFlightWatch(

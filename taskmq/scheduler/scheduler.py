@@ -23,7 +23,7 @@ from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
 from taskmq.scheduler.catalogue import TaskRegistrar
-from taskmq.scheduler.dependents import DependentReleases, EndReactions
+from taskmq.scheduler.dependents import DependentReleases, EndReactions, ReactionTable
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_partition import HeldPartition
@@ -101,6 +101,7 @@ class Scheduler:
         self._leases: PartitionLeases | None = None
         self._wakeups: Wakeups | None = None
         self._releases: DependentReleases | None = None
+        self._reactions: ReactionTable | None = None
         self._runs: RunAdvances | None = None
         self._proofs: InvitationProofs | None = None
         self._pauses: PausedQueues | None = None
@@ -166,6 +167,7 @@ class Scheduler:
                 on_refuse=self._on_refuse,
             )
             releases = self._releases = DependentReleases(store, wakeups)
+            reactions = self._reactions = ReactionTable(self._app, store, me=self._me)
             self._has_begun = True
             async with ServiceGroup() as group:
                 await group.start(signals, "listens to signals")
@@ -174,10 +176,10 @@ class Scheduler:
                     (duties, "maintains the store"),
                     (releases, "releases dependent jobs"),
                     (runs, "advances runs of workflows"),
+                    (reactions, "reads stored reactions"),
+                    (EndReactions(self._app, store, reactions, me=self._me), "delivers ends to reactions"),
                 ):
                     await group.start(each, purpose)
-                if self._app.reactions.awaited_tasks:
-                    await group.start(EndReactions(self._app, store, me=self._me), "delivers ends to reactions")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit log")
                 await group.start(BulkRunner(self._app, me=self._me), "executes bulk operations")
                 await group.start(proofs, "reads report keys")
@@ -322,6 +324,7 @@ class Scheduler:
         assert self._wakeups is not None
         assert self._releases is not None
         assert self._runs is not None
+        assert self._reactions is not None
         assert self._pauses is not None
         held = HeldPartition(
             self._app,
@@ -335,6 +338,7 @@ class Scheduler:
             wakeups=self._wakeups,
             releases=self._releases,
             runs=self._runs,
+            reactions=self._reactions,
             counts=self._counts,
         )
         self._held[lease.partition] = held

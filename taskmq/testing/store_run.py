@@ -29,7 +29,7 @@ from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
-from taskmq.scheduler.dependents import EndReactions
+from taskmq.scheduler.dependents import EndReactions, JobEnd, ReactionTable
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import ClaimWaits, GatePassage, Gates, TaskClaims, answer_of, fence_of, start_of
@@ -99,7 +99,8 @@ class StoreRun:
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
         self._passages: dict[int, GatePassage] = {}
-        self._ends = EndReactions(app, store, me="test") if app.reactions.awaited_tasks else None
+        self._reactions = ReactionTable(app, store, me="test")
+        self._ends = EndReactions(app, store, self._reactions, me="test")
         self._claims = ClaimWaits(TaskClaims({}).of)
         wakeups = Wakeups(store.dispatching, None)
         self._runs = RunAdvances(app, store, wakeups, clock=_VirtualClock(clock))
@@ -153,8 +154,8 @@ class StoreRun:
             await self._fire(partition, epoch)
         await self._release_dependents()
         self.moved += await self._runs.advance_all()
-        if self._ends is not None:
-            self.moved += await self._ends.look()
+        await self._reactions.refresh()
+        self.moved += await self._ends.look()
         for partition, epoch in self._epochs.items():
             await self._dispatch(partition, epoch)
 
@@ -214,6 +215,7 @@ class StoreRun:
             if one.outcome == "accepted" and one.state is not None and one.state.is_final:
                 ends.append(AcceptedEnd(report, one.state, None))
                 await self._note(report, one.state)
+        await self._reactions.deliver(JobEnd(end.report.id, None, end.state) for end in ends)
         await self._journals.forget(ends)
         await self._results.put(ends)
 

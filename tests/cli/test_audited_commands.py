@@ -26,6 +26,10 @@ app = TaskMQ(store="sqlite:///jobs.db")
 @app.task(name="double", queue="images")
 def double(number: int) -> int:
     return number * 2
+
+
+@app.task(name="react", queue="images")
+def react(ended: object) -> None: ...
 """
 _YES = "--yes"
 _RUN = "0193a1f2-7c1e-7abc-8def-0123456789ab"
@@ -48,6 +52,8 @@ _CHANGES = {
         "@acme:tick",
     ),
     ("schedule remove", "@acme:tick", _YES): ("schedule.remove", "@acme:tick"),
+    ("reaction put", "again", "react", "--when", '{"kind": "job", "tasks": ["double"]}'): ("reaction.put", "again"),
+    ("reaction remove", "again", _YES): ("reaction.remove", "again"),
     ("pool set", "acme", "--weight", "2"): ("pool.change", "acme"),
     ("pool remove", "acme", _YES): ("pool.remove", "acme"),
     ("pool policy", "images", "fifo"): ("queue.policy", "images"),

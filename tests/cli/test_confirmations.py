@@ -31,6 +31,7 @@ _LINES = {
     "queue purge": ("images",),
     "quota remove": ("acme",),
     "schedule remove": ("nightly",),
+    "reaction remove": ("clean-up",),
     "store erase": ("--tenant", "acme"),
 }
 

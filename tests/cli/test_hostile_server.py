@@ -44,6 +44,8 @@ _COMMANDS: Final = (
     ("schedule", "history", "a"),
     ("reaction", "list"),
     ("reaction", "show", "a"),
+    ("reaction", "put", "a", "b", "--when", "{}"),
+    ("reaction", "remove", "a", "--yes"),
     ("definition", "list"),
     ("definition", "show", "a"),
     ("task", "list"),

@@ -96,6 +96,7 @@ _RUN = "0193a1f2-7c1e-7abc-8def-0123456789ab"
 _WEEKLY = '{"workflow": "weekly", "steps": {"a": {"task": "report", "args": ["2027-01"]}, "b": {"wait": "go"}}}'
 _LATER = "2099-01-31T09:00+01:00"
 _JANUARY = ("--args", '["2027-01"]')
+_ENDS = '{"kind": "all_of", "parts": [{"kind": "job", "tasks": ["report"]}, {"kind": "job", "tasks": ["tick"]}]}'
 _NEEDS = ("--resources", '{"cpu": 2}', "--node-label", "region=eu")
 
 # In this order: later commands use the objects of earlier ones.
@@ -210,6 +211,13 @@ _INSTALLATION: list[tuple[str, ...]] = [
     ("reaction", "list", "--limit", "1"),
     ("reaction", "show", "publish"),
     ("reaction", "show", "none"),
+    ("reaction", "put", "again", "publish", "--when", '{"kind": "all_of", "parts": [{"kind": "file"}]}'),
+    ("reaction", "put", "again", "publish", "--when", "7"),
+    ("reaction", "put", "again", "publish", "--when", _ENDS, "--limit", "1h", "--at-limit", "call"),
+    ("reaction", "show", "again"),
+    ("reaction", "remove", "publish", "--yes"),
+    ("reaction", "remove", "again", "--yes"),
+    ("reaction", "remove", "again", "--yes"),
     ("schedule", "explain", "publish"),
     ("schedule", "list"),
     ("schedule", "next", "nightly", "--count", "2", "--after", _LATER),

@@ -1,13 +1,16 @@
 """`taskmq reaction`."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from cyclopts import App
 
-from taskmq.cli.output import note
+from taskmq.api.schedules import PutReactionBody
+from taskmq.cli.actor import name_caller
+from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
+from taskmq.cli.typed_values import object_of
 
 if TYPE_CHECKING:
     from taskmq.api.schedules import ReactionConditionView, ReactionLine
@@ -16,11 +19,16 @@ __all__ = ["app", "show"]
 
 app = App(
     name="reaction",
-    help="List and show the app's reactions.",
+    help="List, show and change the app's reactions.",
     result_action="return_value",
 )
 
 _COLUMNS: Final = ("reaction", "task", "means")
+_SEEN_BY: Final = {
+    "beat": "a beat",
+    "scheduler": "a scheduler",
+    "worker": "the worker that runs the job; a scheduler if none does",
+}
 
 
 @app.command(name="list")
@@ -43,6 +51,57 @@ def list_reactions(prefix: str = "", /, *, limit: int = 50, after: str | None = 
 
 
 @app.command
+@name_caller
+def put(
+    name: str,
+    task: str,
+    /,
+    *,
+    when: str,
+    debounce: str | None = None,
+    limit: str | None = None,
+    at_limit: Literal["drop", "call"] = "drop",
+) -> None:
+    """Create or replace a reaction to ends of stored jobs.
+
+    Parameters
+    ----------
+    name
+        The reaction's name.
+    task
+        The task to call, as a stored job.
+    when
+        The condition as JSON: {"kind": "job", "tasks": ["load"], "states": ["failed"]}, or such conditions as "parts"
+        of the kind "all_of", "any_of" or "at_least" (with a "count").
+    debounce
+        Duration without further events before it calls the task.
+    limit
+        Longest wait from its first event to the call.
+    at_limit
+        At the limit, forget the events or call the task with them.
+    """
+    condition = object_of("--when", when)
+    body = PutReactionBody(task=task, when=condition, debounce=debounce, limit=limit, at_limit=at_limit)
+    found = ask(lambda api: api.reactions.put(name, body))
+    note(f"reaction {name} calls {task} {found.rule}")
+
+
+@app.command
+@name_caller
+@ask_first("Remove reaction {name}?")
+def remove(name: str, /) -> None:
+    """Remove a reaction that was created at run time, with its events.
+
+    Parameters
+    ----------
+    name
+        The reaction's name.
+    """
+    ask(lambda api: api.reactions.remove(name))
+    note(f"reaction {name} removed")
+
+
+@app.command
 def show(name: str, /) -> None:
     """Show a reaction, the events it waits for, and its calls.
 
@@ -54,8 +113,7 @@ def show(name: str, /) -> None:
     found = ask(lambda api: api.reactions.get(name))
 
     def record() -> dict[str, Any]:
-        seen_by = "a beat" if found.seen_by == "beat" else "the worker that runs the job; a scheduler if none does"
-        facts: dict[str, Any] = {**_row(found), "seen by": seen_by}
+        facts: dict[str, Any] = {**_row(found), "seen by": _SEEN_BY[found.seen_by]}
         if found.queues:
             facts["queues"] = ", ".join(found.queues)
         if found.fired is not None:

@@ -10,6 +10,7 @@ from taskmq.api.schedules import (
     ChangeScheduleBody,
     InstantList,
     PauseScheduleBody,
+    PutReactionBody,
     PutScheduleBody,
     ReactionLine,
     ReactionList,
@@ -118,6 +119,18 @@ class ReactionCalls:
             ReactionNotFound: no reaction has the name, or a tenant is selected.
         """
         return self._connection.ask("getReaction", ReactionView, path={"name": name})
+
+    def put(self, name: str, body: PutReactionBody) -> ReactionView:
+        """Create or replace a reaction to ends of stored jobs. With an equal condition it keeps its events.
+
+        Raises:
+            InvalidOption: it is defined in code, or it is invalid.
+        """
+        return self._connection.ask("putReaction", ReactionView, path={"name": name}, body=body)
+
+    def remove(self, name: str) -> None:
+        """Remove a reaction created at run time, with its events."""
+        self._connection.ask("removeReaction", dict[str, str], path={"name": name})
 
     def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
         """Return a page of the reactions whose names have this prefix."""

@@ -9,6 +9,7 @@ from taskmq.api.schedules import (
     ChangeScheduleBody,
     InstantList,
     PauseScheduleBody,
+    PutReactionBody,
     PutScheduleBody,
     ReactionLine,
     ReactionList,
@@ -117,6 +118,18 @@ class AsyncReactionCalls:
             ReactionNotFound: no reaction has the name, or a tenant is selected.
         """
         return await self._connection.ask("getReaction", ReactionView, path={"name": name})
+
+    async def put(self, name: str, body: PutReactionBody) -> ReactionView:
+        """Create or replace a reaction to ends of stored jobs. With an equal condition it keeps its events.
+
+        Raises:
+            InvalidOption: it is defined in code, or it is invalid.
+        """
+        return await self._connection.ask("putReaction", ReactionView, path={"name": name}, body=body)
+
+    async def remove(self, name: str) -> None:
+        """Remove a reaction created at run time, with its events."""
+        await self._connection.ask("removeReaction", dict[str, str], path={"name": name})
 
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ReactionList:
         """Return a page of the reactions whose names have this prefix."""

@@ -18,20 +18,10 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.lookback import Lookback
 from taskmq.durable.service import pause
-from taskmq.errors import (
-    EncodeError,
-    MalformedMessage,
-    SendError,
-    StateUnavailable,
-    StoreUnavailable,
-    TooLarge,
-)
-from taskmq.model.envelope import decode_envelope
+from taskmq.errors import SendError, StateUnavailable, StoreUnavailable
 from taskmq.model.states import TERMINAL
-from taskmq.model.units import to_datetime
-from taskmq.reactions import CallFailed, Cause, JobEnded, Reaction, ReactionDelivery
-from taskmq.reactions.model.pending import RecordedEvent
-from taskmq.stored_jobs.new_jobs import name_of
+from taskmq.reactions import Reaction
+from taskmq.scheduler.dependents.reaction_table import Awaiting, ReactionTable
 
 __all__ = ["EndReactions"]
 
@@ -47,15 +37,19 @@ _KINDS: Final = frozenset({"cancel", "ended", "undispatched"})
 
 
 class EndReactions:
-    """A service that delivers such ends to the reactions of the app, in turns with other schedulers."""
+    """A service that delivers such ends to the reactions of the app, in turns with other schedulers.
 
-    def __init__(self, app: TaskMQ, store: JobStore, *, me: str) -> None:
+    Args:
+        table: the stored reactions.
+    """
+
+    def __init__(self, app: TaskMQ, store: JobStore, table: ReactionTable, *, me: str) -> None:
         self._app = app
         self._store = store
         self._leases = store.dispatching.leases
         self._me = me
         self._key = f"reactions:{app.name}"
-        self._delivery = ReactionDelivery(app.name, app.producer)
+        self._table = table
         self._lookback = Lookback(past=_HOUR)
         self._began: int | None = None
         self._is_stopping = asyncio.Event()
@@ -68,6 +62,9 @@ class EndReactions:
         """Look while no other scheduler does, until `stop`."""
         while not self._is_stopping.is_set():
             wait = _PERIOD
+            if not self._are_any:
+                await pause(self._is_stopping, wait)
+                continue
             try:
                 token = await acquire_in_term(self._leases, self._key, owner=self._me, seconds=_LEASE)
                 if isinstance(token, Lease):
@@ -79,10 +76,14 @@ class EndReactions:
                 _log.warning("delivering ends of jobs to reactions failed, will retry: %s", error)
             await pause(self._is_stopping, wait)
 
+    @property
+    def _are_any(self) -> bool:
+        return bool(self._app.reactions.awaited_tasks) or not self._table.is_empty
+
     async def _look_while_leading(self, token: int) -> None:
         self._lookback, self._began = Lookback(past=_HOUR), None
         try:
-            while not self._is_stopping.is_set():
+            while not self._is_stopping.is_set() and self._are_any:
                 await self.look()
                 await pause(self._is_stopping, _PERIOD)
                 if not await self._leases.renew(self._key, token=token, seconds=_LEASE):
@@ -113,35 +114,18 @@ class EndReactions:
     async def _deliver(self, action: JobAction, began: int) -> bool:
         """Deliver an end to the reactions that wait for it; return whether there are any."""
         entry = action.entry
-        waiting = [
-            (reaction, number)
-            for reaction, number, condition in self._app.reactions.waiting_for(action.task)
-            if entry.state in condition.states and (entry.at >= began or self._is_repeatable(reaction))
+        assert entry.state is not None
+        waiting = [each for each in self._table.stored_for(action.task) if entry.at >= each.reaction.since]
+        waiting += [
+            each
+            for each in map(Awaiting._make, self._app.reactions.waiting_for(action.task))
+            if entry.at >= began or self._is_repeatable(each.reaction)
         ]
         if not waiting or (job := await self._store.get(action.job_id)) is None:
             return False
-        name = name_of(job)
-        ended = JobEnded(
-            job_id=name, task=job.task, state=entry.state.value, finished=to_datetime(job.finished or entry.at)
-        )
-        cause = Cause(name, _root_of(job.body) or name)
-        for reaction, number in waiting:
-            event = RecordedEvent(f"{name} {ended.state}", ended)
-            try:
-                await self._delivery.deliver(reaction, number, event, cause=cause)
-            except (CallFailed, EncodeError, TooLarge) as error:
-                # It would fail again, and hold up other ends.
-                _log.error("job %s: giving up reaction %s to its end: %s", name, reaction.name, error)
-        return True
+        return await self._table.deliver_end(waiting, job, entry.state) > 0
 
     def _is_repeatable(self, reaction: Reaction) -> bool:
         """Whether the same event again has no effect: the call is recorded, or another one has its id."""
         has_state = self._app.sessions.state_url is not None
-        return has_state or not reaction.is_direct or reaction.task.call_plan.lane == "store"
-
-
-def _root_of(body: bytes) -> str | None:
-    try:
-        return decode_envelope(body).root
-    except MalformedMessage:
-        return None
+        return has_state or not reaction.is_direct or reaction.is_submitted

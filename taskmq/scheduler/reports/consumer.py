@@ -36,6 +36,7 @@ from taskmq.errors import (
     MalformedMessage,
     QueueMissing,
     SendError,
+    StateUnavailable,
     StoreUnavailable,
     TopologyMismatch,
 )
@@ -45,7 +46,7 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on, read_report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.topology import PARKING
-from taskmq.scheduler.dependents import DependentReleases
+from taskmq.scheduler.dependents import DependentReleases, JobEnd, ReactionTable
 from taskmq.scheduler.partition import Flight, PartitionState
 from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.journals import ReportedJournals
@@ -67,6 +68,14 @@ _BATCH: Final = 500
 _RAN: Final = frozenset({"succeeded", "failed", "retry"})
 # Reports that return a job, unless it has begun.
 _RETURNS: Final = frozenset({"interrupted", "refused", "snoozed"})
+_INTERRUPTIONS: Final = (
+    BrokerUnavailable,
+    QueueMissing,
+    TopologyMismatch,
+    StateUnavailable,
+    StoreUnavailable,
+    SendError,
+)
 _PREFETCH: Final = 200
 # A transaction costs about as much as 80 reports in it; larger batches form by themselves.
 _FEW: Final = 200
@@ -90,6 +99,7 @@ class ReportConsumer:
         returned: decides about redelivered invitations.
         releases: releases the dependents of an ended job.
         runs: advances the run of an ended job.
+        reactions: calls the reactions to an ended job.
 
     Attributes:
         name: name of the queue.
@@ -108,6 +118,7 @@ class ReportConsumer:
         wakeups: Wakeups,
         releases: DependentReleases,
         runs: RunAdvances,
+        reactions: ReactionTable,
         counts: SchedulerCounts,
     ) -> None:
         self.name = queue.name
@@ -125,6 +136,7 @@ class ReportConsumer:
         self._wakeups = wakeups
         self._releases = releases
         self._runs = runs
+        self._reactions = reactions
         self._counts = counts
         self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
@@ -151,7 +163,7 @@ class ReportConsumer:
                 try:
                     await self._begin()
                     await self._work()
-                except (BrokerUnavailable, QueueMissing, TopologyMismatch, StoreUnavailable, SendError) as error:
+                except _INTERRUPTIONS as error:
                     await self._requeue_all()
                     level = logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
                     if not self._backoff.failures:
@@ -373,6 +385,9 @@ class ReportConsumer:
             self._releases.wake()
         self._runs.advance_soon({one.run for one in applied if one.run})
         if ends:
+            await self._reactions.deliver(
+                JobEnd(end.report.id, None if end.flight is None else end.flight.task, end.state) for end in ends
+            )
             await self._journals.forget(ends)
             await self._results.put(ends)
 

@@ -95,6 +95,33 @@ SCHEDULES: Final[Mapping[str, Example]] = {
             }
         },
     ),
+    "putReaction": Example(
+        parameters={"name": "clean-up"},
+        body={"task": "shop.tidy", "when": {"kind": "job", "tasks": ["shop.load"], "states": ["failed"]}},
+        answers={
+            201: {
+                "name": "clean-up",
+                "starts": "shop.tidy",
+                "rule": "when a job of shop.load has failed",
+                "when": {"kind": "job", "tasks": ["shop.load"], "states": ["failed"]},
+                "debounce": 0.0,
+                "limit": None,
+                "at_limit": "drop",
+                "is_dynamic": True,
+                "seen_by": "scheduler",
+                "queues": [],
+                "conditions": [{"condition": "a job of shop.load has failed", "is_met": False, "event": None}],
+                "waiting": None,
+                "fired": None,
+                "failed": None,
+                "dropped": None,
+                "last": None,
+            }
+        },
+    ),
+    "removeReaction": Example(
+        parameters={"name": "clean-up"}, answers={200: {"status": "removed", "name": "clean-up"}}
+    ),
     "putSchedule": Example(
         parameters=_OF_SCHEDULE,
         body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},

@@ -1,11 +1,12 @@
-"""`/reactions`: list and show the app's reactions."""
+"""`/reactions`: list, show, put and remove the app's reactions."""
 
 from typing import Annotated, Any, Final
 
-from litestar import get
-from litestar.params import FromPath, QueryParameter
+from litestar import Response, get
+from litestar.handlers import delete, put
+from litestar.params import FromPath, JSONBody, QueryParameter
 
-from taskmq.api.schedules import ReactionList, ReactionView
+from taskmq.api.schedules import PutReactionBody, ReactionList, ReactionView
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.settings import API
@@ -42,4 +43,35 @@ async def get_reaction(api: ApiGiven, name: FromPath[str]) -> ReactionView:
     return await api.reactions.get(name)
 
 
-REACTIONS: Final[tuple[Any, ...]] = (list_reactions, get_reaction)
+@put(
+    f"{API}/reactions/{{name:str}}",
+    permission=Permission.SCHEDULES_CHANGE,
+    operation_id="putReaction",
+    summary="Create or replace a reaction",
+    tags=["reactions"],
+)
+async def put_reaction(api: ApiGiven, name: FromPath[str], data: JSONBody[PutReactionBody]) -> Response[ReactionView]:
+    """Create a reaction to ends of stored jobs (201) or replace the one with this name (200).
+
+    A scheduler submits its calls to the store. Schedulers know it within a second. With an equal condition it keeps
+    its events. A reaction defined in code cannot be replaced.
+    """
+    is_new = not await api.reactions.has(name)
+    return Response(await api.reactions.put(name, data), status_code=201 if is_new else 200)
+
+
+@delete(
+    f"{API}/reactions/{{name:str}}",
+    status_code=200,
+    permission=Permission.SCHEDULES_CHANGE,
+    operation_id="removeReaction",
+    summary="Remove a reaction",
+    tags=["reactions"],
+)
+async def remove_reaction(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
+    """Remove a reaction with its events. Jobs it started continue. A reaction defined in code cannot be removed."""
+    await api.reactions.remove(name)
+    return {"status": "removed", "name": name}
+
+
+REACTIONS: Final[tuple[Any, ...]] = (list_reactions, get_reaction, put_reaction, remove_reaction)

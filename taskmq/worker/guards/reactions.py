@@ -55,7 +55,9 @@ class ReactionGuard:
         )
         cause = Cause(attempt.job_id, attempt.envelope.root or attempt.job_id)
         for reaction, number, condition in self._app.reactions.waiting_for(attempt.task.name):
-            if record.state in condition.states:
+            # A scheduler submits to the store, after it has applied the report.
+            is_left = attempt.envelope.store is not None and reaction.is_direct and reaction.is_submitted
+            if record.state in condition.states and not is_left:
                 noted = RecordedEvent(f"{attempt.job_id} {ended.state}", ended)
                 await self._delivery.deliver(reaction, number, noted, cause=cause)
 

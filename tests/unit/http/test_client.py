@@ -20,7 +20,7 @@ from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, ResultProblem, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
-from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleRule
+from taskmq.api.schedules import ChangeScheduleBody, PutReactionBody, PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.api.workflows.runs import SignalBody
@@ -301,6 +301,9 @@ def _use_the_installation(client: Client) -> None:
     assert client.dead_letters.purge("work", job="d2") == 1
     assert [line.name for line in client.reactions.list(page_size=1)] == ["bill", "tidy"]
     assert client.reactions.get("tidy").rule == "when a job of billing.charge has succeeded"
+    ends = {"kind": "job", "tasks": ["data_processing"], "states": ["failed"]}
+    assert client.reactions.put("clean-up", PutReactionBody(task="tidy", when=ends)).is_dynamic
+    client.reactions.remove("clean-up")
     assert [line.name for line in client.schedules.list()] == ["nightly"]
     assert client.schedules.pause("nightly", note="holidays").note == "holidays"
     assert client.schedules.resume("nightly").paused is None

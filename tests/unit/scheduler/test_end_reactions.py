@@ -96,7 +96,30 @@ async def test_an_end_that_a_scheduler_reports_for_a_dead_worker_is_seen(stage: 
 
 
 @run_by(_play)
-async def test_an_end_that_a_worker_reports_is_left_to_the_worker(stage: Stage, /) -> None:
+async def test_a_reported_end_whose_call_is_a_stored_job_is_delivered_once(stage: Stage, /) -> None:
+    stage.start()
+    jobs = await stage.submit(2)
+    player = await stage.player()
+    await player.has(2)
+    envelopes = player.envelopes
+    await player.finish("failed")
+    for envelope in envelopes:
+        await player.report(envelope, "failed")
+    await stage.pass_by(5)
+
+    assert await _read_ends(stage) == dict.fromkeys(jobs, "failed")
+
+
+def _define_sent(app: TaskMQ) -> None:
+    app.task(name="t", queue="work")(lambda: None)
+
+    @app.on(job("t", state=TERMINAL))
+    @app.task(name="react", queue="reactions")
+    async def react(ended: JobEnded) -> None: ...
+
+
+@run_by(partial(play, define=_define_sent))
+async def test_a_reported_end_whose_call_is_sent_is_left_to_the_worker(stage: Stage, /) -> None:
     stage.start()
     await stage.submit(2)
     player = await stage.player()
@@ -104,7 +127,8 @@ async def test_an_end_that_a_worker_reports_is_left_to_the_worker(stage: Stage, 
     await player.finish("failed")
     await stage.pass_by(5)
 
-    assert await _read_ends(stage) == {}
+    assert await _calls(stage) == []
+    assert await stage.broker.stats(["reactions"]) == []
 
 
 @run_by(_play)

@@ -62,8 +62,8 @@ _IN_QUERY: Final = {
     "of_tenant": "tenant", "user": "member",
 }  # fmt: skip
 """Parameters of queries that name something."""
-# Tasks belong to the app, for all tenants. A stream does not end: `test_events` covers it.
-_NOT_CALLED: Final = {"getTask", "getReaction", "followEvents"}
+# Tasks belong to the app, for all tenants, and reactions to none. A stream does not end: `test_events` covers it.
+_NOT_CALLED: Final = {"getTask", "getReaction", "putReaction", "removeReaction", "followEvents"}
 # They name objects of the caller from then on.
 _MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule", "putWorkflow")
 _LAST: Final = (*_MAKES, "eraseUser", "removeTenant")

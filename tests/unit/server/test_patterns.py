@@ -16,6 +16,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
 from taskmq.model.identity import RULES, Level, Membership, Permission, Role, session_key, token_key
 from taskmq.model.topology import WorkQueue
+from taskmq.reactions import ReactionRule, StoredReactions
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from tests.servers import eventually
 from tests.unit.server.kit import Site, open_site
@@ -38,6 +39,7 @@ class _Call(NamedTuple):
     by: str = "picky"
 
 
+_ENDS: Final = {"kind": "job", "tasks": ["data_processing"], "states": ["failed"]}
 _REFUSED: Final = {
     "submitJobs": _Call("/jobs", _JOB),
     "createJobCompat": _Call("/jobs/create", {"name": "data_processing", "parameters": {}}),
@@ -55,6 +57,8 @@ _REFUSED: Final = {
     "putSchedule": _Call("/schedules/hourly", _SCHEDULE),
     "changeSchedule": _Call("/schedules/hourly", {"overlap": "skip"}),
     "removeSchedule": _Call("/schedules/hourly"),
+    "putReaction": _Call("/reactions/clean-up", {"task": "tidy", "when": _ENDS}, "picky-all"),
+    "removeReaction": _Call("/reactions/clean-up", by="picky-all"),
     "pauseSchedule": _Call("/schedules/hourly/pause"),
     "resumeSchedule": _Call("/schedules/hourly/resume"),
     "runSchedule": _Call("/schedules/hourly/run"),
@@ -119,6 +123,10 @@ async def _populate(site: Site) -> dict[str, str]:
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
     ids["run"] = await _start_run(site)
+    app = site.app
+    app.task(name="tidy", queue="work")(lambda ended: None)
+    reactions = StoredReactions(app.name, app.tasks, app.reactions, app.sessions.store().schedules)
+    await reactions.put("clean-up", ReactionRule(task="tidy", when=_ENDS))
     broker = site.app.sessions.current().broker
     await broker.declare([WorkQueue("work")])
     letter = Outgoing(

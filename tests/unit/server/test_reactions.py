@@ -156,3 +156,46 @@ def _deliver(site: Site) -> None:
 
     with site.client.portal() as portal:
         portal.call(deliver)
+
+
+_FAILED = {"kind": "job", "tasks": ["report"], "states": ["failed"]}
+
+
+def test_a_reaction_is_created_changed_and_removed_at_run_time(site: Site) -> None:
+    site.app.task(name="clean", queue="work")(lambda ended: None)
+    both = {"kind": "at_least", "count": 1, "parts": [_FAILED, {"kind": "job", "tasks": ["tidy"]}]}
+
+    created = site("PUT", "/reactions/clean-up", {"task": "clean", "when": _FAILED}, by="all-admin")
+    same = site("PUT", "/reactions/clean-up", {"task": "clean", "when": _FAILED}, by="all-admin")
+    changed = site("PUT", "/reactions/clean-up", {"task": "clean", "when": both, "limit": "1h"}, by="all-admin")
+
+    assert [answer.status_code for answer in (created, same, changed)] == [201, 200, 200]
+    shown = created.json()
+    assert (shown["rule"], shown["when"]) == ("when a job of report has failed", _FAILED)
+    assert (shown["is_dynamic"], shown["seen_by"], shown["fired"]) == (True, "scheduler", None)
+    shown = site("GET", "/reactions/clean-up", by="all-viewer").json()
+    assert (shown["limit"], shown["fired"], [each["is_met"] for each in shown["conditions"]]) == (
+        3600,
+        0,
+        [False] * 2,
+    )
+    assert "clean-up" in [each["name"] for each in site("GET", "/reactions", by="all-viewer").json()["items"]]
+    assert "clean-up" in [each["name"] for each in site("GET", "/schedules", by="all-viewer").json()["reactions"]]
+    assert site("DELETE", "/reactions/clean-up", by="all-admin").json() == {"status": "removed", "name": "clean-up"}
+    assert site("GET", "/reactions/clean-up", by="all-viewer").status_code == 404
+    entries = site("GET", "/audit?subject=clean-up", by="all-admin").json()["items"]
+    assert sorted(entry["action"] for entry in entries) == ["reaction.put"] * 3 + ["reaction.remove"]
+
+
+def test_only_roles_on_the_instance_change_reactions_and_none_of_the_code(site: Site) -> None:
+    body = {"task": "tidy", "when": _FAILED}
+    by_tenant = site("PUT", "/reactions/clean-up", body, by="acme-admin")
+    of_code = [site(verb, "/reactions/tidy", body, by="all-admin") for verb in ("PUT", "DELETE")]
+    of_files = site("PUT", "/reactions/a", {"task": "tidy", "when": {"kind": "file"}}, by="all-admin")
+
+    assert (by_tenant.status_code, by_tenant.json()["code"]) == (403, "not_allowed")
+    assert "belong to no tenant" in by_tenant.json()["detail"]
+    assert [answer.status_code for answer in of_code] == [400, 400]
+    assert all("defined in the code" in answer.json()["detail"] for answer in of_code)
+    assert 'give {"kind": "job"' in of_files.json()["detail"]
+    assert site("DELETE", "/reactions/none", by="all-admin").status_code == 404

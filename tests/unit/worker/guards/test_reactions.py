@@ -16,6 +16,7 @@ from taskmq.worker.guards.build import build_guards
 from tests.coroutines import run_by
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, open_staged
+from tests.unit.worker.test_returned_invitations import QUEUE, declare_reports, invite, settle
 from tests.virtual_time import run
 
 
@@ -161,6 +162,28 @@ def test_a_partial_condition_is_recorded_in_the_state_before_the_job_is_settled(
         assert (status.fired, status.waiting, status.last) == (0, 0, None)
 
     _play(test, define)
+
+
+def test_a_call_that_is_a_stored_job_is_left_to_the_scheduler_of_the_stored_job() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work", lane="store")
+        async def load(what: str) -> None: ...
+
+        @app.on(job(load))
+        @app.task(name="index", queue="later", lane="store")
+        async def index(ended: JobEnded) -> None: ...
+
+    async def test(app: StagedApp) -> None:
+        # A worker without the address of a store.
+        assert app.sessions.store_url is None
+        await declare_reports(app)
+        await invite(app, "good", task="load")
+        async with working(app, queues=("work",)):
+            assert await settle(app, kinds=1) == ["succeeded"]
+
+        assert f"acked {QUEUE}" in app.story()
+
+    _play(test, define, with_state=False)
 
 
 def test_jobs_without_followers_pass_no_gate() -> None:
