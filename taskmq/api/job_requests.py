@@ -17,6 +17,7 @@ __all__ = [
     "BulkBody",
     "ChangeBody",
     "CloneBody",
+    "JobSignalBody",
     "JobTerms",
     "PlaceTerms",
     "RetryBody",
@@ -156,6 +157,20 @@ class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The reason for an action on a job, for its history."""
 
     note: Note = ""
+
+
+class JobSignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signal for a job.
+
+    Attributes:
+        signal: the name that a call of the task waits for.
+        value: the value that the call returns.
+        signal_id: sending it again has no effect. Default: generated.
+    """
+
+    signal: ShortText
+    value: Any = None
+    signal_id: ShortText | None = None
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,6 +35,7 @@ __all__ = [
     "RefusedJob",
     "RepeatedView",
     "ResultProblem",
+    "SignalledJob",
     "SubmittedJob",
     "SubmittedJobs",
 ]
@@ -294,6 +295,19 @@ class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
     submitted: int
     refused: int
     items: list[Any]
+
+
+class SignalledJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal that a job has, until a call of its task takes it.
+
+    Attributes:
+        id: the store's id of the job.
+    """
+
+    job_id: str
+    id: str
+    signal: str
+    signal_id: str
 
 
 class ChangedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,6 +13,8 @@ __all__ = [
     "RunClosed",
     "RunFailed",
     "RunNotFound",
+    "SavedValuesFull",
+    "SignalTimeout",
     "TaskFailed",
     "WorkflowNotFound",
 ]
@@ -42,6 +44,27 @@ class TaskFailed(TaskMQError):
         self.job_id = job_id
         self.type_name, self.message, self.traceback = type_name, message, traceback
         self.attempts = attempts
+
+
+class SavedValuesFull(TaskMQError):
+    """Raised when a job has no room for another saved value or signal; nothing was saved."""
+
+    def __init__(self, job_id: str, what: str) -> None:
+        super().__init__(
+            f"job {job_id} has no room for {what}: it saves at most 1,000 values, signals included, of 8 MiB together"
+        )
+        self.job_id = job_id
+
+
+class SignalTimeout(TaskMQError, TimeoutError):
+    """Raised inside a task when the signal that it waits for did not come in time."""
+
+    def __init__(self, job_id: str, signal: str) -> None:
+        super().__init__(
+            f"job {job_id}: the signal {signal!r} did not come in time; pass default= to go on without it"
+        )
+        self.job_id = job_id
+        self.signal = signal
 
 
 class JobCancelled(TaskMQError):

@@ -79,6 +79,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "explainJob": _get("/jobs/{job_id}/explain"),
     "holdJob": _post("/jobs/{job_id}/hold"),
     "releaseJob": _post("/jobs/{job_id}/release"),
+    "signalJob": _post("/jobs/{job_id}/signals"),
     "retryJob": _post("/jobs/{job_id}/retry"),
     "cloneJob": _post("/jobs/{job_id}/clone"),
     "actOnJobs": _post("/bulk"),

@@ -407,6 +407,17 @@ class TenantJobs:
         self._check_task(record.task)
         return await self._jobs.arelease(record, version=version, by=self._by, note=note)
 
+    async def signal(self, job: JobRef, name: str, value: Any, *, signal_id: str | None = None) -> str:
+        """Send a signal to a job; return the id of the signal."""
+        record, by = await self._read(job), self._by
+        if isinstance(by, str):
+            return await self._jobs.asignal(record, name, value, signal_id=signal_id, by=by)
+        facts: dict[str, object] = {"signal": name, "signal_id": signal_id}
+        # Audited beforehand, because the transaction that saves a value cannot write audit entries.
+        entry = by.entry("job.signal", kind="job", subject=record.id, tenant=record.tenant, after=facts)
+        await self._app.sessions.store().identity.audit.add([entry])
+        return await self._jobs.asignal(record, name, value, signal_id=signal_id, by=by.user)
+
     async def retry(
         self,
         job: JobRef,

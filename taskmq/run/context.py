@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
@@ -19,7 +19,7 @@ from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
-from taskmq.run.waits import Sleep
+from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep
 
 __all__ = [
     "SCHEDULED_FOR",
@@ -283,6 +283,56 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         if (unsaved := sleep.find_unsaved((await journal.abegin()).values)) is not None:
             await journal.asave(sleep.key, unsaved)
         sleep.end()
+
+    @overload
+    def wait_for(self, signal: str, /, *, timeout: Duration | None = ..., default: Any = ...) -> Any: ...
+
+    @overload
+    def wait_for(self, signal: str, form: type[R], /, *, timeout: Duration | None = ..., default: Any = ...) -> R: ...
+
+    def wait_for(
+        self, signal: str, form: Any = Any, /, *, timeout: Duration | None = None, default: Any = NO_DEFAULT
+    ) -> Any:
+        """Suspend the job until a signal of this name comes, and return its value.
+
+        A signal that came earlier is taken at once. Each signal is taken by one call: the second call of a name
+        waits for the second signal. See `sleep` for what happens to the run.
+
+        Args:
+            form: type of the value; by default plain data.
+            timeout: counted from the call in the first run that reaches it; None: it waits for ever.
+            default: value at the timeout, instead of the error.
+
+        Raises:
+            SignalTimeout: there was no signal in time.
+            EncodeError: the value does not fit the type.
+            Suspension: see `sleep`.
+            InvalidOption: the name or the timeout is invalid.
+            UnsupportedFeature: the job was sent, or the task is called as a plain function.
+        """
+        journal = self._open_durable_journal("wait_for")
+        wait = SignalWait(journal, signal, form, timeout, default)
+        if (unsaved := wait.find_unsaved(journal.begin().values)) is not None:
+            journal.save(wait.key, unsaved)
+        return wait.end()
+
+    @overload
+    async def await_for(self, signal: str, /, *, timeout: Duration | None = ..., default: Any = ...) -> Any: ...
+
+    @overload
+    async def await_for(
+        self, signal: str, form: type[R], /, *, timeout: Duration | None = ..., default: Any = ...
+    ) -> R: ...
+
+    async def await_for(
+        self, signal: str, form: Any = Any, /, *, timeout: Duration | None = None, default: Any = NO_DEFAULT
+    ) -> Any:
+        """Do what `wait_for` does, without blocking the event loop."""
+        journal = self._open_durable_journal("wait_for")
+        wait = SignalWait(journal, signal, form, timeout, default)
+        if (unsaved := wait.find_unsaved((await journal.abegin()).values)) is not None:
+            await journal.asave(wait.key, unsaved)
+        return wait.end()
 
     def checkpoint(self, value: object) -> None:
         """Save the position of the task, replacing the last checkpoint: for loops."""

@@ -103,6 +103,7 @@ class RunJournal:
         has_told: whether the task has reported progress or a heartbeat.
         run: the run as the state or the store knows it, from its first `begin` on.
         invitation: of a stored job.
+        saves: number of values that this run has saved.
         waits: numbers of the run's waiting calls.
     """
 
@@ -119,6 +120,7 @@ class RunJournal:
         "job_id",
         "note",
         "run",
+        "saves",
         "started",
         "total",
         "waits",
@@ -148,6 +150,7 @@ class RunJournal:
         self.has_told: bool = False
         self.run: BegunRun | None = None
         self.invitation: Invitation | None = invitation
+        self.saves: int = 0
         self.waits: RunWaits = RunWaits()
 
     @property
@@ -213,6 +216,7 @@ class RunJournal:
         return _encode(value, f"the checkpoint of job {self.job_id}")
 
     def _remember(self, name: str, value: bytes) -> None:
+        self.saves += 1
         # Steps are not read again in the run that made them.
         if name == CHECKPOINT and self.run is not None:
             self.run.values[name] = value
@@ -311,6 +315,8 @@ def describe_saved(name: str) -> str:
     """Describe a saved value for people."""
     if name.startswith(_STEP):
         return f"the value of step {name.removeprefix(_STEP)!r}"
+    if name not in (CHECKPOINT, HEARTBEAT):
+        return f"the value {name!r}"
     return "the details of the heartbeat" if name == HEARTBEAT else "the checkpoint"
 
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, Final, cast
 
 from taskmq.control_flow import Suspension
-from taskmq.errors import InvalidOption
-from taskmq.model.history.suspensions import SleepCall, sleep_text
+from taskmq.errors import EncodeError, InvalidOption, SignalTimeout
+from taskmq.model.codec import ReturnType
+from taskmq.model.envelope import JSON
+from taskmq.model.history.suspensions import SleepCall, WaitCall, check_signal, describe_sleep, describe_wait
 from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_ms
 from taskmq.run.journal import RunJournal
 
-__all__ = ["Sleep"]
+__all__ = ["NO_DEFAULT", "SignalWait", "Sleep"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+NO_DEFAULT: Final = object()
+"""Default of a wait that raises when it times out."""
 
 
 class Sleep:
@@ -30,8 +34,7 @@ class Sleep:
         if (duration is None) is (until is None):
             raise InvalidOption("sleep() takes either a duration or until=")
         self._journal = journal
-        now = journal.now_ms()
-        instant = now + to_ms(parse_duration(duration, what="sleep")) if duration is not None else _instant_of(until)
+        instant = _end_of(journal, duration, what="sleep") if duration is not None else _instant_of(until)
         self._until: int = min(max(instant, 0), LAST_INSTANT)
         self.key: str = ""
 
@@ -52,7 +55,73 @@ class Sleep:
         """
         left = self._until - self._journal.now_ms()
         if left > 0:
-            raise Suspension(sleep_text(self._until), self._until, timedelta(milliseconds=left))
+            raise Suspension(describe_sleep(self._until), self._until, timedelta(milliseconds=left))
+
+
+class SignalWait:
+    """A call of `wait_for` in one run.
+
+    Args:
+        form: type of the value.
+        timeout: from the first run of the call on; None: it never times out.
+        default: value at the timeout; `NO_DEFAULT`: it raises.
+
+    Raises:
+        InvalidOption: the name or the timeout is invalid.
+    """
+
+    def __init__(self, journal: RunJournal, name: str, form: Any, timeout: Duration | None, default: object) -> None:
+        self._journal = journal
+        self._name = check_signal(name, what="signal")
+        self._type = ReturnType(form)
+        self._default = default
+        self._until: int = LAST_INSTANT if timeout is None else _end_of(journal, timeout, what="timeout")
+        self._call: WaitCall | None = None
+        self.key: str = ""
+
+    def find_unsaved(self, values: Mapping[str, bytes]) -> bytes | None:
+        """Return the value to save under `key`, before `end` is called; None if there is none."""
+        self._call = call = self._journal.waits.next_wait(self._name, values)
+        if call.value is not None or call.has_timed_out:
+            return None
+        if call.until is None:
+            self.key = call.key
+            return b"%d" % self._until
+        self._until = call.until
+        if self._until <= self._journal.now_ms():
+            self.key = call.timeout_key
+            return b"true"
+        return None
+
+    def end(self) -> Any:
+        """Return the signal's value, or the default.
+
+        Raises:
+            Suspension: there is no signal yet; the job runs again when it comes, or at the timeout.
+            SignalTimeout: it timed out, and there is no default.
+            EncodeError: the value does not fit the type.
+        """
+        call = self._call
+        assert call is not None
+        if call.value is not None:
+            try:
+                return self._type.decode(call.value, JSON)
+            except EncodeError as error:
+                raise EncodeError(
+                    f"job {self._journal.job_id}: the value of the signal {self._name!r} does not fit its type: "
+                    f"{error.__cause__}"
+                ) from error
+        if not call.has_timed_out and self.key != call.timeout_key:
+            # At the timeout, the next run saves that it is over.
+            left = max(self._until - self._journal.now_ms(), 0)
+            raise Suspension(describe_wait(self._name, self._until), self._until, timedelta(milliseconds=left))
+        if self._default is NO_DEFAULT:
+            raise SignalTimeout(self._journal.job_id, self._name)
+        return self._default
+
+
+def _end_of(journal: RunJournal, duration: Duration, *, what: str) -> int:
+    return min(journal.now_ms() + to_ms(parse_duration(duration, what=what)), LAST_INSTANT - 1)
 
 
 def _instant_of(until: datetime | None) -> int:

@@ -1,5 +1,6 @@
 """Changes to stored jobs: the writing half of `app.jobs`, except submission."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -10,9 +11,11 @@ from msgspec import UNSET
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import InvalidOption, JobConflict, StateUnavailable
+from taskmq.errors import InvalidOption, JobConflict, SavedValuesFull, StateUnavailable
 from taskmq.jobs.handle import Job
-from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.codec import PLAIN
+from taskmq.model.envelope import JSON, LAST_INSTANT
+from taskmq.model.history.suspensions import JobSignal, check_signal, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
@@ -26,6 +29,8 @@ from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, i
 __all__ = ["JobChanges"]
 
 _REMEMBERED: Final = "7d"
+# A job changes its state between two attempts to wake it.
+_TRIES: Final = 10
 
 
 class JobChanges(JobQueries):
@@ -126,6 +131,59 @@ class JobChanges(JobQueries):
         return await self._edit("release", of_tenant(job, tenant), version=version, by=by, note=note)
 
     release = blocking(arelease)
+
+    async def asignal(
+        self,
+        job: JobRef,
+        name: str,
+        value: Any = None,
+        *,
+        tenant: str | None = None,
+        signal_id: str | None = None,
+        by: By = "",
+    ) -> str:
+        """Send a signal to a job, whose call of `Context.wait_for` returns the value. Returns the signal's id.
+
+        A job that waits for it runs again at once. Other jobs keep it until a call takes it. After an error, send it
+        again with the same `signal_id`.
+
+        Args:
+            value: anything that has a form in JSON.
+            signal_id: of this signal: a second one with the same id has no effect. Default: generated.
+
+        Raises:
+            EncodeError: the value has no form in JSON.
+            SavedValuesFull: the job has no room for the signal.
+            InvalidOption: the name or the id has other characters than letters, digits, `_`, `.`, `:` and `-`.
+        """
+        check_signal(name, what="signal")
+        sender = secrets.token_hex(16) if signal_id is None else check_signal(signal_id, what="signal_id")
+        signal = JobSignal(name, sender, PLAIN.encode(value, JSON))
+        record = await self._store.get(id_of(of_tenant(job, tenant)))
+        effect = await self._sessions.store().journals.signal(record.id, signal)
+        if effect is None:
+            raise JobConflict(
+                f"job {name_of(record)} has ended: signal {name!r} was not sent",
+                state=record.state,
+                version=record.version,
+            )
+        if not effect.key:
+            raise SavedValuesFull(name_of(record), f"the signal {name!r}")
+        await self._wake(record.id, effect.name, by=by)
+        return sender
+
+    signal = blocking(asignal)
+
+    async def _wake(self, job_id: str, signal: str, *, by: By) -> None:
+        """Make a job due that waits for the signal."""
+        for _ in range(_TRIES):
+            record = await self._store.get(job_id)
+            if not is_awaited(signal, record.suspension):
+                # Its next run gets the signal with its message.
+                return
+            with suppress(JobConflict):
+                await self._store.edit(record, "retry", version=record.version, by=by, note=f"signal {signal!r}")
+                return
 
     async def aretry(
         self,

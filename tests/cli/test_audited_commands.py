@@ -76,6 +76,7 @@ _CHANGES = {
     ("job change", "JOB", "--priority", "8"): ("job.change", "JOB"),
     ("job hold", "JOB"): ("job.hold", "JOB"),
     ("job release", "JOB"): ("job.release", "JOB"),
+    ("job signal", "JOB", "go"): ("job.signal", "JOB"),
     ("job clone", "JOB"): ("job.clone", "JOB"),
     ("job cancel", "JOB"): ("job.cancel", "JOB"),
     ("job retry", "JOB"): ("job.retry", "JOB"),

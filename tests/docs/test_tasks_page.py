@@ -101,10 +101,10 @@ def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
     assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
 
 
-def test_a_task_sleeps_between_two_mails(tmp_path: Path) -> None:
+def test_tasks_sleep_and_wait_in_a_test(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
-    assert "1 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_follow_up.py")[-1]
+    assert "2 passed" in _output_of(tmp_path, *PYTEST, "-q", "test_follow_up.py")[-1]
 
 
 def test_log_lines_name_their_job(tmp_path: Path) -> None:

@@ -114,6 +114,10 @@ def _define_reporting(app: TaskMQ) -> None:
         await context.asleep("300ms")
         return found, context.attempt
 
+    @app.task(name="wait", queue="work", retry=None)
+    async def wait(context: Context) -> int:
+        return await context.await_for("go", int)
+
     @app.task(name="resume", queue="work", retry=_RETRY)
     async def resume(context: Context) -> object:
         await context.resume()

@@ -125,6 +125,13 @@ async def _check_sleeps(app: TaskMQ, _: Path) -> None:
     assert record.started - record.first_started >= 300
 
 
+async def _check_signals(app: TaskMQ, _: Path) -> None:
+    job = await app.jobs.asubmit("wait")
+    await _reaches(app, job, JobState.SCHEDULED)
+    await app.jobs.asignal(job.id, "go", 7)
+    assert await job.aresult(timeout=PATIENCE) == 7
+
+
 async def _check_checkpoints(app: TaskMQ, _: Path) -> None:
     assert await _result(app, "resume") == "half way"
 
@@ -233,6 +240,7 @@ STORED = (
     Feature("progress", _check_progress),
     Feature("saved steps", _check_steps),
     Feature("tasks that sleep", _check_sleeps),
+    Feature("signals to a job", _check_signals),
     Feature("checkpoints", _check_checkpoints),
     Feature("large results (`results_at`)", _check_large_results),
     Feature("queue pauses", _check_pauses, is_shared=True),

@@ -33,6 +33,7 @@ def tells(ctx: Context) -> None:
     assert_type(ctx.last_heartbeat, Any)
     assert_type(ctx.fencing_token, int)
     assert_type(ctx.step("double", double, 2, by=3), str)
+    assert_type(ctx.wait_for("ok", str, default=""), str)
     ctx.progress("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ctx.step("double", double)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     ctx.step("double", double, "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -45,6 +46,8 @@ async def tells_on_the_loop(ctx: Context) -> None:
     await ctx.acheckpoint(1)
     assert_type(await ctx.astep("double", adouble, 2), str)
     await ctx.asleep("2h")
+    assert_type(await ctx.await_for("ok", int, timeout="2h"), int)
+    assert_type(await ctx.await_for("ok"), Any)
     await ctx.astep("double", double, 2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

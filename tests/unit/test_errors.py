@@ -21,6 +21,8 @@ _WITH_FACTS: list[Exception] = [
     errors.PartlyReplayed(errors.SendError("no"), failed=1, replayed=2),
     errors.ResultExpired("job 1"),
     errors.RunFailed("flow 1", {"a": "no"}),
+    errors.SavedValuesFull("job 1", "the signal 'ok'"),
+    errors.SignalTimeout("job 1", "ok"),
     errors.RunClosed("it has ended", "flow 1"),
     errors.StateUnavailable("gone", is_certain=False),
     errors.StoreUnavailable("gone", is_certain=False),

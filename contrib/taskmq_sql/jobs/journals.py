@@ -16,6 +16,7 @@ from taskmq.model.history.journals import (
     SaveHead,
     after_request,
 )
+from taskmq.model.history.suspensions import JobSignal, SignalEffect, place_signal
 from taskmq.model.jobs.reports import Report
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES
@@ -53,6 +54,10 @@ _PUT_VALUES: Final = """
 insert into taskmq.saved_value (id, name, is_reference, value) @rows(uuid, text, boolean, bytea)
 on conflict (id, name) do update set is_reference = excluded.is_reference, value = excluded.value"""
 _VALUES: Final = "select id, name, is_reference, value from taskmq.saved_value where id = any($1::uuid[])"
+_LOCKED_JOB: Final = "select id from taskmq.job where id = any($1::uuid[]) for update"
+_SIZES: Final = """
+select name, case when is_reference then 0 else length(value) end from taskmq.saved_value
+where id = any($1::uuid[])"""
 _NO_JOB: Final = "id = any($1::uuid[]) and not exists (select 1 from taskmq.job j where j.id = {table}.id)"
 _FORGET: Final = tuple(
     f"{change} where {_NO_JOB.format(table=table)}"
@@ -106,6 +111,11 @@ class SqlJournals:
         known = _job_ids(ids)
         return (await self._reports.read(partial(_values, known))) if known else {}
 
+    async def signal(self, job_id: str, signal: JobSignal) -> SignalEffect | None:
+        if not is_job_id(job_id):
+            return None
+        return await self._reports.write(partial(_signal, JobId(job_id), signal))
+
     async def forget(self, ids: Sequence[str]) -> None:
         if known := _job_ids(ids):
             await self._reports.write(partial(_forget, known), is_lasting=False)
@@ -156,6 +166,20 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
         [(JobId(key[0]), key[1], values[key].is_reference, values[key].value) for key in sorted(values)],
     )
     return answers
+
+
+def _signal(job: JobId, signal: JobSignal) -> Steps[SignalEffect | None]:
+    if not (yield from ask(_LOCKED_JOB, [job])):
+        return None
+    sizes: dict[str, int] = {row[0]: row[1] for row in (yield from ask(_SIZES, [job]))}
+    effect = place_signal(sizes, signal)
+    if effect.is_new:
+        rows = yield from ask(_HEADS, [job])
+        head = SaveHead(*rows[0][1:]) if rows else NO_HEAD
+        after = msgspec.structs.replace(head, version=head.version + 1)
+        yield from insert(_PUT_HEADS, [(job, *msgspec.structs.astuple(after), (yield from clock()))])
+        yield from insert(_PUT_VALUES, [(job, effect.key, False, signal.value)])
+    return effect
 
 
 def _values(ids: Sequence[JobId]) -> Steps[dict[str, SavedValues]]:

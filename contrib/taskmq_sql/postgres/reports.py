@@ -43,6 +43,8 @@ _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
 
+_LOCK_JOBS: Final = "select id from taskmq.job where id = any($1::uuid[]) order by id for update"
+_SAVES: Final = "select id, version from taskmq.saved_run where id = any($1::uuid[])"
 _UNHEEDED: Final = sorted(EVENT_CODES[kind] for kind in EVENT_CODES if kind in UNHEEDED)
 _COUNTS: Final = """
 select e.id, count(*) from taskmq.event e
@@ -186,6 +188,8 @@ class _Applying:
         if not indexes:
             return {}
         found = sorted((self._reports[index] for index in indexes), key=_by_id)
+        if any(report.saves is not None for report in found):
+            found = await _wake_signalled(connection, found)
         errors = [error_columns(_escape(kept_error(report))) for report in found]
         rows = await connection.fetch(
             AGAIN,
@@ -354,6 +358,20 @@ class _Applying:
 
     def _worker(self, report: Report) -> int | None:
         return self._workers[storable(report.worker)] if report.worker else None
+
+
+async def _wake_signalled(connection: Connection, reports: Sequence[Report]) -> list[Report]:
+    """Return the reports; suspended jobs whose run does not know all signals are due now."""
+    ids = [report.id for report in reports if report.saves is not None]
+    # In two statements: the second one sees the signals of those who held the lock before.
+    await connection.execute(_LOCK_JOBS, ids)
+    saves = {str(row[0]): row[1] for row in await connection.fetch(_SAVES, ids)}
+    return [
+        msgspec.structs.replace(report, delay=0, until=None)
+        if report.saves is not None and saves.get(report.id, 0) > report.saves
+        else report
+        for report in reports
+    ]
 
 
 async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.api.job_requests import SubmitBody
+from taskmq.api.job_requests import JobSignalBody, SubmitBody
 from taskmq.api.jobs import (
     AttemptView,
     BulkView,
@@ -18,6 +18,7 @@ from taskmq.api.jobs import (
     JobList,
     JobView,
     RefusalView,
+    SignalledJob,
     SubmittedJob,
 )
 from taskmq.api.problems import problem_of
@@ -136,6 +137,16 @@ class AppJobs(AppCalls):
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Release a held job. It runs at its scheduled time."""
         return changed_view(self._jobs, "released", await self._jobs.release(job_id, version=version, note=note))
+
+    async def signal(self, job_id: str, body: JobSignalBody) -> SignalledJob:
+        """Send a signal to a job. A call of its task that waits for it returns the value.
+
+        Raises:
+            SavedValuesFull: the job has no room for it.
+        """
+        record = await self._jobs.get(job_id)
+        sent = await self._jobs.signal(record, body.signal, body.value, signal_id=body.signal_id)
+        return SignalledJob(job_id=self._jobs.name_of(record), id=record.id, signal=body.signal, signal_id=sent)
 
     async def retry(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.api.job_requests import SubmitBody, UpstreamJob
+from taskmq.api.job_requests import JobSignalBody, SubmitBody, UpstreamJob
 from taskmq.cli.actor import name_caller, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.flags import JobFlags
@@ -15,6 +15,7 @@ from taskmq.cli.jobs.hints import add_hint, ask_about
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
+    any_value,
     array_of,
     instant_of,
     object_of,
@@ -237,6 +238,35 @@ def release(*jobs: str, note: _Note = "") -> int:
 
 @name_caller
 @of_tenant
+def signal(
+    job: str,
+    signal: str,
+    value: str = "null",
+    /,
+    *,
+    signal_id: Annotated[str | None, Parameter(name="--id")] = None,
+) -> int:
+    """Send a signal to a job whose task waits for it. Exits with 6 if the job has ended.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    signal
+        The name that a call of the task waits for.
+    value
+        The value that the call returns: JSON, or a text.
+    signal_id
+        An id: sending it again has no effect.
+    """
+    body = JobSignalBody(signal=signal, value=any_value(value), signal_id=signal_id)
+    sent = ask_about(job, lambda api: api.jobs.signal(job, body))
+    show_record(sent, lambda: {"job": sent.job_id, "signal": sent.signal, "id": sent.signal_id})
+    return OK
+
+
+@name_caller
+@of_tenant
 def retry(
     *jobs: str,
     mode: RetryMode | None = None,
@@ -368,6 +398,7 @@ COMMANDS: Final[Mapping[str, Callable[..., int]]] = {
     "change": change,
     "hold": hold,
     "release": release,
+    "signal": signal,
     "retry": retry,
     "clone": clone,
     "explain": explain,

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from taskmq.contracts.stores.progress import ProgressRecord
 from taskmq.model.history.journals import SaveAnswer, SavedValues
+from taskmq.model.history.suspensions import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 
 __all__ = ["JournalStore"]
@@ -37,6 +38,14 @@ class JournalStore(Protocol):
 
     async def values(self, ids: Sequence[str]) -> dict[str, SavedValues]:
         """Return the saved values of those of these jobs that have any, with the details of the last heartbeat."""
+        ...
+
+    async def signal(self, job_id: str, signal: JobSignal) -> SignalEffect | None:
+        """Save a signal's value for the job, if it is live; return the effect, or None for other jobs.
+
+        The saved values have one version more, so no run begins without it, and a run that knows fewer saves when it
+        is suspended runs again at once (`Report.saves`). `taskmq.model.history.suspensions.place_signal` decides.
+        """
         ...
 
     async def forget(self, ids: Sequence[str]) -> None:

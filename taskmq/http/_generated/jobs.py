@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, RetryBody, SubmitBody, UpstreamJob
+from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, JobSignalBody, RetryBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import (
     AttemptList,
     AttemptView,
@@ -21,6 +21,7 @@ from taskmq.api.jobs import (
     JobList,
     JobView,
     RefusedJob,
+    SignalledJob,
     SubmittedJob,
     SubmittedJobs,
 )
@@ -215,6 +216,15 @@ class JobCalls:
     def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Release a held job. It runs at its scheduled time."""
         return self._act("releaseJob", job_id, version, note)
+
+    def signal(self, job_id: str, body: JobSignalBody) -> SignalledJob:
+        """Send a signal to a job. A call of its task that waits for it returns the value.
+
+        Raises:
+            SavedValuesFull: the job has no room for it.
+        """
+        repeats = body.signal_id is not None
+        return self._connection.ask("signalJob", SignalledJob, path={"job_id": job_id}, body=body, repeats=repeats)
 
     def retry(
         self,

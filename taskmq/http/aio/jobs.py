@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, RetryBody, SubmitBody, UpstreamJob
+from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, JobSignalBody, RetryBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import (
     AttemptList,
     AttemptView,
@@ -20,6 +20,7 @@ from taskmq.api.jobs import (
     JobList,
     JobView,
     RefusedJob,
+    SignalledJob,
     SubmittedJob,
     SubmittedJobs,
 )
@@ -214,6 +215,17 @@ class AsyncJobCalls:
     async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Release a held job. It runs at its scheduled time."""
         return await self._act("releaseJob", job_id, version, note)
+
+    async def signal(self, job_id: str, body: JobSignalBody) -> SignalledJob:
+        """Send a signal to a job. A call of its task that waits for it returns the value.
+
+        Raises:
+            SavedValuesFull: the job has no room for it.
+        """
+        repeats = body.signal_id is not None
+        return await self._connection.ask(
+            "signalJob", SignalledJob, path={"job_id": job_id}, body=body, repeats=repeats
+        )
 
     async def retry(
         self,

@@ -1,24 +1,80 @@
-"""Calls that suspend their job until an instant, and the values that they save. Pure.
+"""Calls that suspend their job, and the values that they leave. Pure.
 
-    first run:  sleep  -> saves the instant under `sleep 1` -> the run ends, and the job waits for the instant
-    next run:   sleep  -> finds the instant in the past     -> returns
+    first run:  sleep     -> saves the instant under `sleep 1`   -> the run ends, and the job waits for the instant
+    next run:   sleep     -> finds the instant in the past       -> returns
+                wait_for  -> saves when it times out, `wait 1 approval` -> the run ends, and the job waits
+    a sender:   signal    -> `signal 1 ID approval`              -> the job runs again
+    next run:   wait_for  -> finds the value                     -> returns
 
 A job runs again from the start of its function. Its calls get their values by name and number: the second `sleep` of
-a run finds the value of the second `sleep` of the run before.
+a run finds the value of the second `sleep` of the run before. A wait takes the first signal of its name that no wait
+before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from taskmq.model.units import instant_text
+import msgspec
 
-__all__ = ["SUSPENDED", "RunWaits", "SleepCall", "sleep_text"]
+from taskmq.errors import InvalidOption
+from taskmq.model.history.journals import LARGEST_SAVED
+from taskmq.model.units import LAST_INSTANT, instant_text
+
+__all__ = [
+    "MOST_SAVED",
+    "SUSPENDED",
+    "JobSignal",
+    "RunWaits",
+    "SignalEffect",
+    "SleepCall",
+    "WaitCall",
+    "check_signal",
+    "describe_sleep",
+    "describe_wait",
+    "is_awaited",
+    "place_signal",
+]
 
 SUSPENDED: Final = "Suspended"
 """Error type in the report of a run that was suspended; the message is the reason."""
+MOST_SAVED: Final = 1000
+"""Maximum number of saved values of a job, signals included."""
 
 _SLEEP: Final = "sleep"
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
+
+
+class JobSignal(msgspec.Struct, frozen=True):
+    """A value that a sender gives to a job.
+
+    Attributes:
+        name: the name that a call of the task waits for.
+        id: of this signal: a second one with the same id has no effect.
+        value: as JSON.
+    """
+
+    name: str
+    id: str
+    value: bytes
+
+
+class SignalEffect(NamedTuple):
+    """The effect of a signal on a job's saved values.
+
+    Attributes:
+        key: name of its value, or of the first signal with its id; "": the job has no room for it.
+        is_new: whether the value has to be stored.
+    """
+
+    key: str
+    is_new: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the stored signal."""
+        return self.key.rpartition(" ")[2]
 
 
 class SleepCall(NamedTuple):
@@ -33,11 +89,30 @@ class SleepCall(NamedTuple):
     until: int | None
 
 
+class WaitCall(NamedTuple):
+    """A call that waits for a signal.
+
+    Attributes:
+        key: name of the instant at which it times out.
+        timeout_key: name under which it is saved that it timed out.
+        until: the saved instant, ms since the epoch; None: this is its first run.
+        has_timed_out: whether an earlier run saw the timeout.
+        value: the signal's, as JSON; None: there is none yet.
+    """
+
+    key: str
+    timeout_key: str
+    until: int | None
+    has_timed_out: bool
+    value: bytes | None
+
+
 class RunWaits:
-    """Numbers of the waiting calls of one run."""
+    """Numbers of the waiting calls of one run, and of the signals that they have taken."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
 
     def next_sleep(self, values: Mapping[str, bytes]) -> SleepCall:
         """Return the run's next call of `sleep`, with what an earlier run saved of it."""
@@ -46,7 +121,68 @@ class RunWaits:
         saved = values.get(key)
         return SleepCall(key, None if saved is None else int(saved))
 
+    def next_wait(self, name: str, values: Mapping[str, bytes]) -> WaitCall:
+        """Return the run's next wait for this signal, with the value that it takes."""
+        self._calls[f"wait {name}"] += 1
+        call = f"{self._calls[f'wait {name}']} {name}"
+        saved = values.get(f"wait {call}")
+        has_timed_out = f"timeout {call}" in values
+        value = None if has_timed_out else self._take(name, values)
+        until = None if saved is None else int(saved)
+        return WaitCall(f"wait {call}", f"timeout {call}", until, has_timed_out, value)
 
-def sleep_text(until: int) -> str:
-    """Describe for people what a sleeping job waits for."""
+    def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
+        """Return the value of the first signal of that name which no wait has taken."""
+        signals = sorted((number, key) for key in values for number, _, its in _signals([key]) if its == name)
+        if self._taken[name] == len(signals):
+            return None
+        self._taken[name] += 1
+        return values[signals[self._taken[name] - 1][1]]
+
+
+def check_signal(text: str, *, what: str) -> str:
+    """Return the name or the id of a signal.
+
+    Raises:
+        InvalidOption: it has other characters than letters, digits, `_`, `.`, `:` and `-`, or too many.
+    """
+    if _NAME.fullmatch(text) is None:
+        raise InvalidOption(f"{what}={text[:120]!r}: use 1 to 100 letters, digits, '_', '.', ':' and '-'")
+    return text
+
+
+def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:
+    """Decide the effect of a signal.
+
+    Args:
+        sizes: bytes of the job's saved values by name, without those that are kept elsewhere.
+    """
+    known = [(number, sender, key) for key in sizes for number, sender, _ in _signals([key])]
+    if first := next((key for _, sender, key in known if sender == signal.id), None):
+        return SignalEffect(first, False)
+    key = f"signal {max((number for number, *_ in known), default=0) + 1} {signal.id} {signal.name}"
+    total = sum(len(name) + size for name, size in sizes.items()) + len(key) + len(signal.value)
+    has_room = len(sizes) < MOST_SAVED and total <= LARGEST_SAVED
+    return SignalEffect(key if has_room else "", has_room)
+
+
+def is_awaited(name: str, reason: str) -> bool:
+    """Return whether a job that was suspended for this reason waits for the signal."""
+    return reason.startswith(f"waiting for the signal {name!r}")
+
+
+def describe_sleep(until: int) -> str:
+    """Return the reason why a sleeping job waits, for people."""
     return f"asleep until {instant_text(until)}"
+
+
+def describe_wait(name: str, until: int) -> str:
+    """Return the reason why a job waits for a signal, for people."""
+    end = "" if until == LAST_INSTANT else f" until {instant_text(until)}"
+    return f"waiting for the signal {name!r}{end}"
+
+
+def _signals(keys: Collection[str]) -> list[tuple[int, str, str]]:
+    """Return number, id and name of the signals among these keys."""
+    parts = [key.split(" ") for key in keys if key.startswith("signal ")]
+    return [(int(number), sender, name) for _, number, sender, name in parts]

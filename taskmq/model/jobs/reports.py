@@ -123,6 +123,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         peak_memory: largest resident memory of the run's process, in bytes; None: unknown.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
         until: instant at which it runs again, which replaces `delay` in a store that knows it; None: `delay` decides.
+        saves: of a suspended job: the number of saves that its run knows. If the store has more, a signal came
+            meanwhile, and the job runs again at once.
         limited: whether it did not start because of a limit of its task: a snoozed one because the limit was
             reached, an interrupted one because it came too late for its start under a strict rate.
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
@@ -147,6 +149,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peak_memory: _Span | None = None
     delay: Annotated[int, msgspec.Meta(ge=0)] = 0
     until: _Instant | None = None
+    saves: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     limited: bool = False
     redelivered: bool = False
     by_scheduler: bool = False
@@ -213,8 +216,14 @@ def interruption_of(report: Report) -> Interruption | None:
     return None
 
 
-def next_due(report: Report, *, now: int) -> int:
-    """Return when a job that does not run again at once is due after this report (ms since the epoch)."""
+def next_due(report: Report, *, now: int, saves: int = 0) -> int:
+    """Return when a job that waits after this report is due (ms since the epoch).
+
+    Args:
+        saves: of a suspended job: the number of saves that the store knows.
+    """
+    if report.saves is not None and saves > report.saves:
+        return now
     return now + report.delay if report.until is None else report.until
 
 

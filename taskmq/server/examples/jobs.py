@@ -181,6 +181,11 @@ JOBS: Final[Mapping[str, Example]] = {
         answers={200: {**_CHANGED, "status": "held", "state": "held"}},
     ),
     "releaseJob": Example(parameters=_OF_JOB, body={"note": ""}, answers={200: {**_CHANGED, "status": "released"}}),
+    "signalJob": Example(
+        parameters=_OF_JOB,
+        body={"signal": "approval", "value": {"ok": True}, "signal_id": "order-17"},
+        answers={200: {"job_id": "order-17", "id": SOME_ID, "signal": "approval", "signal_id": "order-17"}},
+    ),
     "retryJob": Example(
         parameters=_OF_JOB,
         body={"note": "the disk is free again"},

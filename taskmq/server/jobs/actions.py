@@ -1,4 +1,4 @@
-"""Actions on a job: hold, release, retry, clone."""
+"""Actions on a job: hold, release, signal, retry, clone."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 from litestar import Request, Response, post
 from litestar.params import FromPath, JSONBody
 
-from taskmq.api.job_requests import ActionBody, CloneBody, RetryBody
-from taskmq.api.jobs import ChangedJob
+from taskmq.api.job_requests import ActionBody, CloneBody, JobSignalBody, RetryBody
+from taskmq.api.jobs import ChangedJob, SignalledJob
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version, priority_number
+from taskmq.server.inputs import ApiGiven, OwnJobs, idempotency_key, matched_version, priority_number
 from taskmq.server.jobs.changes import changed_response
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -47,6 +47,22 @@ async def release_job(
 ) -> Response[ChangedJob]:
     """Release a held job. It runs at its scheduled time."""
     return await _act("released", jobs.release, job_id, request, jobs, data)
+
+
+@post(
+    f"{API}/jobs/{{job_id:str}}/signals",
+    status_code=200,
+    permission=Permission.EVENTS_SEND,
+    operation_id="signalJob",
+    summary="Send a signal to a job",
+    tags=["jobs"],
+)
+async def signal_job(api: ApiGiven, job_id: FromPath[str], data: JSONBody[JobSignalBody]) -> SignalledJob:
+    """Send a signal to a job. A call of its task that waits for it returns the value.
+
+    409: the job has ended, or has no room for the signal.
+    """
+    return await api.jobs.signal(job_id, data)
 
 
 @post(
@@ -104,7 +120,7 @@ async def clone_job(
     return changed_response("cloned", after, jobs, code=201)
 
 
-ACTIONS: Final = (hold_job, release_job, retry_job, clone_job)
+ACTIONS: Final = (hold_job, release_job, signal_job, retry_job, clone_job)
 
 
 async def _act(

@@ -19,6 +19,7 @@ from taskmq.contracts.stores import BegunRun
 from taskmq.errors import (
     BrokerUnavailable,
     MalformedMessage,
+    SavedValuesFull,
     StateUnavailable,
     TooLarge,
     TopologyMismatch,
@@ -27,6 +28,7 @@ from taskmq.errors import (
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
+from taskmq.model.history.suspensions import MOST_SAVED
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
 from taskmq.run.journal import RunJournal, describe_saved
@@ -49,11 +51,13 @@ class _SavingRun(msgspec.Struct):
         name: a text that no other run has.
         number: of its last request.
         sizes: bytes of the values that travel in messages, by name.
+        names: names of all values.
     """
 
     name: str
     number: int
     sizes: dict[str, int]
+    names: set[str]
 
 
 class StoredJournals:
@@ -92,7 +96,8 @@ class StoredJournals:
     async def begin(self, journal: RunJournal, invitation: Invitation) -> BegunRun | None:
         """See `CheckpointStore.begin`; the invitation has the values."""
         values = {name: bytes(value) for name, value in (invitation.saved or {}).items()}
-        run = _SavingRun(secrets.token_hex(8), 0, {name: len(name) + len(value) for name, value in values.items()})
+        sizes = {name: len(name) + len(value) for name, value in values.items()}
+        run = _SavingRun(secrets.token_hex(8), 0, sizes, {*values, *(invitation.kept or {})})
         fence = await self._request(journal, invitation, run, base=invitation.saves)
         if not fence:
             return None
@@ -103,10 +108,14 @@ class StoredJournals:
         """Save a value; return False if another run has begun.
 
         Raises:
+            SavedValuesFull: the job has as many values as it may.
             TooLarge: it does not fit into messages, together with the other values of the job.
             StateUnavailable: no scheduler answered, or the value could not be kept elsewhere.
         """
         run = self._runs[journal]
+        if name not in run.names and len(run.names) >= MOST_SAVED:
+            raise SavedValuesFull(journal.job_id, describe_saved(name))
+        run.names.add(name)
         size = sum(each for other, each in run.sizes.items() if other != name) + len(name) + len(value)
         if size <= LARGEST_SAVED and not (self._large is not None and self._large.is_large(value)):
             run.sizes[name] = len(name) + len(value)

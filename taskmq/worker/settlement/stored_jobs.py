@@ -229,8 +229,11 @@ class StoredJobSettler:
                 self._failures.note_retry(attempt, to_ms(delay), error)
                 return told("retry", delay=to_ms(delay), error=self._texts.record(error)), None
             case Snoozed(delay, is_limited, until, suspension):
-                why = ErrorRecord(type_name=SUSPENDED, message=suspension) if suspension else None
-                return told("snoozed", delay=to_ms(delay), limited=is_limited, until=until, error=why), None
+                if not suspension:
+                    return told("snoozed", delay=to_ms(delay), limited=is_limited), None
+                why = ErrorRecord(type_name=SUSPENDED, message=suspension)
+                saves = _count_saves(attempt, invitation)
+                return told("snoozed", delay=to_ms(delay), until=until, saves=saves, error=why), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
                 record = ended(JobState.FAILED, error=self._texts.record(error))
@@ -277,6 +280,12 @@ class StoredJobSettler:
 def _has_saved(invitation: Invitation) -> bool:
     """Whether earlier runs of the job saved values."""
     return invitation.saves > 0 or invitation.saved is not None
+
+
+def _count_saves(attempt: Attempt, invitation: Invitation) -> int:
+    """Return the number of saves of the job that its run knows."""
+    journal = None if attempt.execution is None else attempt.execution.context.journal
+    return invitation.saves + (0 if journal is None else journal.saves)
 
 
 def _has_expired(attempt: Attempt, reason: str) -> bool:

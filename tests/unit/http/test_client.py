@@ -16,7 +16,7 @@ from taskmq.api.accounts import NewRole
 from taskmq.api.dead_letters import ReplayBody
 from taskmq.api.definitions import DefinitionBody
 from taskmq.api.history.alerts import RuleBody
-from taskmq.api.job_requests import SubmitBody
+from taskmq.api.job_requests import JobSignalBody, SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, ResultProblem, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
@@ -231,6 +231,8 @@ def _use_jobs(client: Client) -> None:
     assert (changed.status, changed.version) == ("updated", 2)
     assert client.jobs.hold("one", note="wait").state == "held"
     assert client.jobs.release("one", version=3).state == "scheduled"
+    sent = client.jobs.signal("one", JobSignalBody(signal="approval", value={"ok": True}, signal_id="a-1"))
+    assert (sent.job_id, sent.signal, sent.signal_id) == ("one", "approval", "a-1")
     assert client.jobs.explain("one").reasons[0].startswith("it waits for its time")
     assert client.jobs.cancel("one", note="enough").status == "cancelled"
     assert [entry.kind for entry in client.jobs.history("one")][-1] == "cancel"

@@ -4,15 +4,20 @@ import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from taskmq import Context
 from taskmq.control_flow import Suspension, find_suspension
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.errors import EncodeError, InvalidOption, SignalTimeout, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
 from tests.unit.run.test_journal import Shelf
 
 _HOUR = timedelta(hours=1)
+
+
+class _Approval(msgspec.Struct):
+    by: str
 
 
 def _run(shelf: Shelf) -> Context:
@@ -111,3 +116,57 @@ def test_the_first_suspension_of_a_group_is_that_of_its_run() -> None:
     assert find_suspension(BaseExceptionGroup("", [last, BaseExceptionGroup("", [first])])) is first
     assert find_suspension(BaseExceptionGroup("", [first, ValueError()])) is None
     assert find_suspension(ValueError()) is None
+
+
+def test_a_wait_ends_its_run_until_the_signal_or_the_timeout() -> None:
+    shelf = Shelf()
+    shelf.now = 5_000
+
+    with pytest.raises(Suspension) as found:
+        _run(shelf).wait_for("ok", timeout="1h")
+
+    assert found.value.left == _HOUR
+    assert str(found.value) == "waiting for the signal 'ok' until 1970-01-01T01:00:05.000Z"
+    assert shelf.values == {"wait 1 ok": b"3605000"}
+
+
+async def test_a_wait_returns_the_signal_as_its_type_without_saving_anything() -> None:
+    shelf = Shelf({"signal 1 a ok": b'{"by":"ada"}', "signal 2 b ok": b"7"})
+    run = _run(shelf)
+
+    assert await run.await_for("ok", _Approval) == _Approval("ada")
+    assert run.wait_for("ok") == 7
+    assert len(shelf.values) == 2
+
+
+def test_a_value_of_another_type_is_refused() -> None:
+    shelf = Shelf({"signal 1 a ok": b"7"})
+
+    with pytest.raises(EncodeError, match="the value of the signal 'ok' does not fit its type"):
+        _run(shelf).wait_for("ok", _Approval)
+
+
+async def test_a_wait_that_is_over_raises_or_returns_its_default_in_every_later_run() -> None:
+    shelf = Shelf({"wait 1 ok": b"5000"})
+    shelf.now = 5_000
+
+    with pytest.raises(SignalTimeout, match=r"the signal 'ok' did not come in time"):
+        await _run(shelf).await_for("ok", timeout="1h")
+    assert shelf.values["timeout 1 ok"] == b"true"
+
+    shelf.values["signal 1 late ok"] = b"7"
+    assert _run(shelf).wait_for("ok", default="none") == "none"
+
+
+def test_a_wait_without_a_timeout_has_no_end() -> None:
+    shelf = Shelf()
+
+    with pytest.raises(Suspension, match=r"^waiting for the signal 'ok'$"):
+        _run(shelf).wait_for("ok")
+    with pytest.raises(Suspension, match=r"^waiting for the signal 'ok'$"):
+        _run(shelf).wait_for("ok")
+
+
+def test_a_wait_for_an_odd_name_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="use 1 to 100 letters"):
+        _run(Shelf()).wait_for("a b")

@@ -8,6 +8,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.errors import StoreUnavailable
 from taskmq.model.history.journals import RunProgress, SaveAnswer, SavedValues, SaveRequest, decode_answers
+from taskmq.model.history.suspensions import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 from taskmq.scheduler.reports import ReportedJournals
 from taskmq_local import open_memory_broker
@@ -39,6 +40,9 @@ class _Picky:
 
     async def values(self, ids: Sequence[str]) -> dict[str, SavedValues]:
         return {}
+
+    async def signal(self, job_id: str, signal: JobSignal) -> SignalEffect | None:
+        return None
 
     async def forget(self, ids: Sequence[str]) -> None: ...
 

@@ -83,7 +83,7 @@ def _errors() -> list[type[TaskMQError]]:
 _INTERNAL = {
     "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
     "PartlySent", "ResultTooLarge", "RunSuperseded", "SendError",
-    "ServerUnavailable", "SoftTimeout", "StoreRefused", "TaskTimeout", "WorkerLost",
+    "ServerUnavailable", "SignalTimeout", "SoftTimeout", "StoreRefused", "TaskTimeout", "WorkerLost",
 }  # fmt: skip
 # One has its own status, the other that of its cause.
 _OF_ITS_OWN_STATUS = {PartlyReplayed, RequestRefused}

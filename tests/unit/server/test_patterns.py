@@ -96,7 +96,7 @@ _NO_TASK: Final = {
     # A source has its task, and a sender without a signature the patterns of the caller: `test_outside_events`.
     "sendEvent",
     # A step waits for a signal of people who may not call the tasks behind it.
-    "signalRun",
+    "signalRun", "signalJob",
     # Objects of the instance that belong to no task.
     "addTenant", "removeTenant", "changeTenant", "pauseQueue", "resumeQueue", "purgeQueue", "moveMessages",
     "controlWorkers", "putPool", "removePool", "putQueuePolicy", "removeQueuePolicy", "putQuota", "removeQuota",

@@ -10,6 +10,7 @@ import pytest
 from taskmq import Context, Job, TaskMQ
 from taskmq.errors import RunSuperseded, TaskFailed
 from taskmq.model.history.journals import LARGEST_SAVED, SaveRequest
+from taskmq.model.history.suspensions import MOST_SAVED
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -40,6 +41,11 @@ def define_steps(app: TaskMQ) -> None:
     async def too_much(context: Context) -> None:
         await context.astep("half", _make, "half", LARGEST_SAVED // 2)
         await context.astep("rest", _make, "rest", LARGEST_SAVED // 2)
+
+    @app.task(name="too_many", queue="work", retry=None)
+    async def too_many(context: Context) -> None:
+        for number in range(MOST_SAVED + 1):
+            await context.astep(str(number), _make, "n")
 
     @app.task(name="loop", queue="work", retry=RETRY)
     async def loop(context: Context, until: int) -> list[object]:
@@ -102,6 +108,15 @@ async def test_a_resumed_job_continues_from_the_steps_of_its_failed_run(shop: Sh
 
     assert await job.aresult(timeout=120) == ["a", "b", "c4"]
     assert _made == ["a", "b", "c4"]
+
+
+@run_by(in_own_store)
+async def test_a_job_saves_at_most_a_thousand_values(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("too_many")
+
+    with pytest.raises(TaskFailed, match="has no room for the value of step '1000'"):
+        await job.aresult(timeout="1h")
+    assert len(_made) == MOST_SAVED + 1
 
 
 @run_by(in_own_store)

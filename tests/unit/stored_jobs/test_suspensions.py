@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from taskmq import Context, TaskMQ
+from taskmq.errors import JobConflict, JobNotFound, SavedValuesFull
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -30,6 +31,19 @@ def define_sleepers(app: TaskMQ) -> None:
         found.append(await context.astep("second", _make, f"second {order}"))
         await context.asleep("3m")
         return context.attempt, found
+
+    @app.task(name="ask", queue="work", retry=RETRY)
+    async def ask(context: Context, timeout: str | None = None) -> list[object]:
+        await context.astep("first", _make, "first")
+        first = await context.await_for("answer", int, timeout=timeout, default=-1)
+        return [context.attempt, first, await context.await_for("answer", str)]
+
+    @app.task(name="busy", queue="work", retry=None)
+    async def busy(context: Context) -> int:
+        await context.astep("first", _make, "first")
+        # The signal comes now, after this run began.
+        await asyncio.sleep(30)
+        return await context.await_for("answer", int)
 
     @app.task(name="together", queue="work", retry=None)
     async def together(context: Context) -> str:
@@ -90,3 +104,77 @@ async def test_concurrent_sleeps_of_a_job_end_one_after_the_other(shop: Shop, /)
     record = await shop.jobs.aget(job.id)
     assert record.finished is not None
     assert 2 * _MINUTE <= record.finished - record.submitted < 3 * _MINUTE
+
+
+@run_by(in_own_store)
+async def test_a_job_that_waits_runs_again_with_the_signal(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    reasons = (await shop.jobs.aexplain(job.id)).reasons
+
+    assert reasons[0].startswith("it is waiting for the signal 'answer'")
+    assert await shop.jobs.asignal(job.id, "other", 0, signal_id="other-1") == "other-1"
+    assert (await shop.jobs.aget(job.id)).suspension == "waiting for the signal 'answer'"
+    await shop.jobs.asignal(job.id, "answer", 42)
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    await shop.jobs.asignal(job.id, "answer", "yes")
+
+    assert await job.aresult(timeout="9m") == [1, 42, "yes"]
+    assert _made == ["first"]
+    assert [each.note for each in await shop.jobs.ahistory(job.id)] == ["signal 'answer'"] * 2
+
+
+@run_by(in_own_store)
+async def test_signals_that_come_before_the_first_run_are_kept(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask", delay="1m")
+    await shop.jobs.asignal(job.id, "answer", 1, signal_id="a")
+    await shop.jobs.asignal(job.id, "answer", 2, signal_id="a")
+    await shop.jobs.asignal(job.id, "answer", "two", signal_id="b")
+    assert (await shop.jobs.aget(job.id)).state is JobState.SCHEDULED
+
+    assert await job.aresult(timeout="9m") == [1, 1, "two"]
+    record = await shop.jobs.aget(job.id)
+    assert record.started is not None
+    assert record.started >= record.submitted + _MINUTE
+
+
+@run_by(in_own_store)
+async def test_a_signal_that_comes_during_a_run_wakes_the_job_afterwards(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("busy")
+    while "first" not in _made:
+        await asyncio.sleep(1)
+
+    await shop.jobs.asignal(job.id, "answer", 7)
+
+    assert await job.aresult(timeout="9m") == 7
+
+
+@run_by(in_own_store)
+async def test_a_wait_that_times_out_leaves_the_next_signal_to_the_next_wait(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask", "2m")
+    await asyncio.sleep(180)
+    await shop.jobs.asignal(job.id, "answer", "late")
+
+    assert await job.aresult(timeout="9m") == [1, -1, "late"]
+
+
+@run_by(in_own_store)
+async def test_an_ended_job_takes_no_signal(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("together")
+    await job.acancel()
+
+    with pytest.raises(JobConflict, match=r"has ended: signal 'answer' was not sent"):
+        await shop.jobs.asignal(job.id, "answer")
+    with pytest.raises(JobNotFound):
+        await shop.jobs.asignal("unknown", "answer")
+
+
+@run_by(in_own_store)
+async def test_a_job_keeps_at_most_a_thousand_values(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask", delay="1h")
+
+    for _ in range(1_000):
+        await shop.jobs.asignal(job.id, "answer", 1)
+
+    with pytest.raises(SavedValuesFull, match="no room for the signal 'answer'"):
+        await shop.jobs.asignal(job.id, "answer", 1)

@@ -40,6 +40,7 @@ _ATTEMPT: Final = """
 _UNHEEDED: Final = f"""
     SELECT id, count(*) FROM event WHERE id IN (@values) AND kind IN {tuple(sorted(UNHEEDED))} GROUP BY id
 """
+_SAVES: Final = "SELECT version FROM saved_run WHERE id IN (@values)"
 _UNKNOWN: Final = AppliedReport("unknown")
 _AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED})
 
@@ -150,7 +151,8 @@ class _Reporting:
         if job.state in ENDED:
             self._end(job, report, after)
         elif after in _AGAIN:
-            job.put_off(next_due(report, now=self._now))
+            saves = 0 if report.saves is None else self._count_saves(job.id)
+            job.put_off(next_due(report, now=self._now, saves=saves))
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1
@@ -173,6 +175,10 @@ class _Reporting:
             text = "" if report.error is None else report.error.message
             self._note(job.id, after, job.version, "ended", by="", note=text)
         return after
+
+    def _count_saves(self, job_id: bytes) -> int:
+        """Return the number of saves of the job, signals included."""
+        return next((version for (version,) in select_each(self._connection, _SAVES, [job_id])), 0)
 
     def _end(self, job: LiveJob, report: Report, after: JobState) -> None:
         job.finished = self._end_time(report)

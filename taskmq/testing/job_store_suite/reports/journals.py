@@ -1,15 +1,18 @@
 """Tests of progress and saved values that runs report."""
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
 
 from taskmq.contracts.jobs import DispatchedJob, Retaining
-from taskmq.model.history.journals import RunProgress, SavedContent, SaveRequest
+from taskmq.model.history.journals import LARGEST_SAVED, RunProgress, SavedContent, SaveRequest
+from taskmq.model.history.suspensions import SUSPENDED, JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import JobDriver, forged_token, later, new_id, report
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, forged_token, later, new_id, report
 from taskmq.testing.runner import case
 
 __all__ = ["JournalCases"]
@@ -47,6 +50,10 @@ async def _save(driver: JobDriver, job: DispatchedJob, number: int, **facts: Any
 async def _values(driver: JobDriver, job: DispatchedJob) -> tuple[int, dict[str, bytes]]:
     found = (await driver.store.journals.values([job.id])).get(job.id)
     return (0, {}) if found is None else (found.version, {name: each.value for name, each in found.values.items()})
+
+
+def _signal(sender: str) -> JobSignal:
+    return JobSignal("ok", sender, b'"%s"' % sender.encode())
 
 
 class JournalCases(JobStoreCase):
@@ -199,3 +206,68 @@ class JournalCases(JobStoreCase):
         assert (await journals.values([done.id, live.id])).keys() == {live.id}
         assert await _values(driver, live) == (1, {"checkpoint": b"1", "heartbeat": b"1"})
         assert not await _save(driver, done, 3, fence=fences[0], name="checkpoint", value=b"2")
+
+    @case
+    async def test_a_signal_is_saved_once_and_a_run_cannot_begin_without_it(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatch_new()
+
+        assert await driver.store.journals.signal(job.id, _signal("a")) == SignalEffect("signal 1 a ok", True)
+        assert await other.store.journals.signal(job.id, _signal("a")) == SignalEffect("signal 1 a ok", False)
+        assert await other.store.journals.signal(job.id, _signal("b")) == SignalEffect("signal 2 b ok", True)
+
+        assert await _values(other, job) == (2, {"signal 1 a ok": b'"a"', "signal 2 b ok": b'"b"'})
+        assert not await _fence(driver, job)
+        assert await _fence(driver, job, base=2)
+
+    @case
+    async def test_a_signal_during_a_run_does_not_disturb_its_saves(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatch_new()
+        fence = await _fence(driver, job)
+
+        await driver.store.journals.signal(job.id, _signal("a"))
+
+        assert await _save(driver, job, 2, fence=fence, name="step x", value=b"1")
+        assert await _values(driver, job) == (2, {"signal 1 a ok": b'"a"', "step x": b"1"})
+
+    @case
+    async def test_concurrent_signals_get_different_numbers(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatch_new()
+        signal = driver.store.journals.signal
+
+        found = await asyncio.gather(*(signal(job.id, _signal(str(number))) for number in range(10)))
+
+        numbers = sorted(int(each.key.split()[1]) for each in found if each is not None)
+        assert numbers == list(range(1, 11))
+
+    @case
+    async def test_only_live_jobs_take_signals_up_to_their_limit(self) -> None:
+        driver = self.driver()
+        job, ended = await driver.dispatch_new(), await driver.dispatch_new()
+        await driver.expect_accepted(ended, "succeeded")
+        signal = driver.store.journals.signal
+
+        for unknown in (ended.id, new_id(_AT), "x"):
+            assert await signal(unknown, _signal("a")) is None
+        large = JobSignal("ok", "a", b'"%s"' % (b"x" * LARGEST_SAVED))
+        assert await signal(job.id, large) == SignalEffect("", False)
+        assert await _values(driver, job) == (0, {})
+
+    @case
+    async def test_a_suspended_job_that_missed_a_signal_is_due_at_once(self) -> None:
+        driver = self.driver()
+        first, second = await driver.dispatch_new(), await driver.dispatch_new()
+        until = await driver.store.now_ms() + HOUR
+        why = ErrorRecord(type_name=SUSPENDED, message="waiting")
+        for job in (first, second):
+            assert await _fence(driver, job)
+            await driver.store.journals.signal(job.id, _signal("a"))
+
+        missed = await driver.expect_accepted(first, "snoozed", until=until, delay=HOUR, saves=0, error=why)
+        known = await driver.expect_accepted(second, "snoozed", until=until, delay=HOUR, saves=1, error=why)
+
+        assert (missed.state, known.state) == (JobState.SCHEDULED, JobState.SCHEDULED)
+        assert missed.due <= await driver.store.now_ms()
+        assert known.due == until

@@ -1,6 +1,29 @@
-"""Waiting calls of a run, and the values that earlier runs saved of them."""
+"""Calls that suspend a job, the values that earlier runs saved of them, and signals."""
 
-from taskmq.model.history.suspensions import RunWaits, SleepCall, sleep_text
+import pytest
+
+from taskmq.errors import InvalidOption
+from taskmq.model.history.journals import LARGEST_SAVED
+from taskmq.model.history.suspensions import (
+    MOST_SAVED,
+    JobSignal,
+    RunWaits,
+    SignalEffect,
+    SleepCall,
+    check_signal,
+    describe_sleep,
+    describe_wait,
+    is_awaited,
+    place_signal,
+)
+from taskmq.model.units import LAST_INSTANT
+
+_SIGNAL = JobSignal("ok", "me", b"true")
+
+
+def _takes(values: dict[str, bytes], *names: str) -> list[bytes | None]:
+    waits = RunWaits()
+    return [waits.next_wait(name, values).value for name in names]
 
 
 def test_a_sleep_without_a_saved_value_is_in_its_first_run() -> None:
@@ -15,5 +38,57 @@ def test_each_sleep_of_a_run_finds_the_value_of_its_own_number() -> None:
     assert found == [SleepCall("sleep 1", 1000), SleepCall("sleep 2", 2000), SleepCall("sleep 3", None)]
 
 
-def test_the_text_of_a_sleep_names_its_end() -> None:
-    assert sleep_text(1_000) == "asleep until 1970-01-01T00:00:01.000Z"
+def test_each_wait_takes_the_next_signal_of_its_name() -> None:
+    values = {"signal 10 c ok": b"3", "signal 2 a ok": b"1", "signal 3 b stop": b"2", "step signal": b"0"}
+
+    assert _takes(values, "ok", "stop", "ok", "ok") == [b"1", b"2", b"3", None]
+
+
+def test_a_wait_that_timed_out_leaves_a_late_signal_to_the_next() -> None:
+    values = {"wait 1 ok": b"70", "timeout 1 ok": b"true", "signal 1 late ok": b"1"}
+    waits = RunWaits()
+
+    first, second = waits.next_wait("ok", values), waits.next_wait("ok", values)
+
+    assert (first.until, first.has_timed_out, first.value) == (70, True, None)
+    assert (second.key, second.until, second.has_timed_out, second.value) == ("wait 2 ok", None, False, b"1")
+
+
+def test_a_signal_gets_the_next_number_of_its_job() -> None:
+    assert place_signal({}, _SIGNAL) == SignalEffect("signal 1 me ok", True)
+    assert place_signal({"signal 7 you stop": 1, "step a": 9}, _SIGNAL) == SignalEffect("signal 8 me ok", True)
+
+
+def test_a_second_signal_with_the_same_id_is_the_first() -> None:
+    effect = place_signal({"signal 7 me stop": 1}, _SIGNAL)
+
+    assert effect == SignalEffect("signal 7 me stop", False)
+    assert effect.name == "stop"
+
+
+def test_a_job_without_room_takes_no_signal() -> None:
+    full = SignalEffect("", False)
+
+    assert place_signal({f"step {number}": 1 for number in range(MOST_SAVED)}, _SIGNAL) == full
+    assert place_signal({"step a": LARGEST_SAVED}, _SIGNAL) == full
+    assert place_signal({f"step {number}": 1 for number in range(MOST_SAVED - 1)}, _SIGNAL).is_new
+
+
+@pytest.mark.parametrize("text", ["", "a b", "x" * 101, "größe", "a\n"])
+def test_a_signal_with_an_odd_name_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="use 1 to 100 letters"):
+        check_signal(text, what="signal")
+
+    assert check_signal("order-17:ok", what="signal") == "order-17:ok"
+
+
+def test_a_suspended_job_says_what_it_waits_for() -> None:
+    assert describe_sleep(1_000) == "asleep until 1970-01-01T00:00:01.000Z"
+    assert describe_wait("ok", 1_000) == "waiting for the signal 'ok' until 1970-01-01T00:00:01.000Z"
+    assert describe_wait("ok", LAST_INSTANT) == "waiting for the signal 'ok'"
+
+
+def test_a_signal_is_awaited_by_jobs_that_wait_for_its_name() -> None:
+    assert is_awaited("ok", describe_wait("ok", 1_000))
+    assert not is_awaited("o", describe_wait("ok", 1_000))
+    assert not is_awaited("ok", describe_sleep(1_000))
