@@ -79,8 +79,10 @@ if TYPE_CHECKING:
     from taskmq.tasks.task import Task
     from taskmq.workflow.batch import batch
     from taskmq.workflow.dag import dag
+    from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import Workflow, chain, chord, group
     from taskmq.workflow.runs.handle import EndedStep, Run, RunStatus, RunStep
+    from taskmq.workflow.taskless_step import sleep, subworkflow, wait
 
 __all__ = [
     "AccessDenied",
@@ -117,6 +119,7 @@ __all__ = [
     "LockTimeout",
     "Member",
     "Middleware",
+    "NamedWorkflow",
     "PartlySent",
     "Proceed",
     "ProgressNews",
@@ -165,8 +168,11 @@ __all__ = [
     "dag",
     "group",
     "install_job_fields",
+    "sleep",
     "sse_text",
+    "subworkflow",
     "task",
+    "wait",
 ]
 
 _HOMES = {
@@ -213,7 +219,11 @@ _HOMES = {
     "dag": "workflow.dag",
     "group": "workflow.parts",
     "install_job_fields": "run.log_fields",
+    "NamedWorkflow": "workflow.named_workflow",
+    "sleep": "workflow.taskless_step",
+    "subworkflow": "workflow.taskless_step",
     "task": "tasks.definition",
+    "wait": "workflow.taskless_step",
 }
 
 

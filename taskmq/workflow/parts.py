@@ -149,6 +149,17 @@ class Step(CompleteStep, Workflow[R_co]):
         """Celery's word for `options`."""
         return self.options(**options)
 
+    def when(self, condition: str) -> "Step[R_co]":
+        """The same step, which is skipped unless a condition is met, such as `steps.check.result > 3`.
+
+        The condition names steps before it, as in workflow files. A skipped step has no value, and steps that need
+        it are skipped, too.
+
+        Raises:
+            InvalidOption: the condition cannot be parsed.
+        """
+        return Step(self.call.when(condition))
+
     def each(self, *, limit: int | None = None, max_width: int = _WIDTH) -> "OpenStep[Iterable[Any], list[R_co]]":
         """Call the step for each item, like `OpenStep.each`: the item precedes the present arguments.
 
@@ -183,11 +194,15 @@ class OpenStep(Generic[A_contra, R_co]):
 
     def options(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
         """The same step with other options."""
-        return OpenStep(self.call.with_options(options))
+        return self._with_call(self.call.with_options(options))
 
     def set(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
         """Celery's word for `options`."""
         return self.options(**options)
+
+    def when(self, condition: str) -> "OpenStep[A_contra, R_co]":
+        """The same step, which is skipped unless a condition is met; see `Step.when`."""
+        return self._with_call(self.call.when(condition))
 
     def each(
         self: "OpenStep[A, B]", *, limit: int | None = None, max_width: int = _WIDTH
@@ -199,6 +214,9 @@ class OpenStep(Generic[A_contra, R_co]):
             max_width: a longer list is refused, so the step fails.
         """
         return Each(self.call, limit=limit, max_width=max_width)
+
+    def _with_call(self, call: StepCall) -> "OpenStep[A_contra, R_co]":
+        return OpenStep(call)
 
 
 class Each(OpenStep[A_contra, R_co]):
@@ -229,6 +247,9 @@ class Each(OpenStep[A_contra, R_co]):
         return builder.each(
             self.call, before, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread, rule=rule
         )
+
+    def _with_call(self, call: StepCall) -> "OpenStep[A_contra, R_co]":
+        return Each(call, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread)
 
 
 class Chain(Workflow[R_co]):

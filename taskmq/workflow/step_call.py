@@ -7,11 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import AppServices
+from taskmq.errors import InvalidOption
 from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask"]
+__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask", "check_condition"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -44,6 +46,7 @@ class StepCall(msgspec.Struct, frozen=True):
         plan: the options that the step's own override; None: the task's, as they are when it is sent.
         options: further options of the step, which count from its turn.
         is_fed: whether the values of the steps before it precede its arguments.
+        condition: whether it runs once it may start; "": always.
     """
 
     task: StepTask
@@ -52,9 +55,27 @@ class StepCall(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any]
     options: CallOptions
     is_fed: bool
+    condition: str = ""
 
     def with_options(self, options: CallOptions) -> "StepCall":
         return replace(self, options=cast("CallOptions", {**self.options, **options}))
+
+    def when(self, condition: str) -> "StepCall":
+        """Return the call with a condition; raises as `check_condition` does."""
+        return replace(self, condition=check_condition(condition))
+
+
+def check_condition(condition: str) -> str:
+    """Return the condition of a step.
+
+    Raises:
+        InvalidOption: it cannot be parsed.
+    """
+    try:
+        parse_condition(condition)
+    except ConditionError as error:
+        raise InvalidOption(f"when({condition!r}): {error}") from error
+    return condition
 
 
 class CompleteStep:

@@ -28,13 +28,15 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
         "mend_gallery.py",
         "batch_gallery.py",
         "albums.py",
+        "approvals.py",
     }
     assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))
 
-    with Started(tmp_path, "worker", "albums:app") as worker, Started(tmp_path, "scheduler", "albums:app"):
+    with Started(tmp_path, "worker", "approvals:app") as worker, Started(tmp_path, "scheduler", "approvals:app"):
         worker.says("waiting for jobs")
         for name in ("send_gallery.py", "send_graph.py", "albums.py"):
             assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
+        assert _output_of(tmp_path, "approvals.py") == "spring is public: nice\n"
         assert _output_of(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
         mended = _output_of(tmp_path, "mend_gallery.py").splitlines()
 

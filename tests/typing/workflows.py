@@ -2,7 +2,9 @@
 
 from typing import Any, assert_type
 
-from taskmq import Context, Run, RunStatus, TaskMQ, Workflow, chain, chord, dag, group
+from taskmq import Context, Run, RunStatus, TaskMQ, Workflow, chain, chord, dag, group, sleep, subworkflow, wait
+from taskmq.workflow.step_call import GraphNode
+from taskmq.workflow.taskless_step import TasklessStep
 
 app = TaskMQ("memory://")
 
@@ -113,3 +115,25 @@ double_each.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentT
 @app.workflow  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 def no_graph() -> str:
     return "a graph"
+
+
+# Steps without a task
+
+
+@app.task
+def publish(approved: bool, title: str) -> float:
+    return len(title) * approved
+
+
+assert_type((load.s("a") | wait("approval", bool, timeout="2d") | publish.s("a")).send().result(), float)
+assert_type(wait("approval", bool, timeout=1, default=False).when("steps.a.result"), TasklessStep[bool])
+assert_type(wait("approval", {"type": "boolean"}), TasklessStep[Any])
+assert_type(sleep("2h"), TasklessStep[None])
+assert_type(subworkflow(double_each, "a", by=3), TasklessStep[str])
+assert_type(subworkflow("nightly", day="2027-01-31"), TasklessStep[Any])
+assert_type(load.s("a").when("steps.a.result > 3").send().result(), list[int])
+assert_type((load.s("a") | total.s().when("steps.load.result")).send().result(), str)
+assert_type(dag().add(wait("go"), name="go"), GraphNode[Any])
+
+_ = wait("approval", str) | publish.s("a")  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
+subworkflow(double_each, 1)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

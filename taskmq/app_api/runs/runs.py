@@ -275,6 +275,9 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
         RequestRefused, InvalidArguments: see `AppRuns.signal`.
     """
     steps = [name for name in graph.waits.get(body.signal, ()) if body.step in ("", name)]
+    if not graph.is_complete:
+        said = f"run {run.id}: its graph is not built yet, so no form is known: send {body.signal!r} again later"
+        raise RequestRefused(said, status=409, code="signal_refused")
     if not steps:
         hint = did_you_mean(body.signal, sorted(graph.waits)) if graph.waits else "none of its steps waits for one"
         said = f"run {run.id}: no step waits for signal {body.signal!r}: {hint}"

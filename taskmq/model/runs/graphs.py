@@ -130,6 +130,7 @@ class RunGraph:
     Attributes:
         order: names of the steps, each after its upstream steps.
         waits: by the name of a signal, the steps that wait for it.
+        is_complete: whether no step has to build the rest of it first.
     """
 
     def __init__(self, content: WorkflowContent, version: str) -> None:
@@ -146,6 +147,7 @@ class RunGraph:
             if signal := content.steps[name].wait:
                 self.waits.setdefault(signal, []).append(name)
         self.downstream: dict[str, list[str]] = downstream
+        self.is_complete: bool = not any(each.builds and not downstream[name] for name, each in content.steps.items())
         self.roots: list[str] = [name for name in self.order if not self.upstream[name]]
 
     def step(self, name: str) -> StepContent:

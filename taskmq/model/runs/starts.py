@@ -157,7 +157,7 @@ def receive_signal(here: Workspace, row: InboxRow) -> Transition[str]:
             return "consumed"
     if refusal:
         return f"refused: {refusal}"
-    if row.name not in here.graph.waits:
+    if row.name not in here.graph.waits and here.graph.is_complete:
         return f"refused: no step waits for a signal {row.name!r}"
     if here.run.signals >= MOST_SIGNALS:
         return f"refused: {MOST_SIGNALS} signals wait already"

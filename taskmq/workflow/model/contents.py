@@ -15,16 +15,16 @@ from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.runs.fan_out import BatchCall
-from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent
+from taskmq.model.runs.graphs import MAX_WIDTH, StepContent, WorkflowContent, encode_workflow
 from taskmq.model.runs.paths import NAME
 from taskmq.model.runs.rules import RULE_ALIASES
-from taskmq.model.runs.validation import MOST_STEPS
+from taskmq.model.runs.validation import MOST_STEPS, validate_workflow
 from taskmq.options.step_options import encode_options
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepCall
 
-__all__ = ["BATCH_STEP", "ContentBuilder", "PartValue", "PlacedPart", "RunPlan", "batch_call"]
+__all__ = ["BATCH_STEP", "ContentBuilder", "PartValue", "PlacedPart", "RunPlan", "batch_call", "escape"]
 
 BATCH_STEP: Final = "jobs"
 """Name of the step of a batch."""
@@ -136,6 +136,7 @@ class ContentBuilder:
             arguments={**kwargs, **{name: source.template for name, source in named.items()}},
             needs=_needs_of([*before, *named.values()]),
             rule=RULE_ALIASES.get(rule, rule),
+            condition=call.condition,
             options=_options_of(call, is_complete=is_complete),
         )
         return self._place(call, content, call.task.returns)
@@ -166,9 +167,34 @@ class ContentBuilder:
             arguments=kwargs,
             needs=before[0].needs,
             rule=RULE_ALIASES.get(rule, rule),
+            condition=call.condition,
             options=_options_of(call, is_complete=False),
         )
         return self._place(call, content, ListOf(call.task.returns))
+
+    def add(
+        self,
+        name: str,
+        content: StepContent,
+        shape: Shape,
+        before: Sequence[PartValue],
+        *,
+        named: Mapping[str, PartValue] | None = None,
+        rule: str = "all",
+    ) -> PlacedPart:
+        """Add a step that runs no task after `before`.
+
+        Args:
+            named: more parts that it waits for, by the name of the parameter for the value.
+        """
+        named = named or {}
+        step = replace(
+            content,
+            arguments={**content.arguments, **{param: source.template for param, source in named.items()}},
+            needs=_needs_of([*before, *named.values()]),
+            rule=RULE_ALIASES.get(rule, rule),
+        )
+        return self._put(name, step, shape)
 
     def batch(self, *, limit: int | None) -> PlacedPart:
         """Add a step that gets its calls one by one, until it is closed."""
@@ -200,10 +226,19 @@ class ContentBuilder:
             )
         # Groups without members.
         steps = self._steps or {_JOIN: StepContent(value=[])}
-        return RunPlan(WorkflowContent(steps=steps, output=output), shape)
+        content = WorkflowContent(steps=steps, output=output)
+        if any(step.condition for step in steps.values()):
+            # Conditions alone refer to steps by names that the author wrote.
+            _, faults = validate_workflow(msgspec.json.decode(encode_workflow(content)[1]))
+            if faults:
+                raise InvalidOption(str(faults[0]))
+        return RunPlan(content, shape)
 
     def _place(self, call: StepCall, content: StepContent, shape: Shape) -> PlacedPart:
-        name = self._unused_name(call.task.name.rpartition(".")[2])
+        return self._put(call.task.name.rpartition(".")[2], content, shape)
+
+    def _put(self, wanted: str, content: StepContent, shape: Shape) -> PlacedPart:
+        name = self._unused_name(wanted)
         self._steps[name] = content
         return PlacedPart(PartValue(_result_of(name), (name,)), shape)
 
@@ -281,7 +316,7 @@ def _arguments(call: StepCall, *, before: int | None) -> tuple[tuple[Any, ...], 
         raw_args, raw_kwargs = _complete(call)
     else:
         raw_args, raw_kwargs = call.task.signature.encode_part(call.args, call.kwargs, JSON, before=before)
-    return tuple(_escape(msgspec.json.decode(raw_args))), _escape(msgspec.json.decode(raw_kwargs))
+    return tuple(escape(msgspec.json.decode(raw_args))), escape(msgspec.json.decode(raw_kwargs))
 
 
 def _complete(call: StepCall) -> tuple[msgspec.Raw, msgspec.Raw]:
@@ -291,13 +326,14 @@ def _complete(call: StepCall) -> tuple[msgspec.Raw, msgspec.Raw]:
         raise InvalidArguments(f"{error}; no step before this one gives it more") from error
 
 
-def _escape(data: Any) -> Any:
+def escape(data: Any) -> Any:
+    """Return a template whose value is `data`."""
     match data:
         case str():
             return data.replace("${", "$${")
         case [*items]:
-            return [_escape(item) for item in items]
+            return [escape(item) for item in items]
         case dict():
-            return {key: _escape(item) for key, item in cast("dict[str, Any]", data).items()}
+            return {key: escape(item) for key, item in cast("dict[str, Any]", data).items()}
         case _:
             return data

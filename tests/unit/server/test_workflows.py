@@ -8,6 +8,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 from httpx import Response
 
+from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.servers import eventually
 from tests.unit.server.kit import Site
@@ -38,6 +39,14 @@ class _Runs:
 
     def settle(self) -> None:
         self._portal.call(self._driver.settle)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Store a workflow that no file can describe."""
+
+        async def put() -> None:
+            await self._driver.runs.put_workflow("acme", name, content)
+
+        self._portal.call(put)
 
     def finish(self, run_id: str, step: str, value: Any = None) -> None:
         async def finish() -> None:
@@ -218,6 +227,22 @@ def test_a_signal_that_no_step_may_take_is_refused(
     answer = runs.ask(f"/runs/{run_id}/signal", body, by=by)
 
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_a_signal_with_a_form_waits_until_the_graph_is_built(site: Site, runs: _Runs) -> None:
+    begun = WorkflowContent(workflow="built", steps={"build": StepContent(task="data_processing", builds=True)})
+    runs.put("built", encode_workflow(begun)[1])
+    run_id = site("POST", "/workflows/built/start", {}).json()["run_id"]
+    runs.settle()
+
+    body = {"signal": "go", "value": "x"}
+    early = site("POST", f"/runs/{run_id}/signal", body)
+    runs.finish(run_id, "build", value={"steps": {"wait": {"wait": "go", "form": {"type": "integer"}}}})
+    wrong = site("POST", f"/runs/{run_id}/signal", body)
+
+    assert (early.status_code, early.json()["code"]) == (409, "signal_refused")
+    assert "its graph is not built yet" in early.json()["detail"]
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_arguments")
 
 
 def test_a_signal_sent_twice_is_consumed_once(site: Site, runs: _Runs) -> None:

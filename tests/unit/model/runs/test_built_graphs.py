@@ -104,3 +104,13 @@ def test_a_run_with_a_graph_that_was_built_for_another_run_builds_its_own() -> N
     run = begin(old=StepContent(task="t.old", needs=("build",)))
     run.end("build", value={"steps": {"new": {"value": 2}}})
     assert (run.run.state, run.value) == ("succeeded", {"new": 2})
+
+
+def test_a_signal_that_precedes_the_graph_is_kept_for_its_steps() -> None:
+    run = begin()
+    assert run.send("signal", name="go", value=b"7") == "waiting"
+    assert run.send("signal", name="other") == "waiting"
+
+    run.end("build", value={"steps": {"a": {"wait": "go"}, "b": {"wait": "stop", "needs": ["a"]}}})
+    assert run.states() == {"build": "succeeded", "a": "succeeded", "b": "running"}
+    assert run.send("signal", name="nobody") == "refused: no step waits for a signal 'nobody'"
