@@ -41,57 +41,17 @@ class RedisState:
         self.address = endpoint.address
         self._server = Server(endpoint, name=options.name)
         self._pubsub = PubSub(self._server.new_connection, timeout=endpoint.timeout)
-        self._results = RedisResults(self._server, self._pubsub, keys)
-        self._starts = RedisStarts(self._server, keys)
-        self._delays = RedisDelays(self._server, self._pubsub, keys)
-        self._schedules = RedisSchedules(self._server, self._pubsub, keys)
-        self._leases = RedisLeases(self._server, keys)
-        self._limits = RedisLimits(self._server, keys)
-        self._claims = RedisClaims(self._server, keys)
-        self._progress = RedisProgress(self._server, keys)
-        self._checkpoints = RedisCheckpoints(self._server, keys)
-        self._revocations = RedisRevocations(self._server, keys)
+        self.results = RedisResults(self._server, self._pubsub, keys)
+        self.starts = RedisStarts(self._server, keys)
+        self.delays = RedisDelays(self._server, self._pubsub, keys)
+        self.schedules = RedisSchedules(self._server, self._pubsub, keys)
+        self.leases = RedisLeases(self._server, keys)
+        self.limits = RedisLimits(self._server, keys)
+        self.claims = RedisClaims(self._server, keys)
+        self.progress = RedisProgress(self._server, keys)
+        self.checkpoints = RedisCheckpoints(self._server, keys)
+        self.revocations = RedisRevocations(self._server, keys)
         self._closing: asyncio.Task[None] | None = None
-
-    @property
-    def results(self) -> RedisResults:
-        return self._results
-
-    @property
-    def starts(self) -> RedisStarts:
-        return self._starts
-
-    @property
-    def delays(self) -> RedisDelays:
-        return self._delays
-
-    @property
-    def schedules(self) -> RedisSchedules:
-        return self._schedules
-
-    @property
-    def leases(self) -> RedisLeases:
-        return self._leases
-
-    @property
-    def limits(self) -> RedisLimits:
-        return self._limits
-
-    @property
-    def claims(self) -> RedisClaims:
-        return self._claims
-
-    @property
-    def progress(self) -> RedisProgress:
-        return self._progress
-
-    @property
-    def checkpoints(self) -> RedisCheckpoints:
-        return self._checkpoints
-
-    @property
-    def revocations(self) -> RedisRevocations:
-        return self._revocations
 
     async def diagnose(self) -> list[Finding]:
         """Return findings about the server: level, subject, what was found, and the remedy.
@@ -118,5 +78,5 @@ class RedisState:
         try:
             await self._server.aclose()
         finally:
-            await self._results.aclose()
+            await self.results.aclose()
             await self._pubsub.aclose()

@@ -49,54 +49,18 @@ class SqlJobStore:
         runs: SqlRuns,
         ended_jobs: EndedJobs,
     ) -> None:
-        self._identity = SqlIdentities(accounts)
-        self._bulks = SqlBulks(accounts)
-        self._nodes = SqlNodes(accounts, jobs)
-        self._history = SqlHistory(histories)
-        self._definitions = SqlDefinitions(changes)
-        self._tasks = SqlTasks(changes)
+        self.identity = SqlIdentities(accounts)
+        self.bulks = SqlBulks(accounts)
+        self.nodes = SqlNodes(accounts, jobs)
+        self.history = SqlHistory(histories)
+        self.definitions = SqlDefinitions(changes)
+        self.tasks = SqlTasks(changes)
         self._settings = SqlSettings(lookups)
-        self._journals = SqlJournals(reports, lookups)
-        self._schedules = schedules
-        self._runs = runs
+        self.journals = SqlJournals(reports, lookups)
+        self.schedules = schedules
+        self.runs = runs
         self._accounts = accounts
         self._ended_jobs = ended_jobs
-
-    @property
-    def identity(self) -> SqlIdentities:
-        return self._identity
-
-    @property
-    def bulks(self) -> SqlBulks:
-        return self._bulks
-
-    @property
-    def history(self) -> SqlHistory:
-        return self._history
-
-    @property
-    def journals(self) -> SqlJournals:
-        return self._journals
-
-    @property
-    def nodes(self) -> SqlNodes:
-        return self._nodes
-
-    @property
-    def schedules(self) -> SqlSchedules:
-        return self._schedules
-
-    @property
-    def runs(self) -> SqlRuns:
-        return self._runs
-
-    @property
-    def definitions(self) -> SqlDefinitions:
-        return self._definitions
-
-    @property
-    def tasks(self) -> SqlTasks:
-        return self._tasks
 
     async def sharing(self) -> Sharing:
         return await self._settings.sharing()
@@ -131,4 +95,4 @@ class SqlJobStore:
         while await self._accounts.write(partial(forget_some_of_tenant, tenant)):
             pass
         await self._accounts.write(partial(forget_tenant, tenant))
-        await self._runs.forget_tenant(tenant)
+        await self.runs.forget_tenant(tenant)

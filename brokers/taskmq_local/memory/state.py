@@ -32,56 +32,16 @@ class MemoryState:
     def __init__(self, data: MemoryData, options: BrokerOptions) -> None:
         self.address = f"memory://{data.name}"
         self._open_state = _OpenState(self.address)
-        self._results = MemoryResults(data.results, options.clock, self._open_state)
-        self._starts = MemoryStarts(data.starts, options.clock, self._open_state)
-        self._progress = MemoryProgress(data.progress, options.clock, check_open=self._open_state.check)
-        self._checkpoints = MemoryCheckpoints(data.checkpoints, options.clock, check_open=self._open_state.check)
-        self._delays = MemoryDelays(data.delays, options.clock, check_open=self._open_state.check)
-        self._revocations = MemoryRevocations(data.revocations, options.clock, check_open=self._open_state.check)
-        self._schedules = MemorySchedules(data.schedules, options.clock, check_open=self._open_state.check)
-        self._leases = MemoryLeases(data.leases, options.clock, check_open=self._open_state.check)
-        self._limits = MemoryLimits(data.limits, options.clock, check_open=self._open_state.check)
-        self._claims = MemoryClaims(data.claims, options.clock, check_open=self._open_state.check)
-
-    @property
-    def results(self) -> "MemoryResults":
-        return self._results
-
-    @property
-    def starts(self) -> "MemoryStarts":
-        return self._starts
-
-    @property
-    def delays(self) -> MemoryDelays:
-        return self._delays
-
-    @property
-    def revocations(self) -> MemoryRevocations:
-        return self._revocations
-
-    @property
-    def schedules(self) -> MemorySchedules:
-        return self._schedules
-
-    @property
-    def leases(self) -> MemoryLeases:
-        return self._leases
-
-    @property
-    def limits(self) -> MemoryLimits:
-        return self._limits
-
-    @property
-    def claims(self) -> MemoryClaims:
-        return self._claims
-
-    @property
-    def progress(self) -> MemoryProgress:
-        return self._progress
-
-    @property
-    def checkpoints(self) -> MemoryCheckpoints:
-        return self._checkpoints
+        self.results = MemoryResults(data.results, options.clock, self._open_state)
+        self.starts = MemoryStarts(data.starts, options.clock, self._open_state)
+        self.progress = MemoryProgress(data.progress, options.clock, check_open=self._open_state.check)
+        self.checkpoints = MemoryCheckpoints(data.checkpoints, options.clock, check_open=self._open_state.check)
+        self.delays = MemoryDelays(data.delays, options.clock, check_open=self._open_state.check)
+        self.revocations = MemoryRevocations(data.revocations, options.clock, check_open=self._open_state.check)
+        self.schedules = MemorySchedules(data.schedules, options.clock, check_open=self._open_state.check)
+        self.leases = MemoryLeases(data.leases, options.clock, check_open=self._open_state.check)
+        self.limits = MemoryLimits(data.limits, options.clock, check_open=self._open_state.check)
+        self.claims = MemoryClaims(data.claims, options.clock, check_open=self._open_state.check)
 
     async def aclose(self) -> None:
         self._open_state.close()

@@ -34,61 +34,21 @@ class LocalState:
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self.address = address
         self._database = Database(path, name=f"{options.name} state")
-        self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
+        self.results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
         asking = StateDatabase(self._database, check_open=self._check_open)
-        self._starts = LocalStarts(asking, options.clock)
-        self._delays = LocalDelays(asking, options.clock, open_wakeup=self._listen_for_delays)
-        self._revocations = LocalRevocations(asking, options.clock)
-        self._schedules = LocalSchedules(asking, options.clock, open_wakeup=self._listen_for_schedules)
-        self._leases = LocalLeases(asking, options.clock)
-        self._limits = LocalLimits(asking, options.clock)
-        self._claims = LocalClaims(asking, options.clock)
-        self._progress = LocalProgress(asking, options.clock)
-        self._checkpoints = LocalCheckpoints(asking, options.clock)
+        self.starts = LocalStarts(asking, options.clock)
+        self.delays = LocalDelays(asking, options.clock, open_wakeup=self._listen_for_delays)
+        self.revocations = LocalRevocations(asking, options.clock)
+        self.schedules = LocalSchedules(asking, options.clock, open_wakeup=self._listen_for_schedules)
+        self.leases = LocalLeases(asking, options.clock)
+        self.limits = LocalLimits(asking, options.clock)
+        self.claims = LocalClaims(asking, options.clock)
+        self.progress = LocalProgress(asking, options.clock)
+        self.checkpoints = LocalCheckpoints(asking, options.clock)
         self._owner: Owner | None = None
         self._wakeups: dict[Kind, Wakeup] = {}
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
-
-    @property
-    def results(self) -> LocalResults:
-        return self._results
-
-    @property
-    def starts(self) -> LocalStarts:
-        return self._starts
-
-    @property
-    def delays(self) -> LocalDelays:
-        return self._delays
-
-    @property
-    def revocations(self) -> LocalRevocations:
-        return self._revocations
-
-    @property
-    def schedules(self) -> LocalSchedules:
-        return self._schedules
-
-    @property
-    def leases(self) -> LocalLeases:
-        return self._leases
-
-    @property
-    def limits(self) -> LocalLimits:
-        return self._limits
-
-    @property
-    def claims(self) -> LocalClaims:
-        return self._claims
-
-    @property
-    def progress(self) -> LocalProgress:
-        return self._progress
-
-    @property
-    def checkpoints(self) -> LocalCheckpoints:
-        return self._checkpoints
 
     async def aclose(self) -> None:
         if self._closing is None:
@@ -98,7 +58,7 @@ class LocalState:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        self._results.close()
+        self.results.close()
         await self._database.aclose(within=_CLOSING)
         for wakeup in self._wakeups.values():
             wakeup.close()
@@ -106,7 +66,7 @@ class LocalState:
             self._owner.release()
 
     def _listen(self) -> None:
-        self._open_wakeup("results", self._results.poll)
+        self._open_wakeup("results", self.results.poll)
 
     def _listen_for_delays(self, heard: Callable[[], None]) -> None:
         # Without wakeups there is still the poll once a second.

@@ -12,18 +12,6 @@ class SqlHistory:
     """A `HistoryStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
-        self._logs = SqlLogs(runner)
-        self._rollups = SqlRollups(runner)
-        self._alerts = SqlAlerts(runner)
-
-    @property
-    def logs(self) -> SqlLogs:
-        return self._logs
-
-    @property
-    def rollups(self) -> SqlRollups:
-        return self._rollups
-
-    @property
-    def alerts(self) -> SqlAlerts:
-        return self._alerts
+        self.logs = SqlLogs(runner)
+        self.rollups = SqlRollups(runner)
+        self.alerts = SqlAlerts(runner)

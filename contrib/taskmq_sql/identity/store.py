@@ -12,18 +12,6 @@ class SqlIdentities:
     """An `IdentityStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
-        self._accounts = SqlAccounts(runner)
-        self._credentials = SqlCredentials(runner)
-        self._audit = SqlAudit(runner)
-
-    @property
-    def accounts(self) -> SqlAccounts:
-        return self._accounts
-
-    @property
-    def credentials(self) -> SqlCredentials:
-        return self._credentials
-
-    @property
-    def audit(self) -> SqlAudit:
-        return self._audit
+        self.accounts = SqlAccounts(runner)
+        self.credentials = SqlCredentials(runner)
+        self.audit = SqlAudit(runner)

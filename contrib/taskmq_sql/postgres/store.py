@@ -120,7 +120,7 @@ class PostgresJobStore(SqlJobStore):
             ended_jobs=retention.ENDED_JOBS,
         )
         self._known_quotas = KnownQuotas(self._settings)
-        self._dispatching = PostgresDispatch(self._database, self._schedules, self._runs)
+        self._dispatching = PostgresDispatch(self._database, self.schedules, self.runs)
 
     @property
     def address(self) -> str:

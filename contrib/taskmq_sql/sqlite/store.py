@@ -137,8 +137,8 @@ class SqliteJobStore(SqlJobStore):
         self._dispatching = SqliteDispatch(
             self._writer,
             self._reader,
-            self._schedules,
-            self._runs,
+            self.schedules,
+            self.runs,
             keep_days=keep_days,
             partitions=self._partitions,
         )

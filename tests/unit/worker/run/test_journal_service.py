@@ -45,7 +45,7 @@ class _Down:
         state = app.sessions.current().state
         assert state is not None
         self._progress, self._checkpoints = state.progress, state.checkpoints
-        state._progress = state._checkpoints = self  # type: ignore[attr-defined]
+        vars(state).update(progress=self, checkpoints=self)
 
     async def report(self, record: ProgressRecord, *, ttl: float) -> None:
         self._check()
