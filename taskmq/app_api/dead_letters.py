@@ -22,7 +22,7 @@ from taskmq.api.dead_letters import (
 )
 from taskmq.app import TaskMQ
 from taskmq.app_api.caller import ApiCaller, AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.contracts.broker import Broker
 from taskmq.model.identity import Permission
 from taskmq.model.units import parse_duration
@@ -224,24 +224,13 @@ class AppDeadLetters(AppCalls):
 
     def _view(self, queue: str, letter: DeadLetter, *, has_body: bool = False) -> LetterView:
         may_read = has_body and self._caller.may(Permission.JOBS_READ, letter.tenant or None)
-        return LetterView(
+        return view_of(
+            LetterView,
+            letter,
             letter_of=queue,
-            job_id=letter.job_id,
-            task=letter.task,
-            tenant=letter.tenant,
-            queue=letter.queue,
-            attempt=letter.attempt,
-            reason=letter.reason,
-            error_type=letter.error_type,
-            error=letter.error,
-            traceback=letter.traceback,
-            fingerprint=letter.fingerprint,
             enqueued=instant_text(letter.enqueued),
             started=instant_text(letter.started),
             died=instant_text(letter.died),
-            worker=letter.worker,
-            starts=letter.starts,
-            replayed=letter.replayed,
             body=letter.body.decode(errors="replace") if may_read else None,
         )
 
@@ -251,17 +240,11 @@ def _span(text: str | None, what: str) -> timedelta | None:
 
 
 def _group(queue: str, group: LetterGroup) -> LetterGroupView:
-    return LetterGroupView(
+    return view_of(
+        LetterGroupView,
+        group,
         letter_of=queue,
-        fingerprint=group.fingerprint,
-        count=group.count,
-        jobs=group.jobs,
         tenants=sorted(group.tenants),
-        task=group.task,
-        reason=group.reason,
-        error_type=group.error_type,
-        error=group.error,
         first=instant_text(group.first),
         last=instant_text(group.last),
-        sample=group.sample,
     )

@@ -6,7 +6,7 @@ import msgspec
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import render_all
+from taskmq.app_api.views import render_all, view_of
 from taskmq.errors import RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
@@ -126,14 +126,7 @@ def _view(pool: TenantPool) -> PoolView:
 
 
 def _policy_view(queue: str, policy: QueuePolicy) -> PolicyView:
-    return PolicyView(
-        queue=queue,
-        policy=policy.policy,
-        strict=policy.strict,
-        preempt_after=policy.preempt_after,
-        preempt_grace=policy.preempt_grace,
-        preempt_most=policy.preempt_most,
-    )
+    return view_of(PolicyView, policy, queue=queue)
 
 
 def _quota_view(state: QuotaState) -> QuotaView:

@@ -3,17 +3,20 @@
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from taskmq.errors import RequestRefused
 from taskmq.model.units import LAST_INSTANT
 
-__all__ = ["INSTANT_FORM", "instant_text", "milliseconds_of", "render_all"]
+__all__ = ["INSTANT_FORM", "instant_text", "milliseconds_of", "render_all", "view_of"]
 
 _log = logging.getLogger("taskmq.server")
 
 T = TypeVar("T")
 V = TypeVar("V")
+S = TypeVar("S", bound=msgspec.Struct)
 
 INSTANT_FORM: Final = (
     "must be a timestamp with date, time with seconds, and time zone, such as 2027-01-31T08:00:00Z or "
@@ -42,6 +45,18 @@ def milliseconds_of(instant: datetime) -> int:
     if instant.tzinfo is None:
         raise RequestRefused(f"{instant.isoformat()} {INSTANT_FORM}", status=400, code="invalid_field")
     return min(round(instant.timestamp() * 1000), LAST_INSTANT)
+
+
+def view_of(kind: type[S], found: object, **fields: Any) -> S:
+    """Build a view from the attributes of the same names, and from the other fields.
+
+    Raises:
+        AttributeError: a field of the view is neither given nor an attribute, even if it has a default.
+    """
+    for name in kind.__struct_fields__:
+        if name not in fields:
+            fields[name] = getattr(found, name)
+    return kind(**fields)
 
 
 def render_all(render: Callable[[T], V], items: Iterable[T]) -> list[V]:

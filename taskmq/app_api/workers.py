@@ -5,7 +5,7 @@ from typing import Final
 
 from taskmq.api.workers import ControlBody, ControlledWorker, ControlledWorkers, RunView, WorkerView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.model.commands import Command, CommandAnswer
 from taskmq.operations.workers import list_workers, send_command
 
@@ -54,30 +54,14 @@ def _answer(answer: CommandAnswer) -> ControlledWorker:
 def worker_view(answer: CommandAnswer) -> WorkerView:
     """Build the API's view of a worker."""
     status = answer.status
-    return WorkerView(
-        name=status.name,
-        host=status.host,
-        pid=status.pid,
-        version=status.version,
-        queues=status.queues,
-        paused=status.paused,
-        state=status.state,
-        slots=status.slots,
-        running=status.running,
-        backlog=status.backlog,
-        memory=status.memory,
+    return view_of(
+        WorkerView,
+        status,
         started=instant_text(status.started),
         jobs=[
             RunView(job_id=job.job_id, task=job.task, queue=job.queue, attempt=job.attempt, seconds=job.seconds)
             for job in status.jobs
         ],
-        app=status.app,
-        in_hand=status.in_hand,
-        ended=status.ended,
-        abandoned=status.abandoned,
-        unsettled=status.unsettled,
-        descriptors=status.descriptors,
-        loop_lag=status.loop_lag,
         node=None if status.node is None else status.node.name,
         clock_offset=answer.clock_offset,
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 from taskmq.api.accounts import AuditEntries, AuditEntryView, ChainLinks, ChainView
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, render_all
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all, view_of
 from taskmq.contracts.identity import AuditFilter, AuditStore
 from taskmq.model.identity import AuditRecord, Scope
 from taskmq.operations.audit import export_record, parse_chain_head, verify_chain
@@ -83,20 +83,13 @@ class AppAudit(AppCalls):
 
 def _view(record: AuditRecord) -> AuditEntryView:
     entry = record.entry()
-    return AuditEntryView(
-        number=record.number,
+    return view_of(
+        AuditEntryView,
+        record,
         at=instant_text(record.at),
-        action=record.action,
-        kind=record.kind,
-        subject=record.subject,
-        tenant=record.tenant,
-        user_id=record.user_id,
         user=entry.user,
-        via=record.via,
         address=entry.address,
-        request_id=record.request_id,
         before=entry.before,
         after=entry.after,
         note=entry.note,
-        position=record.position,
     )

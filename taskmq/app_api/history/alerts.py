@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.api.history.alerts import AlertList, AlertView, NoticeView, RuleBody, RuleView, SilenceView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.contracts.history import AlertNotice, KeptRule
 from taskmq.errors import InvalidOption, RequestRefused
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, is_silenced
@@ -123,13 +123,9 @@ def _rule(stored: KeptRule, *, is_whole: bool = True) -> RuleView:
 
 
 def _alert(alert: Alert, silenced: bool) -> AlertView:  # noqa: FBT001 - called with that only
-    return AlertView(
-        tenant=alert.tenant,
-        rule=alert.rule,
-        subject=alert.subject,
-        state=alert.state,
-        severity=alert.severity,
-        value=alert.value,
+    return view_of(
+        AlertView,
+        alert,
         since=instant_text(alert.since),
         changed=instant_text(alert.changed),
         told_at=instant_text(alert.told),
@@ -138,16 +134,7 @@ def _alert(alert: Alert, silenced: bool) -> AlertView:  # noqa: FBT001 - called 
 
 
 def _silence(silence: Silence) -> SilenceView:
-    return SilenceView(
-        id=silence.id,
-        tenant=silence.tenant,
-        rule=silence.rule,
-        subject=silence.subject,
-        begins=instant_text(silence.begins),
-        ends=instant_text(silence.ends),
-        by=silence.by,
-        note=silence.note,
-    )
+    return view_of(SilenceView, silence, begins=instant_text(silence.begins), ends=instant_text(silence.ends))
 
 
 def _notice(notice: AlertNotice) -> NoticeView:

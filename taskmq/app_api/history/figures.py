@@ -13,7 +13,7 @@ from taskmq.api.history.figures import (
     RollupView,
 )
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, milliseconds_of, render_all
+from taskmq.app_api.views import instant_text, milliseconds_of, render_all, view_of
 from taskmq.model.history.rollups import Rollup
 from taskmq.model.units import to_datetime
 from taskmq.operations.history import (
@@ -161,25 +161,10 @@ def _rollup(one: Rollup) -> RollupView:
 
 
 def _failure(line: FailureLine, *, has_traceback: bool) -> FailureView:
-    return FailureView(
-        lane=line.lane,
+    return view_of(
+        FailureView,
+        line,
         job_id=line.id,
-        name=line.name,
         at=instant_text(line.at),
-        event=line.event,
-        task=line.task,
-        queue=line.queue,
-        tenant=line.tenant,
-        worker=line.worker,
-        attempt=line.attempt,
-        seconds=line.seconds,
-        error=line.error,
-        reason=line.reason,
-        message=line.message,
-        summary=line.summary,
-        letter=line.letter,
-        remedy=line.remedy,
-        is_handled=line.is_handled,
-        retried_as=line.retried_as,
         traceback=line.traceback if has_traceback else None,
     )

@@ -2,7 +2,7 @@
 
 from taskmq.api.history.logs import LineList, LineView
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -41,20 +41,13 @@ def line_list(page: LogPage) -> LineList:
 
 def _view(line: StoredLine) -> LineView:
     at, level = instant_text(line.at), level_name(line.level)
-    return LineView(
-        number=line.number,
+    return view_of(
+        LineView,
+        line,
         at=at,
         level=level,
-        logger=line.logger,
-        message=line.message,
         id=line.job,
-        attempt=line.attempt,
-        worker=line.worker,
-        task=line.task,
-        queue=line.queue,
-        tenant=line.tenant,
         run_id=line.run,
-        step=line.step,
         child=None if line.child < 0 else line.child,
         log_time=at,
         log_level=level.upper(),

@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView, RepeatedView
 from taskmq.api.problems import PROBLEMS
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text, render_all, view_of
 from taskmq.durable.service import ServiceGroup
 from taskmq.errors import RequestRefused
 from taskmq.model.jobs.bulks import Bulk, BulkAction
@@ -115,21 +115,12 @@ def _require_bulk(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
 
 
 def _view(bulk: Bulk) -> BulkOperationView:
-    return BulkOperationView(
+    return view_of(
+        BulkOperationView,
+        bulk,
         bulk_id=bulk.id,
-        tenant=bulk.tenant,
-        action=bulk.action,
-        filter=bulk.filter,
         schedule_time=instant_text(bulk.at),
-        priority=bulk.priority,
-        rate=bulk.rate,
-        note=bulk.note,
         by=bulk.user,
-        state=bulk.state,
-        matched=bulk.matched,
-        done=bulk.done,
-        reattached=bulk.reattached,
-        refused=bulk.refused,
         refusals=[
             RefusalView(job_id=one.job_id, code=_CODES.get(one.error, "internal"), detail=one.detail)
             for one in bulk.refusals

@@ -8,7 +8,7 @@ from typing import Final
 
 from taskmq.api.job_requests import PlaceTerms, RetryTerms
 from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobOptionsView, JobView, ProgressView
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.views import instant_text, view_of
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobDetail, JobRecord
 from taskmq.model.nodes import JobNeeds
@@ -140,27 +140,12 @@ def status_words() -> list[str]:
 
 def history_view(entry: HistoryEntry) -> HistoryView:
     """Build the API's view of an entry of a job's history."""
-    return HistoryView(
-        version=entry.version,
-        at=instant_text(entry.at),
-        kind=entry.kind,
-        state=entry.state,
-        by=entry.by,
-        note=entry.note,
-        started=instant_text(entry.started),
-    )
+    return view_of(HistoryView, entry, at=instant_text(entry.at), started=instant_text(entry.started))
 
 
 def progress_view(progress: JobProgress) -> ProgressView:
     """Build the API's view of a job's progress."""
-    return ProgressView(
-        done=progress.done,
-        total=progress.total,
-        note=progress.note,
-        attempt=progress.attempt,
-        updated_at=instant_text(round(progress.updated.timestamp() * 1000)),
-        state=progress.state,
-    )
+    return view_of(ProgressView, progress, updated_at=instant_text(round(progress.updated.timestamp() * 1000)))
 
 
 def attempt_view(attempt: AttemptRecord) -> AttemptView:
