@@ -1,4 +1,4 @@
-"""The invoicing service of docs/examples/invoices: its own tests, and an outage of its Redis during an archive."""
+"""The invoicing service of docs/examples/invoices: its own tests, and an archive without its Redis."""
 
 import shutil
 import subprocess
@@ -82,14 +82,14 @@ invoices.send_page = _send_or_wait
 )
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
-def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
+def test_an_archive_continues_while_redis_is_unavailable(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
     folder = _copy_example(tmp_path)
     (folder / "gated.py").write_text(_GATED)
     with Redis() as redis:
         env = {
             "TASKMQ_APP": "gated:app",
             "TASKMQ_URL": amqp_url,
-            "TASKMQ_STATE": f"{redis.url}?timeout=0.5",
+            "TASKMQ_STATE": redis.url,
             "TASKMQ_STORE": job_store_url,
             "INVOICES_DATABASE": f"sqlite+aiosqlite:///{folder}/invoices.db",
         }
@@ -104,9 +104,6 @@ def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_ur
             eventually(lambda: _sent_pages(folder)[-1:] == [19], "19 pages", within=PATIENCE)
             redis.stop()
             (folder / "open").touch()
-            eventually(lambda: "outage" in _history(folder, env), "the interruption", within=PATIENCE)
-            assert client.get("/archive/2026", headers=_ACME).json()["state"] in ("scheduled", "running", "queued")
-            redis.start()
             eventually(
                 lambda: client.get("/archive/2026", headers=_ACME).json() == {"state": "succeeded"},
                 "the end of the archive",
@@ -114,15 +111,10 @@ def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_ur
             )
 
         shown = run_here(folder, "job", "show", "archive-2026", "--tenant", "acme", "-o", "json", env=env).data
-        # The page sent during the outage is sent again, since it was not saved; no attempt was counted.
-        assert _sent_pages(folder) == [*range(1, 21), *range(20, 41)]
+        assert _sent_pages(folder) == [*range(1, 41)]
         assert shown["attempt"] == 1
 
 
 def _sent_pages(folder: Path) -> list[int]:
     ledger = folder / "sent"
     return [int(number) for number in ledger.read_text().split()] if ledger.exists() else []
-
-
-def _history(folder: Path, env: dict[str, str]) -> str:
-    return run_here(folder, "job", "history", "archive-2026", "--tenant", "acme", "-o", "json", env=env).out
