@@ -1,5 +1,6 @@
 """Checks of the features of stored jobs."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -74,9 +75,11 @@ async def _check_concurrency(app: TaskMQ, _: Path) -> None:
 
 
 async def _check_rates(app: TaskMQ, _: Path) -> None:
-    began = sorted(start for start, _ in await _spans(app, [("paced", n) for n in range(15)]))
+    # Not from the first start, which a busy worker may delay after its permit was given.
+    submitted = time.time()
+    began = [start for start, _ in await _spans(app, [("paced", n) for n in range(15)])]
     # The first second's starts may come at once.
-    assert began[-1] - began[0] >= 1.5
+    assert max(began) - submitted >= 1.5
 
 
 async def _check_strict_rates(app: TaskMQ, _: Path) -> None:
