@@ -97,6 +97,10 @@ class Effects:
         async with server:
             ready.set()
             await self._stop.wait()
+            answering = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in answering:
+                task.cancel()
+            await asyncio.gather(*answering)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,27 +1,29 @@
 """Limits, keys and order of stored jobs while a scheduler is killed (-9).
 
 RabbitMQ and PostgreSQL, both real. Each run records its begin and end outside.
-`$TASKMQ_TEST_CLAIMED_JOBS` jobs of each queue and account (default 6).
+`$TASKMQ_TEST_CLAIMED_JOBS` jobs of each queue and account (default 6), `$TASKMQ_TEST_CLAIM_KILLS` kills (default 1).
 """
 
 import asyncio
 import os
 import signal
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from taskmq import Concurrency, RetryPolicy, TaskMQ, WorkQueue
+from taskmq import Concurrency, Job, RetryPolicy, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import partition_of
 from tests.faults.field import Commands, Process
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 _JOBS: Final = int(os.environ.get("TASKMQ_TEST_CLAIMED_JOBS", "6"))
+_KILLS: Final = int(os.environ.get("TASKMQ_TEST_CLAIM_KILLS", "1"))
 _COPIES: Final = 40
 _QUEUES: Final = ("work", "other-1", "other-2")
 _ACCOUNTS: Final = ("north", "south")
@@ -70,7 +72,19 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
         yield started
 
 
-@pytest.mark.timeout(240)
+async def _kill_between(jobs: Sequence[Job[Any]], schedulers: list[Process], start: Callable[..., Process]) -> None:
+    """Kill one scheduler after the other while the jobs run, and wait for the ends of all jobs."""
+    began = time.monotonic()
+    for number in range(_KILLS):
+        await jobs[len(jobs) * (number + 1) // (_KILLS + 2)].aresult(timeout=120)
+        schedulers.pop(0).signal(signal.SIGKILL)
+        schedulers.append(start(f"scheduler-{len(schedulers) + 1 + number}", "scheduler", "jobs:app"))
+    for job in jobs:
+        await job.aresult(timeout=120)
+    print(f"\n{len(jobs):,} jobs, {_KILLS} schedulers killed: {time.monotonic() - began:.0f} s")
+
+
+@pytest.mark.timeout(240 + 60 * _KILLS)
 def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
@@ -100,11 +114,7 @@ def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
                 for index, task in enumerate(books)
                 for account in _ACCOUNTS
             ]
-            await booked[len(booked) // 3].aresult(timeout=90)
-            schedulers[0].signal(signal.SIGKILL)
-            start("scheduler-2", "scheduler", "jobs:app")
-            for job in booked:
-                await job.aresult(timeout=120)
+            await _kill_between(booked, schedulers, start)
             assert len({await job.aresult(timeout=60) for job in paid}) == 1
 
     asyncio.run(main())
@@ -123,7 +133,7 @@ def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
         assert worker.wait(60) == 0, worker.log[-4000:]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(240 + 60 * _KILLS)
 def test_stored_jobs_of_a_key_never_overlap_or_overtake_each_other(
     start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
@@ -140,11 +150,7 @@ def test_stored_jobs_of_a_key_never_overlap_or_overtake_each_other(
 
         async with app:
             jobs = [await app.jobs.asubmit(step, account, number) for number in range(count) for account in _ACCOUNTS]
-            await jobs[len(jobs) // 3].aresult(timeout=90)
-            schedulers[0].signal(signal.SIGKILL)
-            start("scheduler-2", "scheduler", "jobs:app")
-            for job in jobs:
-                await job.aresult(timeout=120)
+            await _kill_between(jobs, schedulers, start)
 
     asyncio.run(main())
 

@@ -158,7 +158,9 @@ u as (update taskmq.job set {", ".join(f"{name} = {value}" for name, value in _C
       where {_TAKEN} returning *),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
-w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id from u where state in (4, 13)),"""
+w as (insert into taskmq.timer (shard, due, id) select $4::smallint, due, id from u where state in (4, 13)),
+c as (delete from taskmq.claim_line where $6::int is not null and id = any(array(
+   select u.id from u cross join j where u.queue <> j.queue))),"""
 _FINISH: Final = f"""
 gone as (delete from taskmq.job where {_TAKEN} returning *),
 d as (insert into taskmq.upstream_end (id, state) select id, $5::smallint from gone where has_dependents),

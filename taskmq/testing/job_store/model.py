@@ -185,6 +185,8 @@ class JobModel:
         if update.error is not msgspec.UNSET:
             fields["error"] = escape_error(update.error)
         changed = self._set(job, after, **fields)
+        if changed.queue != job.queue:
+            self.claims.leave_lines(job.id)
         self.note(changed, update.kind, by=update.by, note=update.note)
         return changed
 

@@ -101,7 +101,10 @@ def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> No
     if change.priority is not msgspec.UNSET:
         job.priority = change.priority
     if change.queue is not msgspec.UNSET:
-        job.queue = transaction.names.id(transaction.connection, change.queue)
+        queue = transaction.names.id(transaction.connection, change.queue)
+        if queue != job.queue:
+            transaction.connection.execute("DELETE FROM claim_line WHERE id = ?", (job.id,))
+        job.queue = queue
     if change.cancel_requested is not msgspec.UNSET:
         job.cancel_requested = storable(change.cancel_requested)
     if change.error is not msgspec.UNSET:

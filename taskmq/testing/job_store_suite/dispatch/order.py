@@ -144,6 +144,17 @@ class OrderCases(JobStoreCase):
         assert await _run(driver) == third.id
 
     @case
+    async def test_a_job_that_left_its_queue_and_came_back_gets_the_last_place(self) -> None:
+        driver = self.driver()
+        first, second = await _submit(driver, 2)
+        away = await driver.expect_update(first, queue="elsewhere")
+        await driver.expect_update(away, queue=QUEUE)
+
+        for job in (second, first):
+            await driver.schedulers.open_claims({_LINE.name: 1})
+            assert await _run(driver) == job.id
+
+    @case
     async def test_a_resumed_job_that_is_not_dispatched_gets_the_last_place(self) -> None:
         driver = self.driver()
         first, second = await _submit(driver, 2)

@@ -82,7 +82,7 @@ class _History:
         self.jobs: dict[str, DispatchedJob] = {}
 
     async def check(self) -> None:
-        inner = content_of({"i": {"task": "t"}}, output="${steps.i.result}")
+        inner = content_of({"i": {"task": "t"}}, params={"a": {}, "b": {}}, output="${steps.i.result}")
         await self.driver.runs.put_workflow("", "w", inner)
         self.run = await self.driver.start(content=self.content, params=msgspec.json.encode(self.params))
         for _ in range(2 * len(self.graph.order) + 10):
