@@ -172,10 +172,16 @@ class TaskMQ(CeleryHints):
     def workflow(self, function: "Callable[P, Workflow[R]]", /) -> "NamedWorkflow[P, R]": ...
     @overload
     def workflow(
-        self, /, *, name: str | None = None, queue: str | None = None
+        self, /, *, name: str | None = None, queue: str | None = None, timeout: Duration | None = None
     ) -> "Callable[[Callable[P, Workflow[R]]], NamedWorkflow[P, R]]": ...
     def workflow(
-        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str | None = None
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        timeout: Duration | None = None,
     ) -> Any:
         """Define a workflow whose graph a function builds from the parameters of a run.
 
@@ -184,12 +190,13 @@ class TaskMQ(CeleryHints):
         Args:
             name: default: the function's name.
             queue: queue of the job that builds the graph. Default: the app's default queue.
+            timeout: maximum duration of a run, which is cancelled then, and fails. Default: no limit.
 
         Raises:
             InvalidOption: the name is taken, an option is invalid, or a parameter cannot be passed by name.
             DuplicateTask: another function has the task's name.
         """
-        define_it = functools.partial(self._define_workflow, name, queue)
+        define_it = functools.partial(self._define_workflow, name, queue, timeout)
         return define_it if function is None else define_it(function)
 
     def every(
@@ -291,13 +298,13 @@ class TaskMQ(CeleryHints):
         return task
 
     def _define_workflow(
-        self, name: str | None, queue: str | None, function: Callable[..., Any]
+        self, name: str | None, queue: str | None, timeout: Duration | None, function: Callable[..., Any]
     ) -> "NamedWorkflow[..., Any]":
         from taskmq.workflow.named_workflow import NamedWorkflow, builder_of
 
         label = name or function.__name__
         task = self._define_with({} if queue is None else {"queue": queue}, builder_of(function, label))
-        workflow: NamedWorkflow[..., Any] = NamedWorkflow(label, function, task)
+        workflow: NamedWorkflow[..., Any] = NamedWorkflow(label, function, task, timeout=timeout)
         self.workflows.define(workflow)
         return workflow
 

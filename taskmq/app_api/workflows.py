@@ -26,7 +26,7 @@ from taskmq.model.identity import Permission
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
 from taskmq.model.runs.validation import find_wrong_parameter
-from taskmq.workflow.runs.service import RunService
+from taskmq.workflow.runs.service import RunService, timeout_of_run
 
 __all__ = ["AppWorkflows"]
 
@@ -120,6 +120,7 @@ class AppWorkflows(AppCalls):
             version=stored.version,
             params=msgspec.json.encode(body.params),
             labels=body.labels,
+            timeout=timeout_of_run(body.timeout),
         )
         service = RunService(self._app.sessions)
         (started,) = await service.store.start([run])

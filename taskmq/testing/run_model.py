@@ -65,6 +65,7 @@ class RunModel:
         self.value: Any = None
         self.generation: int = 0
         self.cancelled: bool = False
+        self.timed_out: bool = False
         self._graph = graph
         self._params = params
         self._signals: list[InboxRow] = []
@@ -94,6 +95,10 @@ class RunModel:
                 if step is not None and step.generation == row.generation:
                     step.state = row.state
                     step.value = msgspec.json.decode(row.value)
+            case "timer" if not row.step:
+                if row.generation == self.generation and not self.has_ended and not self.cancelled:
+                    self.timed_out = True
+                    self._cancel()
             case "timer":
                 step = self.steps[row.step]
                 if step.state is StepState.RUNNING and step.generation == row.generation:
@@ -139,7 +144,7 @@ class RunModel:
                 step.state = StepState.CANCELLED
 
     def _redrive(self, begin: str) -> None:
-        self.cancelled = False
+        self.cancelled = self.timed_out = False
         self.generation += 1
         below = self._graph.below(begin) if begin else set[str]()
         again = [
@@ -163,6 +168,8 @@ class RunModel:
             pass
         if not self.has_ended:
             self.state = RunState.RUNNING
+        elif self.timed_out:
+            self.state = RunState.FAILED
         elif self.cancelled:
             self.state = RunState.CANCELLED
         elif any(

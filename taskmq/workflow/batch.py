@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration
 from taskmq.workflow.model.contents import ContentBuilder, batch_call
 from taskmq.workflow.parts import OpenStep, Step, Workflow
 from taskmq.workflow.runs.handle import Run
@@ -57,10 +58,15 @@ class Batch(Workflow[list[Any]]):
         return builder.plan(jobs)
 
     async def _start(
-        self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
+        self,
+        service: RunService,
+        run_id: str | None,
+        tenant: str | None,
+        name: str | None,
+        timeout: Duration | None,
     ) -> Run[list[Any]]:
         calls = [batch_call(job.call) for job in self.jobs]
-        run = await super()._start(service, run_id, tenant, name)
+        run = await super()._start(service, run_id, tenant, name, timeout)
         await service.put_calls(run.id, calls, key=_FIRST_JOBS)
         return run
 

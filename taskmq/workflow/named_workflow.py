@@ -20,12 +20,13 @@ from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
+from taskmq.model.units import Duration
 from taskmq.model.values.annotations import hints_of
 from taskmq.model.values.wire_form import encode_value
 from taskmq.workflow.batch import Batch
 from taskmq.workflow.parts import Group, Workflow
 from taskmq.workflow.runs.handle import Run
-from taskmq.workflow.runs.service import RunService, check_run_id
+from taskmq.workflow.runs.service import RunService, check_run_id, timeout_of_run
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepTask
 
@@ -48,11 +49,13 @@ class WorkflowCall(Generic[P, R_co]):
         run_id: str | None = None,
         tenant: str | None = None,
         labels: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
     ) -> None:
         self._workflow = workflow
         self._run_id = run_id
         self._tenant = tenant
         self._labels = dict(labels or {})
+        self._timeout = timeout_of_run(timeout)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Run[R_co]:
         """Start a run; return its handle once the run is in the store.
@@ -70,6 +73,7 @@ class WorkflowCall(Generic[P, R_co]):
             content=encode_workflow(workflow.content)[1],
             params=msgspec.json.encode(workflow.encode_params(args, kwargs)),
             labels=self._labels,
+            timeout=self._timeout,
         )
         service = workflow.service
         started = await service.start_run(run, run_id=self._run_id, tenant=self._tenant)
@@ -91,13 +95,15 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
         content: the content with which its runs begin.
     """
 
-    def __init__(self, name: str, function: Callable[P, Workflow[R_co]], task: StepTask) -> None:
+    def __init__(
+        self, name: str, function: Callable[P, Workflow[R_co]], task: StepTask, *, timeout: Duration | None = None
+    ) -> None:
         super().__init__(self)
         self.name: str = name
         self.function: Callable[P, Workflow[R_co]] = function
         self.task: StepTask = task
         self.shape: Shape | None = _shape_of(hints_of(function, task.name).get("return"))
-        self.content: WorkflowContent = self._begin()
+        self.content: WorkflowContent = self._begin(timeout)
         functools.update_wrapper(cast("Any", self), function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Workflow[R_co]:
@@ -108,7 +114,12 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
         return f"<NamedWorkflow {self.name}>"
 
     def options(
-        self, *, run_id: str | None = None, tenant: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        run_id: str | None = None,
+        tenant: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
     ) -> WorkflowCall[P, R_co]:
         """Return the workflow with options for one run.
 
@@ -116,13 +127,14 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
             run_id: default: a new time-ordered UUID. A run whose id is known is left as it is.
             tenant: tenant of the run and of the jobs of its steps.
             labels: names with values, for filters; the jobs of its steps have them too.
+            timeout: maximum duration; the run is cancelled then, and fails. Default: that of the workflow.
 
         Raises:
-            InvalidOption: the id is invalid.
+            InvalidOption: the id or the timeout is invalid.
         """
         if run_id is not None:
             check_run_id(run_id)
-        return WorkflowCall(self, run_id=run_id, tenant=tenant, labels=labels)
+        return WorkflowCall(self, run_id=run_id, tenant=tenant, labels=labels, timeout=timeout)
 
     @property
     def service(self) -> RunService:
@@ -152,7 +164,7 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
             params[name] = {**params[name], "default": msgspec.json.decode(value)}
         return msgspec.structs.replace(self.content, params=params)
 
-    def _begin(self) -> WorkflowContent:
+    def _begin(self, timeout: Duration | None) -> WorkflowContent:
         positional, named, rest_args, rest_kwargs = self.task.signature.parameters
         every = [*positional, *named]
         if rest_args or rest_kwargs or not all(parameter.by_name for parameter in every):
@@ -168,7 +180,13 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
                 schema["default"] = self._encode_default(parameter.name, defaults[parameter.name].default)
         arguments = {name: f"${{params.{name}}}" for name in params}
         build = StepContent(task=self.task.name, arguments=arguments, builds=True)
-        return WorkflowContent(workflow=self.name, params=params, steps={BUILD_STEP: build})
+        most = timeout_of_run(timeout)
+        return WorkflowContent(
+            workflow=self.name,
+            params=params,
+            timeout=None if most is None else most / 1000,
+            steps={BUILD_STEP: build},
+        )
 
     def _encode_default(self, parameter: str, value: object) -> Any:
         try:

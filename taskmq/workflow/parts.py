@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.task_options import CallOptions
 from taskmq.workflow.model.contents import ContentBuilder, RunPlan
@@ -37,6 +38,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         run_id: str | None = None,
         tenant: str | None = None,
         name: str | None = None,
+        timeout: Duration | None = None,
     ) -> Run[R_co]:
         """Start a run of it; return its handle once the run is in the store.
 
@@ -47,6 +49,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
             tenant: the tenant of the run and of the jobs of its steps; the id begins with it, `@acme:`. Each tenant
                 has its own ids. Default: no tenant.
             name: a name for lists; any number of runs may have the same. Default: the task of its first step.
+            timeout: maximum duration; the run is cancelled then, and fails. Default: no limit.
 
         Raises:
             InvalidArguments, InvalidOption, EncodeError: a part is invalid; nothing was started.
@@ -60,7 +63,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
             raise InvalidOption(f"name={name[:_LONGEST_NAME]!r}: 1 to {_LONGEST_NAME} characters")
         if run_id is not None:
             check_run_id(run_id)
-        return await self._start(service, run_id, tenant, name)
+        return await self._start(service, run_id, tenant, name, timeout)
 
     send = blocking(asend)
 
@@ -98,11 +101,16 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         return builder.plan(self.add_to(builder, []))
 
     async def _start(
-        self, service: RunService, run_id: str | None, tenant: str | None, name: str | None
+        self,
+        service: RunService,
+        run_id: str | None,
+        tenant: str | None,
+        name: str | None,
+        timeout: Duration | None,
     ) -> Run[R_co]:
         plan, first = self.plan(), self.first_task()
         label = name or ("" if first is None else first.name)
-        started = await service.start(plan, run_id=run_id, tenant=tenant, name=label)
+        started = await service.start(plan, run_id=run_id, tenant=tenant, name=label, timeout=timeout)
         return Run(started, service=service, shape=plan.shape)
 
     def _service(self) -> RunService:

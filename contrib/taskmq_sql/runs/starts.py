@@ -8,10 +8,11 @@ import msgspec
 
 from taskmq.contracts.jobs import NewRun, StartedRun
 from taskmq.errors import InvalidOption
-from taskmq.model.runs.graphs import load_graph
+from taskmq.model.runs.graphs import WorkflowContent, load_graph
 from taskmq.model.runs.machine import open_run
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.runs.validation import find_wrong_parameter
+from taskmq.model.units import parse_duration, to_ms
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.inbox import wake
 from taskmq_sql.runs.workflows import content_of, current_version, forget_contents, has_version, keep_content
@@ -90,6 +91,7 @@ def _start(new: NewRun, now: int) -> Steps[StartedRun]:
         workflow=new.workflow,
         version=version,
         params=_complete(new.params, graph.content.params),
+        timeout=_timeout_of(new, graph.content),
         labels=dict(new.labels),
         scheduled_for=new.scheduled_for,
         parent=new.parent,
@@ -113,6 +115,13 @@ def _find_content(new: NewRun) -> Steps[tuple[str, bytes | None]]:
     if not (yield from has_version(new.tenant, new.workflow, version)):
         return version, None
     return version, (yield from content_of(version))
+
+
+def _timeout_of(new: NewRun, content: WorkflowContent) -> int | None:
+    """Return the maximum duration of a new run, ms; None: no limit."""
+    if new.timeout is not None or content.timeout is None:
+        return new.timeout
+    return to_ms(parse_duration(content.timeout, what="timeout"))
 
 
 def _complete(params: bytes, schemas: dict[str, dict[str, Any]]) -> bytes:

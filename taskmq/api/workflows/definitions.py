@@ -85,12 +85,14 @@ class StartRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         version: the version to run. Default: the current one.
         run_id: an id; starting it again changes nothing. Default: generated.
         labels: names with values, for filters.
+        timeout: maximum duration, such as "6h". Default: that of the workflow.
     """
 
     params: dict[str, Any] = {}
     version: ShortText = ""
     run_id: ShortText | None = None
     labels: dict[ShortText, ShortText] = {}
+    timeout: ShortText | float | None = None
 
 
 class StartedRunView(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,6 +52,7 @@ def workflow_schema() -> dict[str, Any]:
     properties["rule"] |= {"anyOf": [{"enum": _RULES}, _object("at_least", {"type": "integer", "minimum": 1})]}
     properties["on_timeout"] |= {"anyOf": [{"enum": ["fail", "skip"]}, _object("value", {})]}
     step["oneOf"] = [{"required": [kind]} for kind in _KINDS]
+    workflow["properties"]["timeout"] |= _DURATION
     workflow["properties"]["steps"] |= {
         "propertyNames": {"pattern": f"^{NAME}$"},
         "minProperties": 1,

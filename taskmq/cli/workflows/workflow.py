@@ -261,6 +261,7 @@ def start(
     tenant: _Tenant = "",
     version: str = "",
     run_id: Annotated[str | None, Parameter(name="--id")] = None,
+    timeout: str | None = None,
 ) -> None:
     """Start a run of a workflow; print its id.
 
@@ -274,10 +275,12 @@ def start(
         The version to run. Default: the current one.
     run_id
         An id: starting it again changes nothing.
+    timeout
+        Maximum duration, such as 6h. Default: that of the workflow.
     """
     params = dict(map(param_of, param or []))
     labels = dict(map(label_of, label or []))
-    body = StartRunBody(params=params, version=version, run_id=run_id, labels=labels)
+    body = StartRunBody(params=params, version=version, run_id=run_id, labels=labels, timeout=timeout)
     made = ask(lambda api: api.workflows.start(name, body), tenant=tenant or None)
     show_record(made, lambda: {"run": made.run_id, "workflow": name, "version": made.version, "new": made.is_new})
 

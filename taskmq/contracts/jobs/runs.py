@@ -66,6 +66,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
         content: text of `encode_workflow`; None: a stored version.
         version: without content, the version to run; "": the current one.
         params: JSON object; parameters that are missing get their defaults.
+        timeout: maximum duration, ms; None: that of the content.
         scheduled_for, parent, parent_step, depth: as in `RunRecord`.
     """
 
@@ -75,6 +76,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes | None = None
     version: str = ""
     params: bytes = b"{}"
+    timeout: int | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     scheduled_for: str = ""
     parent: str = ""

@@ -3,11 +3,11 @@
 import msgspec
 
 from taskmq.model.runs.paths import PathError, paths_in, resolve
-from taskmq.model.runs.records import AgendaItem, RunState, StepKey, StepRecord
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 
-__all__ = ["end_child", "end_run", "end_step", "settle", "wake"]
+__all__ = ["begin_time", "cancel_run", "end_child", "end_run", "end_step", "settle", "time_out", "wake"]
 
 
 def end_step(
@@ -72,10 +72,36 @@ def can_start_child(here: Workspace, parent: StepRecord) -> bool:
     return here.run.cancelled is None and parent.cursor < (parent.total or 0) and is_below
 
 
+def begin_time(here: Workspace) -> None:
+    """Set the timer of the run if it has a timeout."""
+    if here.run.timeout is not None:
+        here.changes.timers.append(StepTimer(here.now + here.run.timeout, "", here.run.generation))
+
+
+def time_out(here: Workspace, row: InboxRow) -> str:
+    """Cancel a run whose timer fired, unless it is of another generation; return the answer."""
+    run = here.run
+    if run.generation != row.generation or run.ended is not None or run.cancelled is not None:
+        return "superseded"
+    run.is_timed_out = True
+    run.error = f"timeout: it has not ended within {(run.timeout or 0) / 1000:g} s"
+    cancel_run(here, "timeout")
+    return "applied"
+
+
+def cancel_run(here: Workspace, reason: str) -> None:
+    """Plan the cancellation of all steps."""
+    here.run.cancelled = reason
+    here.run.expanding.clear()
+    here.plan(AgendaItem("cancel"))
+
+
 def end_run(here: Workspace) -> Transition[None]:
     """End the run, whose steps have all ended."""
     run = here.run
-    if run.cancelled is not None:
+    if run.is_timed_out:
+        run.state = RunState.FAILED
+    elif run.cancelled is not None:
         run.state = RunState.CANCELLED
     elif run.failures:
         run.state = RunState.FAILED

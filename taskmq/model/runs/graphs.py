@@ -113,12 +113,14 @@ class WorkflowContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     Attributes:
         params: JSON Schema of each parameter; one with a `default` may be omitted.
+        timeout: maximum duration of a run; None: no limit.
         schedule: when it starts, as its file says; None: when someone starts it.
         output: template of the run's value; None: the value of each step that no other one waits for, by its name.
     """
 
     workflow: str = ""
     params: dict[str, dict[str, Any]] = {}
+    timeout: Any = None
     schedule: dict[str, Any] | None = None
     steps: dict[str, StepContent]
     output: Any = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.model.runs.built_graphs import end_build
-from taskmq.model.runs.ends import end_child, end_run, end_step, settle
+from taskmq.model.runs.ends import begin_time, cancel_run, end_child, end_run, end_step, settle, time_out
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey
 from taskmq.model.runs.redrives import decide_all, recount, redrive, revive
@@ -127,6 +127,8 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
     match row.kind:
         case "end":
             return (yield from _end(here, row))
+        case "timer" if not row.step:
+            return time_out(here, row)
         case "timer":
             yield from here.load([StepKey(row.step)])
             step = here.find(StepKey(row.step))
@@ -139,9 +141,7 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
         case "cancel":
             if here.run.ended is not None or here.run.cancelled is not None:
                 return "ended"
-            here.run.cancelled = row.error
-            here.run.expanding.clear()
-            here.plan(AgendaItem("cancel"))
+            cancel_run(here, row.error)
             return "accepted"
         case "redrive":
             return (yield from redrive(here, row))
@@ -168,12 +168,18 @@ def _end(here: Workspace, row: InboxRow) -> Transition[str]:
     return "applied"
 
 
+def _begin(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    if not item.cursor:
+        begin_time(here)
+    yield from decide_all(here, item, names)
+
+
 def _finish(here: Workspace, _item: AgendaItem, _names: list[str]) -> Transition[None]:
     yield from end_run(here)
 
 
 _PARTS: Final[dict[str, Callable[[Workspace, AgendaItem, list[str]], Transition[None]]]] = {
-    "begin": decide_all,
+    "begin": _begin,
     "visit": _visit,
     "cancel": _cancel_step,
     "cancel_children": _cancel_child,

@@ -110,7 +110,9 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         unfinished: number of steps that have not ended, without children.
         failures: number of failed steps whose failure is the run's.
         generation: number of redrives.
+        timeout: maximum duration, counted again from each redrive, ms; None: no limit.
         cancelled: why it was cancelled; None if it was not.
+        is_timed_out: whether its timeout cancelled it; it ends as failed.
         agenda: parts of transitions that are not finished.
         expanding: names of steps that may start more children.
         signals: number of signals that wait for a step.
@@ -129,7 +131,9 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     unfinished: int = 0
     failures: int = 0
     generation: int = 0
+    timeout: int | None = None
     cancelled: str | None = None
+    is_timed_out: bool = False
     agenda: list[AgendaItem] = msgspec.field(default_factory=list[AgendaItem])
     expanding: list[str] = msgspec.field(default_factory=list[str])
     signals: int = 0
@@ -202,7 +206,7 @@ class ChildRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimer(NamedTuple):
-    """A timer of a step: it counts for this generation only."""
+    """A timer of a step, or with "" of the run: it counts for this generation only."""
 
     at: int
     step: str

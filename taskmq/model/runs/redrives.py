@@ -7,6 +7,7 @@
 The three phases are not mixed: a step that ended in the middle would be counted twice.
 """
 
+from taskmq.model.runs.ends import begin_time
 from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 from taskmq.model.runs.starts import evaluate
@@ -27,7 +28,9 @@ def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
         if here.find(StepKey(row.step)).state is StepState.SUCCEEDED:
             return f"refused: step {row.step} has built the graph of the run; start a new run"
     run.state, run.ended, run.cancelled, run.error = RunState.RUNNING, None, None, ""
+    run.is_timed_out = False
     run.generation += 1
+    begin_time(here)
     here.plan(AgendaItem("revive", row.step))
     here.plan(AgendaItem("recount"))
     here.plan(AgendaItem("decide"))

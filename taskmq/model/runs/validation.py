@@ -87,7 +87,7 @@ def validate_workflow(
     if rest is None or faults:
         return None, faults
     whole = msgspec.structs.replace(rest, steps=steps)
-    faults = list(_check_graph(whole))
+    faults = [*_check_limits(whole), *_check_graph(whole)]
     faults += [WorkflowFault(name, "task", flaw) for name, step in steps.items() if (flaw := check_call(step))]
     return (None if faults else whole), faults
 
@@ -217,6 +217,15 @@ def _flaw_of_path(path: Path, content: WorkflowContent, *, has_item: bool) -> st
     if path.root == "item" and not has_item:
         return f"{path.text}: only a step with `each` has an item"
     return ""
+
+
+def _check_limits(content: WorkflowContent) -> Iterator[WorkflowFault]:
+    if content.timeout is None:
+        return
+    try:
+        parse_duration(content.timeout, what="timeout")
+    except InvalidOption as error:
+        yield WorkflowFault("", "timeout", str(error))
 
 
 def _check_output(content: WorkflowContent) -> Iterator[WorkflowFault]:

@@ -382,6 +382,8 @@ class Run(Generic[R_co]):
                 child async for child in self._service.children(record, step) if child.state is StepState.FAILED
             ]
             found |= {_name(each): each.error for each in children or [step]}
+        if record.is_timed_out:
+            found["timeout"] = record.error
         return found or {"output": record.error}
 
     async def _with_attempts(self, step: RunStep) -> RunStep:

@@ -13,8 +13,9 @@ from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
+from taskmq.model.units import Duration
 from taskmq.workflow.runs.handle import Run
-from taskmq.workflow.runs.service import RunService
+from taskmq.workflow.runs.service import RunService, timeout_of_run
 
 __all__ = ["ListedRun", "RunList", "Runs"]
 
@@ -76,6 +77,7 @@ class Runs:
         run_id: str | None = None,
         tenant: str | None = None,
         labels: Mapping[str, str] | None = None,
+        timeout: Duration | None = None,
     ) -> Run[Any]:
         """Start a run of a stored workflow; return its handle. A known id starts nothing.
 
@@ -84,6 +86,7 @@ class Runs:
             run_id: default: a new time-ordered UUID.
             tenant: tenant of the run and the workflow.
             labels: names with values, for filters; the jobs of its steps have them too.
+            timeout: maximum duration; the run is cancelled then, and fails. Default: that of the workflow.
 
         Raises:
             InvalidOption: there is no such workflow or version, or a parameter is wrong.
@@ -96,6 +99,7 @@ class Runs:
             version=version,
             params=PLAIN.encode(dict(params or {}), JSON),
             labels=dict(labels or {}),
+            timeout=timeout_of_run(timeout),
         )
         return Run(await self._service.start_run(run, run_id=run_id, tenant=tenant), service=self._service)
 

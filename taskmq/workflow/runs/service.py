@@ -18,9 +18,10 @@ from taskmq.model.runs.fan_out import MOST_CALLS
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
+from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
-__all__ = ["RunService", "check_run_id"]
+__all__ = ["RunService", "check_run_id", "timeout_of_run"]
 
 _PAGE: Final = 500
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
@@ -46,7 +47,15 @@ class RunService:
         """The runs of the job store."""
         return self.jobs.runs
 
-    async def start(self, plan: RunPlan, *, run_id: str | None, tenant: str | None, name: str) -> str:
+    async def start(
+        self,
+        plan: RunPlan,
+        *,
+        run_id: str | None,
+        tenant: str | None,
+        name: str,
+        timeout: Duration | None = None,
+    ) -> str:
         """Start a run with its own content; return its public id. A known id starts nothing.
 
         Raises:
@@ -54,7 +63,9 @@ class RunService:
         """
         _, text = encode_workflow(plan.content)
         return await self.start_run(
-            NewRun(id="", tenant=tenant or "", workflow=name, content=text), run_id=run_id, tenant=tenant
+            NewRun(id="", tenant=tenant or "", workflow=name, content=text, timeout=timeout_of_run(timeout)),
+            run_id=run_id,
+            tenant=tenant,
         )
 
     async def start_run(self, run: NewRun, *, run_id: str | None, tenant: str | None) -> str:
@@ -178,6 +189,15 @@ class RunService:
         broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
             broker.announce(RUNS_TOPIC, " ".join(run_ids).encode())
+
+
+def timeout_of_run(timeout: Duration | None) -> int | None:
+    """Return the option `timeout` of a run in milliseconds.
+
+    Raises:
+        InvalidOption: it is not a duration.
+    """
+    return None if timeout is None else to_ms(parse_duration(timeout, what="timeout"))
 
 
 def check_run_id(run_id: str) -> str:

@@ -98,6 +98,28 @@ async def test_a_run_with_wrong_parameters_is_not_started(shop: Shop) -> None:
         assert (await shop.app.runs.alist()).lines == []
 
 
+async def test_a_run_is_cancelled_when_its_time_is_over_and_fails(shop: Shop) -> None:
+    async with shop.open():
+        steps = {"ok": {"wait": "approved"}, "end": {"task": "add", "args": [1], "needs": ["ok"]}}
+        await _put(shop, "slow", steps, timeout="1h")
+        of_start = await shop.app.runs.astart("slow", timeout="20ms")
+        sent = await shop.app.tasks["add"].options(delay="1h").s(1).asend(timeout="20ms")
+
+        for run in (of_start, sent):
+            with pytest.raises(RunFailed) as caught:
+                await run.aresult(30)
+            assert caught.value.failures == {"timeout": "timeout: it has not ended within 0.02 s"}
+        state = await of_start.astate()
+        kept = await (await shop.app.runs.astart("slow")).aget()
+
+        with pytest.raises(InvalidOption, match="timeout='soon' is not a duration"):
+            await shop.app.runs.astart("slow", timeout="soon")
+
+    assert (state.state, state.cancelled) == ("failed", "timeout")
+    assert state.steps == {"ok": "cancelled", "end": "cancelled"}
+    assert kept.timeout == 3_600_000
+
+
 async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> None:
     shop.broken = {"b"}
     async with shop.open():

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmq.contracts.jobs import NewInboxRow
+from taskmq.model.runs.records import RunState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import QUEUE, new_id
-from taskmq.testing.job_store_suite.runs.kit import RunDriver
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.runner import case
 
 __all__ = ["RunInboxes"]
@@ -18,6 +19,24 @@ _WAIT = {"ok": {"wait": "approval", "roles": ["finance"]}, "after": {"task": "t"
 
 class RunInboxes(JobStoreCase):
     """Rows that are sent to runs."""
+
+    @case
+    async def test_a_run_that_exceeds_its_timeout_fails_once_its_jobs_have_ended(self) -> None:
+        driver = RunDriver(self.store())
+        await driver.runs.put_workflow("", "w", content_of({"s": {"task": "t", "queue": "q"}}, timeout=0))
+        (run, other) = (await driver.start(workflow="w"), await driver.start(workflow="w", timeout=3_600_000))
+        await driver.settle()
+        await driver.dispatch(queue="q")
+
+        assert await driver.runs.fire_timers() is not None
+        await driver.settle()
+
+        assert driver.asked == [(await driver.step(run, "s")).job]
+        await driver.finish(run, "s", "cancelled")
+        record = await driver.run(run)
+        assert (record.state, record.cancelled) == (RunState.FAILED, "timeout")
+        assert record.error == "timeout: it has not ended within 0 s"
+        assert (await driver.run(other)).state is RunState.RUNNING
 
     @case
     async def test_a_signal_ends_the_step_that_waits_for_it(self) -> None:

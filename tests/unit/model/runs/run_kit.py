@@ -22,8 +22,11 @@ def graph_of(steps: dict[str, Any], **fields: Any) -> RunGraph:
 class MemoryRun:
     """A run whose rows survive each transaction as a database would keep them: encoded."""
 
-    def __init__(self, graph: RunGraph, params: dict[str, Any] | None = None, *, depth: int = 0) -> None:
-        run = RunRecord(id="run-1", params=msgspec.json.encode(params or {}), depth=depth, scheduled_for="2027-01-31")
+    def __init__(
+        self, graph: RunGraph, params: dict[str, Any] | None = None, *, depth: int = 0, timeout: int | None = None
+    ) -> None:
+        run = RunRecord(id="run-1", params=msgspec.json.encode(params or {}), depth=depth, timeout=timeout)
+        run.scheduled_for = "2027-01-31"
         open_run(run, len(graph.order))
         self.graph = graph
         self.now = 1_000

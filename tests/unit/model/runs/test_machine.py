@@ -180,3 +180,45 @@ def _start(steps: dict[str, Any], *, settles: bool = True, **fields: Any) -> Mem
     if settles:
         run.settle()
     return run
+
+
+def test_a_run_that_exceeds_its_timeout_is_cancelled_and_fails() -> None:
+    run = MemoryRun(graph_of({"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}}), timeout=500)
+    run.settle()
+    assert run.timers == [(run.now + 500, "", 0)]
+
+    assert run.send("timer", step="", generation=0) == "applied"
+    assert run.cancelled == [run.step("a").job]
+    assert run.send("timer", step="", generation=0) == "superseded"
+    assert run.send("cancel", error="too late") == "ended"
+    run.end("a", "cancelled")
+
+    assert run.states() == {"a": "cancelled", "b": "cancelled"}
+    assert (run.run.state, run.run.cancelled) == ("failed", "timeout")
+    assert run.run.error == "timeout: it has not ended within 0.5 s"
+
+
+def test_a_redrive_begins_the_time_of_a_run_again() -> None:
+    run = MemoryRun(graph_of({"a": {"task": "t"}}), timeout=500)
+    run.settle()
+    run.send("timer", step="", generation=0)
+    run.end("a", "cancelled")
+    run.now += 10_000
+
+    run.send("redrive")
+
+    assert run.timers[1:] == [(run.now + 500, "", 1)]
+    assert run.send("timer", step="", generation=0) == "superseded"
+    run.end("a", value=1)
+    assert run.run.state == "succeeded"
+    assert run.send("timer", step="", generation=1) == "superseded"
+
+
+def test_a_cancelled_run_does_not_time_out() -> None:
+    run = MemoryRun(graph_of({"a": {"task": "t"}}), timeout=500)
+    run.settle()
+    run.send("cancel", error="stop")
+
+    assert run.send("timer", step="", generation=0) == "superseded"
+    run.end("a", "cancelled")
+    assert run.run.state == "cancelled"

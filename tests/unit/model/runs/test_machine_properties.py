@@ -31,7 +31,7 @@ class _Comparison:
         steps = random_steps(random, size, sleeps=("1h", 3, "2027-01-31T00:00:00Z"), timeouts=("1h", 5))
         self.graph = graph_of(steps, params=PARAMS)
         params = random_params(random)
-        self.machine = MemoryRun(self.graph, params)
+        self.machine = MemoryRun(self.graph, params, timeout=60_000)
         self.model = RunModel(self.graph, params)
         self.events = 0
 
@@ -79,6 +79,9 @@ class _Comparison:
                 self._end(job.key, job.id)
             case "timer" if self.machine.timers:
                 timer = self.random.choice(self.machine.timers)
+                if not timer.step:
+                    # As for a cancel.
+                    self._settle()
                 self._both("timer", step=timer.step, generation=timer.generation)
             case "signal":
                 roles = self.random.choice((None, ("finance",), ("other",)))

@@ -14,6 +14,7 @@ _FAULTY: list[tuple[Any, str]] = [
     ({"color": 1, "steps": {"a": {"task": "t"}}}, "content: Object contains unknown field `color`"),
     ({"output": "${x}", "steps": {"a": {"task": "t"}}}, "output: 'x' does not begin with"),
     ({"output": "${steps.b.result}", "steps": {"a": {"task": "t"}}}, "output: no step 'b'"),
+    ({"timeout": "soon", "steps": {"a": {"task": "t"}}}, "timeout: timeout='soon' is not a duration"),
     ({"output": "${params.b}", "steps": {"a": {"task": "t"}}}, "output: params.b: no parameter 'b'"),
 ]
 
