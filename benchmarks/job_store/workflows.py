@@ -68,7 +68,7 @@ async def _run(stage: Stage, steps: dict[str, Any], count: int, *, jobs: int = 0
     await store.runs.start(new)
     broker = stage.app.sessions.current().broker
     assert isinstance(broker, Broadcasting)
-    broker.announce(RUNS_TOPIC, b"")
+    broker.announce(RUNS_TOPIC, " ".join(each.id for each in new).encode())
     ended = [await _wait_for_end(stage, each.id) for each in reversed(new)]
     seconds = (max(run.ended or 0 for run in ended) - min(run.created for run in ended)) / 1000
     of_all = count * (jobs or len(steps))

@@ -24,7 +24,6 @@ __all__ = [
     "Query",
     "Row",
     "Runner",
-    "StepJobs",
     "Steps",
     "Work",
     "ask",
@@ -37,7 +36,7 @@ __all__ = [
     "make_number",
     "names_of",
     "placeholders",
-    "submit_steps",
+    "submit_jobs",
     "together",
 ]
 
@@ -74,10 +73,6 @@ NUMBERED: Final = "numbered"
 NAMED: Final = "named"
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The time (ms) within a statement. After waiting for a row, it is the later time. On SQLite it equals `CLOCK`."""
-
-
-StepJobs = Sequence[tuple[NewJob, str, str, int]]
-"""Jobs of steps, with run, step and child."""
 
 
 class JobId(str):
@@ -162,8 +157,8 @@ def job_id(value: Any) -> str:
     return str(UUID(bytes=value)) if isinstance(value, bytes) else str(value)
 
 
-def submit_steps(jobs: StepJobs) -> Steps[list[Submitted]]:
-    """Submit the jobs of steps, whose ends will be rows of their runs' inboxes; return the results in order."""
+def submit_jobs(jobs: Sequence[NewJob]) -> Steps[list[Submitted]]:
+    """Submit jobs, whatever the quotas; return the results in order."""
     rows = (yield Query(SUBMIT, tuple(jobs))) if jobs else ()
     return [row[0] for row in rows]
 

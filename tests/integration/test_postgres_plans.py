@@ -76,7 +76,6 @@ _STATEMENTS: Final[dict[str, str]] = {
     "RUN_VALUES_OF": transactions._with_columns(values._VALUES_OF),  # pyright: ignore[reportPrivateUsage]
     "RUN_VALUES": values._VALUES,  # pyright: ignore[reportPrivateUsage]
     "RUN_VALUES_SIZE": values._SIZE,  # pyright: ignore[reportPrivateUsage]
-    "RUN_JOBS": step_jobs._BELONG,  # pyright: ignore[reportPrivateUsage]
     "RUN_JOBS_LIVE": step_jobs._LIVE,  # pyright: ignore[reportPrivateUsage]
 }
 _WALKED: Final = {

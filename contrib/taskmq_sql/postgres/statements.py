@@ -64,8 +64,8 @@ with i as materialized (
          (case when i.held then 12 when i.at <= n.now then 1 else 13 end)::smallint as state
   from {rows} as i({columns}), (select taskmq.now_ms() as now) n),
 {keys}
-n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body)
-      select id, due, expires, tenant, queue, task, priority, state, key, body from i {chosen}
+n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body{more})
+      select id, due, expires, tenant, queue, task, priority, state, key, body{more} from i {chosen}
       on conflict do nothing returning id, due, tenant, queue, priority, state),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from n where state = 1),
@@ -85,6 +85,7 @@ _SUBMITTED: Final = {
     "fingerprint": "bytea",
     "body": "bytea",
 }
+_SUBMITTED_STEP: Final = {"run": "uuid", "step": "text", "child": "int"}
 _SUBMITTED_REST: Final = {"detail": "text", "large": "bytea"}
 _KEYED: Final = """k as (insert into taskmq.job_key (tenant, key, id, fingerprint)
       select tenant, key, id, fingerprint from i where key is not null on conflict do nothing returning id),"""
@@ -95,8 +96,8 @@ b as (insert into taskmq.job_body (id, body)
       select id, large from i where large is not null and id in (select id from n)),"""
 
 
-def _submit(*, is_one: bool, has_keys: bool, has_rest: bool) -> str:
-    columns = _SUBMITTED | _SUBMITTED_REST if has_rest else _SUBMITTED
+def _submit(*, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool) -> str:
+    columns = _SUBMITTED | (_SUBMITTED_REST if has_rest else {}) | (_SUBMITTED_STEP if has_steps else {})
     values = [f"${number}::{kind}" for number, kind in enumerate(columns.values(), 1)]
     return _SUBMIT.format(
         # Not unnested for a single job: asyncpg inspects each element of an array before it encodes it.
@@ -105,18 +106,23 @@ def _submit(*, is_one: bool, has_keys: bool, has_rest: bool) -> str:
         keys=_KEYED if has_keys else "",
         chosen=_OF_KEYED if has_keys else "",
         rest=_REST if has_rest else "",
+        more="".join(f", {name}" for name in _SUBMITTED_STEP) if has_steps else "",
         shard=_SHARD,
     )
 
 
 SUBMIT: Final = {
-    (is_one, has_keys, has_rest): _submit(is_one=is_one, has_keys=has_keys, has_rest=has_rest)
+    (is_one, has_keys, has_rest, has_steps): _submit(
+        is_one=is_one, has_keys=has_keys, has_rest=has_rest, has_steps=has_steps
+    )
     for is_one in (False, True)
     for has_keys in (False, True)
     for has_rest in (False, True)
+    for has_steps in (False, True)
 }
 """Inserts new jobs; returns the ids and states of the inserted ones. Keyed by: a single job or several; whether there
-are keys, by which (after their tenants) the jobs are sorted; whether there are details or separate bodies."""
+are keys, by which (after their tenants) the jobs are sorted; whether there are details or separate bodies;
+whether there are jobs of runs."""
 
 _TAKE: Final = """
 with j as materialized (

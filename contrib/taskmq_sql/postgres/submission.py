@@ -65,6 +65,7 @@ insert into taskmq.claim_line (name, id, queue)
 select name, id, queue from unnest($1::text[], $2::uuid[], $3::int[]) with ordinality as i(name, id, queue, number)
 order by number"""
 
+_NO_STEP: Final = (None, None, None)
 _Insert = Callable[[Connection, Sequence[NewJob], "Numbers"], Awaitable[list[Submitted]]]
 
 
@@ -385,9 +386,13 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
             (*row, *(_rest_of(job) if firsts[job.id] == index else (None, None)))
             for index, (row, job) in enumerate(zip(values, jobs, strict=True))
         ]
+    has_steps = any(job.step is not None for job in jobs)
+    if has_steps:
+        values = [(*row, *(job.step or _NO_STEP)) for row, job in zip(values, jobs, strict=True)]
     is_one = len(values) == 1
     rows = await connection.fetch(
-        SUBMIT[is_one, has_keys, has_rest], *(values[0] if is_one else map(column_of, zip(*values, strict=True)))
+        SUBMIT[is_one, has_keys, has_rest, has_steps],
+        *(values[0] if is_one else map(column_of, zip(*values, strict=True))),
     )
     return {str(row[0]): row[1] for row in rows}
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import Advanced, MakeJob, NewJob, NewRun, Submitted
+from taskmq.contracts.jobs import Advanced, Lane, MakeJob, NewJob, NewRun, StepOfRun, Submitted
 from taskmq.errors import TaskMQError
 from taskmq.model.envelope import new_job_id
 from taskmq.model.runs.graphs import RunGraph, load_graph
@@ -33,7 +33,7 @@ from taskmq_sql.runs.inbox import (
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
 from taskmq_sql.runs.workflows import change_contents, content_of
-from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, job_id, submit_steps, together
+from taskmq_sql.steps import JobId, Query, Steps, ask, cancel_jobs, job_id, submit_jobs, together
 
 __all__ = ["Graphs", "advance", "load_version"]
 
@@ -81,7 +81,7 @@ class _Turn:
         self.inbox: Inbox = inbox
         self.applied = 0
         self.refused: list[InboxRow] = []
-        self.queues: set[str] = set()
+        self.lanes: set[Lane] = set()
         self.woken: list[str] = []
         self.asked: list[str] = []
         here.put_steps(inbox.steps)
@@ -110,7 +110,7 @@ class _Turn:
         """Return the effect of the transaction on the run."""
         run, inbox, changes = self.here.run, self.inbox, self.changes
         return Advanced(
-            queues=frozenset(self.queues),
+            lanes=frozenset(self.lanes),
             has_more=has_work(run) or self.applied < len(inbox.events) or inbox.is_cut or bool(self.refused),
             ended=run if changes.has_ended else None,
             asked=tuple(self.asked),
@@ -231,21 +231,23 @@ def _read_answers(turn: _Turn) -> Steps[list[tuple[str, str, str]]]:
 
 def _submit(turns: Sequence[_Turn], make_job: MakeJob) -> Steps[None]:
     """Submit jobs of steps."""
-    made: list[tuple[NewJob, str, str, int]] = []
-    of: list[_Turn] = []
+    made: list[NewJob] = []
+    of: list[tuple[_Turn, StepKey]] = []
     for turn in turns:
         for job in turn.changes.jobs:
             try:
-                made.append((make_job(turn.here.run, job), turn.id, *job.key))
-                of.append(turn)
+                new = make_job(turn.here.run, job)
             except TaskMQError as error:
                 turn.refused.append(_failure(job.id, job.key, str(error)))
-    answers = yield from submit_steps(made)
-    for turn, (new, _, step, child), answer in zip(of, made, answers, strict=True):
+            else:
+                made.append(msgspec.structs.replace(new, step=StepOfRun(turn.id, *job.key)))
+                of.append((turn, job.key))
+    answers = yield from submit_jobs(made)
+    for (turn, key), new, answer in zip(of, made, answers, strict=True):
         if not answer.is_new:
-            turn.refused.append(_failure(new.id, StepKey(step, child), _describe(answer)))
+            turn.refused.append(_failure(new.id, key, _describe(answer)))
         elif answer.state is JobState.QUEUED:
-            turn.queues.add(new.queue)
+            turn.lanes.add(Lane(new.queue, new.priority, new.tenant))
 
 
 def _describe(answer: Submitted) -> str:

@@ -1,7 +1,7 @@
 """Stored jobs as values."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -63,6 +63,18 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: tuple[JobDependency, ...] = ()
 
 
+class StepOfRun(NamedTuple):
+    """The step of a run that a job belongs to; its end is a row of the run's inbox.
+
+    Attributes:
+        child: number of the step's child; -1: the step itself.
+    """
+
+    run: str
+    name: str
+    child: int
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """A submitted job. Times are ms since the epoch.
 
@@ -79,6 +91,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         line: name of the line in which it gets a place, see `JobClaim`.
         body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be published.
         detail: with `depends_on` it first waits for those jobs of the same tenant.
+        step: stores set it for the jobs that they submit for runs.
     """
 
     id: str
@@ -95,6 +108,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     detail: JobDetail | None = None
     unique: UniqueKey | None = None
     line: str | None = None
+    step: StepOfRun | None = None
 
 
 class DependencyRefusal(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from taskmq.contracts.jobs.dispatch import Lane
 from taskmq.contracts.jobs.records import NewJob
 from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord
 
@@ -160,7 +161,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of one transaction on a run.
 
     Attributes:
-        queues: queues with new ready jobs.
+        lanes: lanes with new ready jobs.
         has_more: whether the run has more to do immediately.
         ended: the run, if it ended now.
         asked: ids of jobs whose workers were asked to stop them.
@@ -168,7 +169,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
         timer: instant of the earliest timer that it added, ms since the epoch; None if it added none.
     """
 
-    queues: frozenset[str] = frozenset()
+    lanes: frozenset[Lane] = frozenset()
     has_more: bool = False
     ended: RunRecord | None = None
     asked: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import Final
 from taskmq.model.runs.built_graphs import end_build
 from taskmq.model.runs.ends import begin_time, cancel_run, end_child, end_run, end_step, settle, time_out
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey, StepRecord
 from taskmq.model.runs.redrives import decide_all, recount, redrive, revive
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.starts import end_wait, evaluate, receive_signal
@@ -91,8 +91,13 @@ def _targets(here: Workspace, item: AgendaItem) -> Transition[list[str]]:
 
 def _visit(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
     """Let the step at the cursor see the end of an upstream step."""
-    yield from here.load_window(names, item.cursor)
-    target = here.find(StepKey(names[item.cursor]))
+    name = names[item.cursor]
+    if not here.run.generation and len(here.graph.upstream[name]) == 1:
+        # Nothing has changed it before.
+        here.put_steps([StepRecord(key=StepKey(name))])
+    else:
+        yield from here.load_window(names, item.cursor)
+    target = here.find(StepKey(name))
     if target.state is StepState.WAITING:
         here.edit(target.key).upstream.add(here.find(StepKey(item.step)).state)
         yield from evaluate(here, target)

@@ -210,8 +210,7 @@ class RunAdvances:
 
     def _follow(self, run_id: str, advanced: Advanced) -> None:
         """Wake all that the progress of a run concerns."""
-        if advanced.queues:
-            self._wakeups.wake_queues(advanced.queues)
+        self._wakeups.wake_lanes(advanced.lanes)
         if advanced.ended is not None:
             self._announce_end(run_id)
         for job_id in advanced.asked:

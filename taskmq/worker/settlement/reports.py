@@ -1,6 +1,7 @@
 """Reports of a worker on stored jobs, published and confirmed before a delivery is acknowledged.
 
-    settle -> report -> batched for two milliseconds, and until the previous message is confirmed
+    settle -> report -> batched for two milliseconds, unless a run of a workflow waits for it,
+                        and until the previous message is confirmed
            -> one message for each queue -> confirmed -> acknowledged
 
 A stored job arrives as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
@@ -82,21 +83,31 @@ class ReportSender:
         """Return once all reports are settled."""
         await self._all_told.wait()
 
-    def tell(self, invitation: Invitation, report: Report, delivery: Delivery) -> None:
-        """Report; acknowledge the delivery once that is confirmed, or return it if the worker stops before."""
+    def tell(self, invitation: Invitation, report: Report, delivery: Delivery, *, is_awaited: bool = False) -> None:
+        """Report; acknowledge the delivery once that is confirmed, or return it if the worker stops before.
+
+        Args:
+            is_awaited: whether the report is not to wait for others.
+        """
         self._told += 1
         self._all_told.clear()
-        self._add(invitation, report, partial(self._settle, delivery))
+        self._add(invitation, report, partial(self._settle, delivery), is_awaited=is_awaited)
 
-    async def send(self, invitation: Invitation, report: Report) -> bool:
-        """Return True once the report is confirmed, or False if the worker stops before."""
+    async def send(self, invitation: Invitation, report: Report, *, is_awaited: bool = False) -> bool:
+        """Return True once the report is confirmed, or False if the worker stops before.
+
+        Args:
+            is_awaited: whether the report is not to wait for others.
+        """
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._add(invitation, report, partial(_answer, confirmed))
+        # A run waits until its value is saved.
+        is_awaited = is_awaited or report.saving is not None
+        self._add(invitation, report, partial(_answer, confirmed), is_awaited=is_awaited)
         return await confirmed
 
     def add(self, invitation: Invitation, report: Report) -> None:
         """Send the report before later ones of the job, without waiting; it may be lost if the worker stops."""
-        self._add(invitation, report, _ignore)
+        self._add(invitation, report, _ignore, is_awaited=report.saving is not None)
 
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
         """Report the start of an attempt that still runs after a quarter of a second."""
@@ -127,14 +138,14 @@ class ReportSender:
     async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
         await self.send(invitation, self.about(attempt, invitation, "started"))
 
-    def _add(self, invitation: Invitation, report: Report, published: Callable[[bool], None]) -> None:
+    def _add(
+        self, invitation: Invitation, report: Report, published: Callable[[bool], None], *, is_awaited: bool
+    ) -> None:
         queue = invitation.reports
         if queue not in self._waiting:
             self._waiting[queue] = []
             if queue not in self._busy:
-                # A run waits until its value is saved.
-                linger = _LINGER if report.saving is None else 0.0
-                asyncio.get_running_loop().call_later(linger, self._flush, queue)
+                asyncio.get_running_loop().call_later(0.0 if is_awaited else _LINGER, self._flush, queue)
         self._waiting[queue].append((report, published))
 
     def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only

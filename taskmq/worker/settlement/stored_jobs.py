@@ -128,7 +128,7 @@ class StoredJobSettler:
             result=result,
             has_saved=_has_saved(invitation),
         )
-        self._reports.tell(invitation, report, delivery)
+        self._reports.tell(invitation, report, delivery, is_awaited=_is_awaited(envelope))
         return True
 
     async def settle(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
@@ -149,7 +149,7 @@ class StoredJobSettler:
             attempt, outcome, record, patience=self._patience
         ):
             return False
-        return await self._send(invitation, report, attempt.delivery)
+        return await self._send(invitation, report, attempt.delivery, is_awaited=_is_awaited(attempt.envelope))
 
     async def refuse(self, envelope: Envelope, invitation: Invitation, delivery: Delivery, parked: Parked) -> bool:
         """Report that this worker cannot run the job; return whether it was removed from the broker."""
@@ -185,8 +185,10 @@ class StoredJobSettler:
         )
         self._reports.tell(invitation, report, delivery)
 
-    async def _send(self, invitation: Invitation, report: Report, delivery: Delivery) -> bool:
-        if not await self._reports.send(invitation, report):
+    async def _send(
+        self, invitation: Invitation, report: Report, delivery: Delivery, *, is_awaited: bool = False
+    ) -> bool:
+        if not await self._reports.send(invitation, report, is_awaited=is_awaited):
             delivery.requeue()
             return False
         delivery.ack()
@@ -275,6 +277,11 @@ class StoredJobSettler:
             has_saved=_has_saved(invitation) or (journal is not None and journal.has_saved),
             **facts,
         )
+
+
+def _is_awaited(envelope: Envelope) -> bool:
+    """Whether a run of a workflow may wait for the end of this job alone; children of a step have siblings."""
+    return envelope.step_of is not None and not envelope.step_of.endswith("]")
 
 
 def _has_saved(invitation: Invitation) -> bool:

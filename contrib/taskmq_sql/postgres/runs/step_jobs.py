@@ -1,7 +1,7 @@
 """Submission and cancellation of jobs within the transaction of their run."""
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from taskmq.contracts.jobs import cancellation
 from taskmq.model.states import UNDERWAY
@@ -11,25 +11,16 @@ from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.submission import insert_jobs, numbers_of
 from taskmq_sql.postgres.transactions import Answers
-from taskmq_sql.steps import CANCEL, SUBMIT, Row, StepJobs
+from taskmq_sql.steps import CANCEL, SUBMIT, Row
 
 __all__ = ["ANSWERS"]
 
-_BELONG: Final = """
-update taskmq.job j set run = i.run, step = i.step, child = i.child
-from unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[]) as i(id, run, step, child)
-where j.id = any($1::uuid[]) and j.id = i.id"""
 _LIVE: Final = """
 select id, state, version from taskmq.job where id = any($1::uuid[]) and cancel_requested is null order by id"""
 
 
 async def _submit(connection: Connection, names: Names, args: Sequence[Any]) -> Sequence[Row]:
-    given = cast("StepJobs", args)
-    jobs = [job for job, *_ in given]
-    answers = await insert_jobs(connection, jobs, await numbers_of(names, jobs))
-    new = [(job.id, *of) for (job, *of), answer in zip(given, answers, strict=True) if answer.is_new]
-    if new:
-        await connection.execute(_BELONG, *map(list, zip(*new, strict=True)))
+    answers = await insert_jobs(connection, args, await numbers_of(names, args))
     return [(answer,) for answer in answers]
 
 

@@ -25,9 +25,11 @@ _LIVE: Final = "SELECT id, state, version FROM job WHERE id IN (@values)"
 _ENDED: Final = "SELECT id, state, version FROM job_history WHERE id IN (@values)"
 _NEW: Final = """
     INSERT INTO job (id, state, version, attempt, token, tenant, queue, task, priority, due, expires, key, detail,
-        body)
+        body, run, step, child)
     VALUES @rows
 """
+
+_NO_STEP: Final = (None, None, None)
 
 _Key = tuple[str, int]
 
@@ -201,6 +203,7 @@ class _Submission:
                 key,
                 detail,
                 job.body,
+                *(_NO_STEP if job.step is None else (id_bytes(job.step.run), job.step.name, job.step.child)),
             )
         )
         if state is JobState.QUEUED:

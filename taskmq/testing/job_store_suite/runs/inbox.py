@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmq.contracts.jobs import NewInboxRow
+from taskmq.contracts.jobs import Lane, NewInboxRow
 from taskmq.model.runs.records import RunState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import QUEUE, new_id
@@ -173,8 +173,8 @@ class RunInboxes(JobStoreCase):
 
         advanced = await driver.advance(chains[2], sleeper, "mine", chains[0], new_id(0), chains[1])
 
-        assert {run: (one.queues, one.timer is None, one.has_more) for run, one in advanced.items()} == {
-            **{run: (frozenset({QUEUE}), True, False) for run in chains},
+        assert {run: (one.lanes, one.timer is None, one.has_more) for run, one in advanced.items()} == {
+            **{run: (frozenset({Lane(QUEUE, 4, "")}), True, False) for run in chains},
             sleeper: (frozenset(), False, False),
         }
         for number, run in enumerate(chains):

@@ -167,12 +167,15 @@ def test_a_wide_graph_is_cut_into_transactions(most_writes: int) -> None:
 
 
 def test_a_transition_reads_a_step_and_its_neighbours_only() -> None:
-    run = _start({f"s{number}": {"task": "t"} for number in range(300)} | {"z": {"task": "t", "needs": ["s7"]}})
+    below = {"y": {"task": "t", "needs": ["s7"]}, "z": {"task": "t", "needs": ["s7", "s8"]}}
+    run = _start({f"s{number}": {"task": "t"} for number in range(300)} | below)
     run.read.clear()
 
     run.end("s7")
 
+    # Nothing has changed y, which waits for s7 alone.
     assert run.read == {StepKey("s7"), StepKey("z")}
+    assert run.state("y") == "running"
 
 
 def _start(steps: dict[str, Any], *, settles: bool = True, **fields: Any) -> MemoryRun:

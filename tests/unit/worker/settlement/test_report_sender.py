@@ -57,6 +57,19 @@ async def test_reports_within_two_ms_share_a_message(sender: ReportSender, broke
 
 
 @run_by(_play)
+async def test_a_report_that_a_run_waits_for_is_sent_at_once(sender: ReportSender, broker: FlakyBroker, /) -> None:
+    now = asyncio.get_running_loop().time
+    began = now()
+
+    await sender.send(
+        Invitation(id="a", token=1, reports="reports"), Report(id="a", token=1, kind="succeeded"), is_awaited=True
+    )
+
+    assert now() - began < 0.001
+    assert _sent_jobs(broker) == [["a"]]
+
+
+@run_by(_play)
 async def test_reports_during_a_publish_go_into_the_next_message(
     sender: ReportSender, broker: FlakyBroker, /
 ) -> None:
