@@ -7,19 +7,20 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
-from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep
+from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep, continue_now, replace_arguments
 
 __all__ = [
     "SCHEDULED_FOR",
@@ -333,6 +334,27 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         if (unsaved := wait.find_unsaved((await journal.abegin()).values)) is not None:
             await journal.asave(wait.key, unsaved)
         return wait.end()
+
+    def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Start the job over with new arguments, under its id: for loops that never end.
+
+        The arguments, at most 256 KiB, replace those of the job. Its saved values are deleted, except signals that no
+        call has taken.
+
+        Raises:
+            Suspension: always; the job runs again at once.
+            EncodeError, TooLarge: the arguments have no form in JSON, or are too large.
+            UnsupportedFeature: see `sleep`.
+        """
+        journal = self._open_durable_journal("continue_as_new")
+        journal.save(ARGUMENTS, replace_arguments(journal, journal.begin().values, args, kwargs))
+        raise continue_now(journal)
+
+    async def acontinue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Do what `continue_as_new` does, without blocking the event loop."""
+        journal = self._open_durable_journal("continue_as_new")
+        await journal.asave(ARGUMENTS, replace_arguments(journal, (await journal.abegin()).values, args, kwargs))
+        raise continue_now(journal)
 
     def checkpoint(self, value: object) -> None:
         """Save the position of the task, replacing the last checkpoint: for loops."""

@@ -103,7 +103,7 @@ class RunJournal:
         has_told: whether the task has reported progress or a heartbeat.
         run: the run as the state or the store knows it, from its first `begin` on.
         invitation: of a stored job.
-        saves: number of values that this run has saved.
+        saved: names of the values that this run has saved.
         waits: numbers of the run's waiting calls.
     """
 
@@ -120,7 +120,7 @@ class RunJournal:
         "job_id",
         "note",
         "run",
-        "saves",
+        "saved",
         "started",
         "total",
         "waits",
@@ -150,7 +150,7 @@ class RunJournal:
         self.has_told: bool = False
         self.run: BegunRun | None = None
         self.invitation: Invitation | None = invitation
-        self.saves: int = 0
+        self.saved: list[str] = []
         self.waits: RunWaits = RunWaits()
 
     @property
@@ -216,7 +216,7 @@ class RunJournal:
         return _encode(value, f"the checkpoint of job {self.job_id}")
 
     def _remember(self, name: str, value: bytes) -> None:
-        self.saves += 1
+        self.saved.append(name)
         # Steps are not read again in the run that made them.
         if name == CHECKPOINT and self.run is not None:
             self.run.values[name] = value

@@ -4,15 +4,26 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
+import msgspec
+
 from taskmq.control_flow import Suspension
 from taskmq.errors import EncodeError, InvalidOption, SignalTimeout
-from taskmq.model.codec import ReturnType
+from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON
-from taskmq.model.history.suspensions import SleepCall, WaitCall, check_signal, describe_sleep, describe_wait
+from taskmq.model.history.suspensions import (
+    ARGUMENTS,
+    CONTINUED,
+    NewArguments,
+    SleepCall,
+    WaitCall,
+    check_signal,
+    describe_sleep,
+    describe_wait,
+)
 from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_ms
-from taskmq.run.journal import RunJournal
+from taskmq.run.journal import RunJournal, check_size
 
-__all__ = ["NO_DEFAULT", "SignalWait", "Sleep"]
+__all__ = ["NO_DEFAULT", "SignalWait", "Sleep", "continue_now", "replace_arguments"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DEFAULT: Final = object()
@@ -118,6 +129,27 @@ class SignalWait:
         if self._default is NO_DEFAULT:
             raise SignalTimeout(self._journal.job_id, self._name)
         return self._default
+
+
+def replace_arguments(
+    journal: RunJournal, values: Mapping[str, bytes], args: tuple[object, ...], kwargs: dict[str, object]
+) -> bytes:
+    """Return the value of `ARGUMENTS`, which deletes all other values but the signals that were not taken.
+
+    Raises:
+        EncodeError: an argument has no form in JSON.
+        TooLarge: they have more than 256 KiB.
+    """
+    names = {*values, *journal.saved}
+    drops = sorted(names - journal.waits.unused_signals(names))
+    encoded = [msgspec.Raw(PLAIN.encode(each, JSON)) for each in (list(args), kwargs)]
+    check_size(ARGUMENTS, b"".join(map(bytes, encoded)))
+    return msgspec.json.encode(NewArguments(encoded[0], encoded[1], drops))
+
+
+def continue_now(journal: RunJournal) -> Suspension:
+    """Return the suspension of a job that runs again at once."""
+    return Suspension(CONTINUED, journal.now_ms(), timedelta(0))
 
 
 def _end_of(journal: RunJournal, duration: Duration, *, what: str) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AbstractContextManager
-from typing import IO, Annotated, Any, TextIO, assert_type
+from typing import IO, Annotated, Any, TextIO, assert_never, assert_type
 
 from taskmq import Context, Depends, Job, JobProgress, TaskMQ
 from taskmq.testing import override
@@ -34,6 +34,8 @@ def tells(ctx: Context) -> None:
     assert_type(ctx.fencing_token, int)
     assert_type(ctx.step("double", double, 2, by=3), str)
     assert_type(ctx.wait_for("ok", str, default=""), str)
+    if ctx.attempt > 1:
+        assert_never(ctx.continue_as_new(1, day=2))
     ctx.progress("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ctx.step("double", double)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     ctx.step("double", double, "2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -16,7 +16,7 @@ from taskmq.model.history.journals import (
     SaveHead,
     after_request,
 )
-from taskmq.model.history.suspensions import JobSignal, SignalEffect, place_signal
+from taskmq.model.history.suspensions import ARGUMENTS, JobSignal, SignalEffect, decode_arguments, place_signal
 from taskmq.model.jobs.reports import Report
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES
@@ -50,6 +50,7 @@ insert into taskmq.saved_run (id, version, fence, run, number, touched)
 on conflict (id) do update set
   version = excluded.version, fence = excluded.fence, run = excluded.run, number = excluded.number,
   touched = excluded.touched"""
+_DROP: Final = "delete from taskmq.saved_value where id = $1 and name = any($2::text[])"
 _PUT_VALUES: Final = """
 insert into taskmq.saved_value (id, name, is_reference, value) @rows(uuid, text, boolean, bytea)
 on conflict (id, name) do update set is_reference = excluded.is_reference, value = excluded.value"""
@@ -145,6 +146,7 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
     now = yield from clock()
     heads: dict[str, SaveHead] = {}
     values: dict[tuple[str, str], SavedContent] = {}
+    dropped: dict[str, list[str]] = {}
     answers: list[SaveAnswer] = []
     for report in reports:
         request = report.saving
@@ -156,11 +158,17 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
             if request.fence:
                 content = SavedContent(bytes(request.value), request.is_reference)
                 values[report.id, storable(request.name)] = content
+                if request.name == ARGUMENTS:
+                    dropped[report.id] = drops = decode_arguments(content.value).drops
+                    for name in drops:
+                        values.pop((report.id, name), None)
         answers.append(SaveAnswer(request.run, request.number, 0 if after is None else after.fence))
     yield from insert(
         _PUT_HEADS,
         [(JobId(each), *msgspec.structs.astuple(heads[each]), now) for each in sorted(heads)],
     )
+    for each, names in sorted(dropped.items()):
+        yield from ask(_DROP, JobId(each), names)
     yield from insert(
         _PUT_VALUES,
         [(JobId(key[0]), key[1], values[key].is_reference, values[key].value) for key in sorted(values)],

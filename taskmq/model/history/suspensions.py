@@ -6,6 +6,8 @@
     a sender:   signal    -> `signal 1 ID approval`              -> the job runs again
     next run:   wait_for  -> finds the value                     -> returns
 
+    any run:    continue_as_new -> `arguments`, and the other values are deleted -> the job runs from its start
+
 A job runs again from the start of its function. Its calls get their values by name and number: the second `sleep` of
 a run finds the value of the second `sleep` of the run before. A wait takes the first signal of its name that no wait
 before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
@@ -23,14 +25,18 @@ from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.units import LAST_INSTANT, instant_text
 
 __all__ = [
+    "ARGUMENTS",
+    "CONTINUED",
     "MOST_SAVED",
     "SUSPENDED",
     "JobSignal",
+    "NewArguments",
     "RunWaits",
     "SignalEffect",
     "SleepCall",
     "WaitCall",
     "check_signal",
+    "decode_arguments",
     "describe_sleep",
     "describe_wait",
     "is_awaited",
@@ -39,6 +45,10 @@ __all__ = [
 
 SUSPENDED: Final = "Suspended"
 """Error type in the report of a run that was suspended; the message is the reason."""
+ARGUMENTS: Final = "arguments"
+"""Name of the saved value that replaces the job's arguments, see `NewArguments`."""
+CONTINUED: Final = "continuing with new arguments"
+"""Reason of a suspension that ends at once."""
 MOST_SAVED: Final = 1000
 """Maximum number of saved values of a job, signals included."""
 
@@ -58,6 +68,19 @@ class JobSignal(msgspec.Struct, frozen=True):
     name: str
     id: str
     value: bytes
+
+
+class NewArguments(msgspec.Struct, frozen=True):
+    """The arguments with which a job continues.
+
+    Attributes:
+        args, kwargs: as in an envelope.
+        drops: names of the saved values that are deleted with it: all but signals that no call has taken.
+    """
+
+    args: msgspec.Raw
+    kwargs: msgspec.Raw
+    drops: list[str]
 
 
 class SignalEffect(NamedTuple):
@@ -113,6 +136,11 @@ class RunWaits:
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
+        self._signals: set[str] = set()
+
+    def unused_signals(self, values: Collection[str]) -> set[str]:
+        """Return the names of saved signals that no call has taken."""
+        return {key for key in values if _signals([key])} - self._signals
 
     def next_sleep(self, values: Mapping[str, bytes]) -> SleepCall:
         """Return the run's next call of `sleep`, with what an earlier run saved of it."""
@@ -136,8 +164,10 @@ class RunWaits:
         signals = sorted((number, key) for key in values for number, _, its in _signals([key]) if its == name)
         if self._taken[name] == len(signals):
             return None
+        _, key = signals[self._taken[name]]
         self._taken[name] += 1
-        return values[signals[self._taken[name] - 1][1]]
+        self._signals.add(key)
+        return values[key]
 
 
 def check_signal(text: str, *, what: str) -> str:
@@ -149,6 +179,11 @@ def check_signal(text: str, *, what: str) -> str:
     if _NAME.fullmatch(text) is None:
         raise InvalidOption(f"{what}={text[:120]!r}: use 1 to 100 letters, digits, '_', '.', ':' and '-'")
     return text
+
+
+def decode_arguments(value: bytes) -> NewArguments:
+    """Decode the value that `ARGUMENTS` names; a worker has encoded it."""
+    return msgspec.json.decode(value, type=NewArguments)
 
 
 def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:

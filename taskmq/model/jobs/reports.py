@@ -17,6 +17,7 @@ import msgspec
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import LAST_INSTANT, MSGPACK, Invitation, Token
 from taskmq.model.history.journals import RunProgress, SavedValues, SaveRequest
+from taskmq.model.history.suspensions import ARGUMENTS, NewArguments, decode_arguments
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 
@@ -278,6 +279,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Report])
 _decoder_of_one = msgspec.json.Decoder(Report)
 _parts = msgspec.json.Decoder(list[msgspec.Raw])
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _parcels = msgspec.json.Decoder(_Parcel)
 _any_json = msgspec.json.Decoder()
 _any_msgpack = msgspec.msgpack.Decoder()
@@ -356,7 +358,9 @@ def invite(body: bytes, *, attempt: int, invitation: Invitation, saved: SavedVal
         saved: what earlier runs of the job saved.
     """
     if saved is not None:
-        values = saved.values.items()
+        if (new := saved.values.get(ARGUMENTS)) is not None:
+            body = _replace_arguments(body, decode_arguments(new.value))
+        values = [(name, each) for name, each in saved.values.items() if name != ARGUMENTS]
         invitation = msgspec.structs.replace(
             invitation,
             saves=saved.version,
@@ -365,6 +369,11 @@ def invite(body: bytes, *, attempt: int, invitation: Invitation, saved: SavedVal
         )
     # The stored body is a whole object that has a task, so two more fields fit before its end.
     return b'%s,"attempt":%d,"store":%s}' % (body[:-1], attempt, _encoder.encode(invitation))
+
+
+def _replace_arguments(body: bytes, new: NewArguments) -> bytes:
+    fields = {name: value for name, value in _objects.decode(body).items() if name != "blob"}
+    return _encoder.encode(fields | {"args": new.args, "kwargs": new.kwargs})
 
 
 def encode_parcel(invitations: Iterable[bytes]) -> bytes:

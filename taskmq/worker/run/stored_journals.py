@@ -28,7 +28,7 @@ from taskmq.errors import (
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
-from taskmq.model.history.suspensions import MOST_SAVED
+from taskmq.model.history.suspensions import ARGUMENTS, MOST_SAVED
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
 from taskmq.run.journal import RunJournal, describe_saved
@@ -113,6 +113,9 @@ class StoredJournals:
             StateUnavailable: no scheduler answered, or the value could not be kept elsewhere.
         """
         run = self._runs[journal]
+        if name == ARGUMENTS:
+            # It replaces the other values, and the scheduler has to read it.
+            return bool(await self._request(journal, invitation, run, fence=fence, name=name, value=value))
         if name not in run.names and len(run.names) >= MOST_SAVED:
             raise SavedValuesFull(journal.job_id, describe_saved(name))
         run.names.add(name)

@@ -292,7 +292,7 @@ def _has_saved(invitation: Invitation) -> bool:
 def _count_saves(attempt: Attempt, invitation: Invitation) -> int:
     """Return the number of saves of the job that its run knows."""
     journal = None if attempt.execution is None else attempt.execution.context.journal
-    return invitation.saves + (0 if journal is None else journal.saves)
+    return invitation.saves + (0 if journal is None else len(journal.saved))
 
 
 def _has_expired(attempt: Attempt, reason: str) -> bool:

@@ -1,7 +1,7 @@
 """Calls that suspend a job."""
 
 import pickle
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -9,8 +9,9 @@ import pytest
 
 from taskmq import Context
 from taskmq.control_flow import Suspension, find_suspension
-from taskmq.errors import EncodeError, InvalidOption, SignalTimeout, UnsupportedFeature
+from taskmq.errors import EncodeError, InvalidOption, SignalTimeout, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.history.suspensions import decode_arguments
 from tests.unit.run.test_journal import Shelf
 
 _HOUR = timedelta(hours=1)
@@ -170,3 +171,24 @@ def test_a_wait_without_a_timeout_has_no_end() -> None:
 def test_a_wait_for_an_odd_name_is_refused() -> None:
     with pytest.raises(InvalidOption, match="use 1 to 100 letters"):
         _run(Shelf()).wait_for("a b")
+
+
+async def test_new_arguments_delete_all_values_but_the_signals_that_were_not_taken() -> None:
+    values = {"signal 1 a ok": b"1", "signal 2 b ok": b"2", "sleep 1": b"3", "step x": b"4"}
+    shelf = Shelf(dict(values))
+    run = _run(shelf)
+    run.step("y", int)
+    assert run.wait_for("ok") == 1
+
+    with pytest.raises(Suspension) as found:
+        await run.acontinue_as_new(7, day=date(2027, 1, 31))
+
+    new = decode_arguments(shelf.values["arguments"])
+    assert (bytes(new.args), bytes(new.kwargs)) == (b"[7]", b'{"day":"2027-01-31"}')
+    assert new.drops == ["signal 1 a ok", "sleep 1", "step x", "step y"]
+    assert (found.value.left, str(found.value)) == (timedelta(0), "continuing with new arguments")
+
+
+def test_new_arguments_that_are_too_large_are_refused() -> None:
+    with pytest.raises(TooLarge, match="the value 'arguments'"):
+        _run(Shelf()).continue_as_new("x" * 300_000)

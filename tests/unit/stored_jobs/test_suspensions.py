@@ -45,6 +45,14 @@ def define_sleepers(app: TaskMQ) -> None:
         await asyncio.sleep(30)
         return await context.await_for("answer", int)
 
+    @app.task(name="count", queue="work", retry=RETRY)
+    async def count(context: Context, start: int, end: int = 3) -> list[object]:
+        await context.astep("made", _make, f"made {start}")
+        if start < end:
+            taken = await context.await_for("next", int)
+            await context.acontinue_as_new(start + taken, end=end)
+        return [start, context.attempt, await context.await_for("answer", int)]
+
     @app.task(name="together", queue="work", retry=None)
     async def together(context: Context) -> str:
         async with asyncio.TaskGroup() as group:
@@ -178,3 +186,14 @@ async def test_a_job_keeps_at_most_a_thousand_values(shop: Shop, /) -> None:
 
     with pytest.raises(SavedValuesFull, match="no room for the signal 'answer'"):
         await shop.jobs.asignal(job.id, "answer", 1)
+
+
+@run_by(in_own_store)
+async def test_a_job_continues_with_new_arguments_and_the_signals_it_has_left(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("count", 1)
+    for number in range(2):
+        await shop.jobs.asignal(job.id, "next", 1, signal_id=str(number))
+    await shop.jobs.asignal(job.id, "answer", 42)
+
+    assert await job.aresult(timeout="9m") == [3, 1, 42]
+    assert _made == ["made 1", "made 2", "made 3"]

@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import DispatchedJob, Retaining
 from taskmq.model.history.journals import LARGEST_SAVED, RunProgress, SavedContent, SaveRequest
-from taskmq.model.history.suspensions import SUSPENDED, JobSignal, SignalEffect
+from taskmq.model.history.suspensions import ARGUMENTS, SUSPENDED, JobSignal, NewArguments, SignalEffect
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -230,6 +230,25 @@ class JournalCases(JobStoreCase):
 
         assert await _save(driver, job, 2, fence=fence, name="step x", value=b"1")
         assert await _values(driver, job) == (2, {"signal 1 a ok": b'"a"', "step x": b"1"})
+
+    @case
+    async def test_new_arguments_replace_the_values_that_they_name(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatch_new()
+        fence = await _fence(driver, job)
+        await driver.store.journals.signal(job.id, _signal("a"))
+        for number, name in enumerate(("step x", "step y"), 2):
+            assert await _save(driver, job, number, fence=fence, name=name, value=b"1")
+        new = msgspec.json.encode(NewArguments(msgspec.Raw(b"[7]"), msgspec.Raw(b"{}"), ["step x", "step y"]))
+
+        for _ in range(2):
+            assert await _save(driver, job, 4, fence=fence, name=ARGUMENTS, value=new)
+
+        assert await _values(driver, job) == (4, {"signal 1 a ok": b'"a"', ARGUMENTS: new})
+        later = [_saving(job, 5, fence=fence, name="step z", value=b"2")]
+        later.append(_saving(job, 6, fence=fence, name=ARGUMENTS, value=new.replace(b"step x", b"step z")))
+        assert all(answer.fence for answer in await driver.store.journals.save(later))
+        assert "step z" not in (await _values(driver, job))[1]
 
     @case
     async def test_concurrent_signals_get_different_numbers(self) -> None:

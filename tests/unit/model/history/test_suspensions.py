@@ -1,5 +1,6 @@
 """Calls that suspend a job, the values that earlier runs saved of them, and signals."""
 
+import msgspec
 import pytest
 
 from taskmq.errors import InvalidOption
@@ -7,10 +8,12 @@ from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.history.suspensions import (
     MOST_SAVED,
     JobSignal,
+    NewArguments,
     RunWaits,
     SignalEffect,
     SleepCall,
     check_signal,
+    decode_arguments,
     describe_sleep,
     describe_wait,
     is_awaited,
@@ -92,3 +95,16 @@ def test_a_signal_is_awaited_by_jobs_that_wait_for_its_name() -> None:
     assert is_awaited("ok", describe_wait("ok", 1_000))
     assert not is_awaited("o", describe_wait("ok", 1_000))
     assert not is_awaited("ok", describe_sleep(1_000))
+
+
+def test_signals_that_no_call_has_taken_are_known() -> None:
+    waits, values = RunWaits(), {"signal 1 a ok": b"1", "signal 2 b ok": b"2", "step x": b"3"}
+    waits.next_wait("ok", values)
+
+    assert waits.unused_signals(values) == {"signal 2 b ok"}
+
+
+def test_new_arguments_are_read_back() -> None:
+    new = NewArguments(msgspec.Raw(b"[1]"), msgspec.Raw(b"{}"), ["step x"])
+
+    assert decode_arguments(msgspec.json.encode(new)) == new

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, LAST_INSTANT, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
 from taskmq.model.history.journals import SavedContent, SavedValues
+from taskmq.model.history.suspensions import NewArguments
 from taskmq.model.jobs.reports import (
     INTERRUPTED,
     LONGEST,
@@ -29,6 +30,7 @@ from taskmq.model.jobs.reports import (
     invite,
     is_unseen_end,
     kept_error,
+    next_due,
     ran_again,
     read_reports,
     restart_note,
@@ -254,6 +256,27 @@ def test_an_invitation_carries_what_earlier_runs_saved() -> None:
         invitation, saves=5, saved={"step a": msgspec.Raw(b"[1]")}, kept={"step b": msgspec.Raw(b"{}")}
     )
     assert begun == invitation
+
+
+def test_an_invitation_has_the_arguments_with_which_its_job_continues() -> None:
+    body = encode_envelope(Envelope(task="t", args=msgspec.Raw(b"[1]"), tenant="acme"))
+    new = NewArguments(msgspec.Raw(b"[2]"), msgspec.Raw(b'{"a":3}'), [])
+    values = {"arguments": SavedContent(msgspec.json.encode(new)), "step a": SavedContent(b"4")}
+    invitation = Invitation(id="0190", token=7, reports="taskmq.reports.shop.3")
+
+    invited = decode_envelope(invite(body, attempt=2, invitation=invitation, saved=SavedValues(5, values)))
+
+    assert (bytes(invited.args), bytes(invited.kwargs), invited.tenant) == (b"[2]", b'{"a":3}', "acme")
+    assert invited.store == msgspec.structs.replace(invitation, saves=5, saved={"step a": msgspec.Raw(b"4")})
+
+
+def test_a_job_that_waits_is_due_at_its_instant_or_after_its_delay() -> None:
+    report = Report(id="1", token=1, kind="snoozed", delay=5)
+
+    assert next_due(report, now=100) == 105
+    assert next_due(msgspec.structs.replace(report, until=200), now=100) == 200
+    assert next_due(msgspec.structs.replace(report, until=200, saves=3), now=100, saves=3) == 200
+    assert next_due(msgspec.structs.replace(report, until=200, saves=3), now=100, saves=4) == 100
 
 
 @given(_reports)
