@@ -32,6 +32,7 @@ from taskmq.run.locks import Lock
 from taskmq.run.member import Member, check_group
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, split_options
+from taskmq.schedules.target import read_target
 from taskmq.schedules.triggers import Trigger
 from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
@@ -53,6 +54,7 @@ R = TypeVar("R")
 
 _CONTENT_TYPES: Final = {"json": JSON, "msgpack": MSGPACK}
 _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
+_Startable = TypeVar("_Startable", bound="Task[..., Any] | NamedWorkflow[..., Any] | Workflow[Any]")
 
 
 class TaskMQ(CeleryHints):
@@ -201,11 +203,13 @@ class TaskMQ(CeleryHints):
 
     def every(
         self, period: Duration, *, name: str | None = None, **options: Unpack[EveryOptions]
-    ) -> Callable[[_AnyTask], _AnyTask]:
-        """Emit the task below at every multiple of `period` since the epoch, UTC; needs a running beat.
+    ) -> Callable[[_Startable], _Startable]:
+        """Start the task or workflow below at every multiple of `period` since the epoch, UTC.
+
+        Tasks need a running beat, or with a job store a scheduler; workflows need the scheduler.
 
         Raises:
-            InvalidOption: the task requires arguments, the name is in use, or an option is invalid.
+            InvalidOption: the task or workflow requires arguments, the name is in use, or an option is invalid.
         """
         from taskmq.schedules.triggers import every
 
@@ -214,8 +218,8 @@ class TaskMQ(CeleryHints):
 
     def cron(
         self, expression: str, *, name: str | None = None, **options: Unpack[CronOptions]
-    ) -> Callable[[_AnyTask], _AnyTask]:
-        """Emit the task below at the times of a cron expression; needs a running beat.
+    ) -> Callable[[_Startable], _Startable]:
+        """Start the task or workflow below at the times of a cron expression; see `every`.
 
         Raises:
             InvalidOption: the expression is malformed or never due; or as for `every`.
@@ -308,13 +312,20 @@ class TaskMQ(CeleryHints):
         self.workflows.define(workflow)
         return workflow
 
-    def _add_schedule(self, name: str | None, trigger: Trigger, options: ScheduleOptions, task: _AnyTask) -> _AnyTask:
+    def _add_schedule(
+        self, name: str | None, trigger: Trigger, options: ScheduleOptions, started: _Startable
+    ) -> _Startable:
         from taskmq.schedules.triggers import for_schedule
 
-        label = name or task.name
-        rule = for_schedule(trigger, label)
-        self.schedules.define(ScheduleEntry(label, task, rule, policy=read_policy(options, schedule=label)))
-        return task
+        label = name or getattr(started, "name", "")
+        if not label:
+            raise InvalidOption(f"schedule of {started!r}: give it a name=")
+        rule, policy = for_schedule(trigger, label), read_policy(options, schedule=label)
+        target = read_target(started, args=(), kwargs={}, schedule=label)
+        self.schedules.define(
+            ScheduleEntry(label, target.task, rule, target.args, target.kwargs, policy, workflow=target.workflow)
+        )
+        return started
 
     def _add_reaction(
         self,

@@ -124,16 +124,15 @@ class Scheduler:
             if not await self._until_reached(store.check):
                 return
             records = StoredRecords(store, self._app.name, self._app.producer)
+            # Schedules start workflows.
+            if not await self._until_reached(lambda: self._app.workflows.store_in(store.runs)):
+                return
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
             proofs = self._proofs = InvitationProofs(store.dispatching)
             if not await self._until_reached(proofs.read):
                 return
-            tasks = (
-                TaskRegistrar(self._app, store.tasks, store.runs, me=self._me)
-                if isinstance(store, Catalogued)
-                else None
-            )
+            tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
             kept = session.pauses

@@ -44,6 +44,7 @@ from taskmq.tasks.task import Task
 from taskmq.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
+    from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import Workflow
 
 __all__ = ["Schedules"]
@@ -111,7 +112,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def aadd(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any] | str",
+        task: "Task[..., Any] | NamedWorkflow[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -124,8 +125,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         Args:
             name: `@acme:nightly` belongs to tenant `acme`, as do its jobs and workflows.
             task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a workflow,
-                started for each occurrence; or, with a job store, the name of a definition, whose current version is
-                used from then on, or of a task, which workers have registered if its code is not here.
+                started for each occurrence, a named one with `args` and `kwargs`; or, with a job store, the name of
+                a definition, whose current version is used from then on, or of a task, which workers have registered
+                if its code is not here.
             job_options: options of its jobs, which override those of the task or definition; need a job store.
         """
         call = (tuple(args), dict(kwargs or {}))
@@ -138,7 +140,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def achange(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any] | str | None" = None,
+        task: "Task[..., Any] | NamedWorkflow[..., Any] | Workflow[Any] | str | None" = None,
         trigger: Trigger | None = None,
         *,
         args: tuple[Any, ...] | None = None,
@@ -206,7 +208,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def _apply_changes(
         self,
         entry: ScheduleEntry,
-        task: "Task[..., Any] | Workflow[Any] | str | None",
+        task: "Task[..., Any] | NamedWorkflow[..., Any] | Workflow[Any] | str | None",
         trigger: Trigger | None,
         call: tuple[tuple[Any, ...] | None, Mapping[str, Any] | None],
         options: ScheduleOptions,
@@ -245,7 +247,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def _definition(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any] | str",
+        task: "Task[..., Any] | NamedWorkflow[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,

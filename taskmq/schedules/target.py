@@ -6,17 +6,20 @@ yields the same one.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import NewRun
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.runs.graphs import WorkflowContent, encode_workflow, load_graph
 from taskmq.model.units import instant_text
 from taskmq.tasks.task import Task
+
+if TYPE_CHECKING:
+    from taskmq.workflow.named_workflow import NamedWorkflow
 
 __all__ = [
     "SCHEDULE_LABEL",
@@ -57,7 +60,7 @@ class ScheduleTarget(msgspec.Struct, frozen=True):
     task: Task[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    workflow: WorkflowContent | None = None
+    workflow: WorkflowContent | StoredWorkflow | None = None
 
 
 def read_target(target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, Any], schedule: str) -> ScheduleTarget:
@@ -65,15 +68,20 @@ def read_target(target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, A
 
     Raises:
         InvalidOption: it is neither a task, nor a step with all its arguments, nor a workflow; it is a batch, which
-            has no end of its own; or arguments were passed with a step or a workflow, which has its own.
+            has no end of its own; arguments were passed with a step or a workflow, which has its own; or those of a
+            named workflow do not fit.
         InvalidArguments: a step of a workflow does not accept its arguments.
     """
     # Imported late, since senders do not need it: it costs as much as the rest of this package.
     from taskmq.workflow.batch import Batch
+    from taskmq.workflow.named_workflow import NamedWorkflow
     from taskmq.workflow.parts import OpenStep, Step, Workflow
 
     if isinstance(target, Task):
         return ScheduleTarget(cast("Task[..., Any]", target), args, kwargs)
+    if isinstance(target, NamedWorkflow):
+        named: NamedWorkflow[..., Any] = target  # pyright: ignore[reportUnknownVariableType]
+        return _read_named(named, args, dict(kwargs), schedule)
     if isinstance(target, OpenStep):
         name = target.call.task.name
         raise InvalidOption(f"schedule {schedule!r}: {name}.s(...) lacks arguments, and no step before it gives them")
@@ -98,6 +106,18 @@ def read_target(target: object, *, args: tuple[Any, ...], kwargs: Mapping[str, A
     if isinstance(workflow, Step) and not workflow.call.options and workflow.call.plan is None:
         return ScheduleTarget(task, workflow.call.args, workflow.call.kwargs)
     return ScheduleTarget(task, workflow=workflow.plan().content)
+
+
+def _read_named(
+    workflow: "NamedWorkflow[..., Any]", args: tuple[Any, ...], kwargs: dict[str, Any], schedule: str
+) -> ScheduleTarget:
+    task = cast("Task[..., Any]", workflow.task)
+    try:
+        params = {name: msgspec.json.decode(value) for name, value in workflow.encode_params(args, kwargs).items()}
+    except InvalidArguments as error:
+        what = "these arguments" if args or kwargs else "without arguments"
+        raise InvalidOption(f"schedule {schedule!r}: the workflow must run {what}: {error}") from error
+    return ScheduleTarget(task, workflow=StoredWorkflow(workflow.name, params, (task.name,)))
 
 
 def tasks_of(workflow: WorkflowContent | StoredWorkflow) -> list[str]:

@@ -126,6 +126,7 @@ class StoreRun:
             gates.lead = 0.0
             lease = HeldLease(partition, epoch, until=_FOR_EVER)
             self._passages[partition] = GatePassage(gates, self._claims, self._dispatching, lease)
+        await self._app.workflows.store_in(self._store.runs)
         if self._fires:
             await StoredRecords(self._store, self._app.name, self._app.producer).upsert(self._app.schedules)
             self._turns = {partition: self._turns_of(partition, epoch) for partition, epoch in self._epochs.items()}

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime
 from typing import assert_type
 
-from taskmq import Task, TaskMQ
+from taskmq import Run, Task, TaskMQ, Workflow
 from taskmq.schedules import Schedules
 from taskmq.schedules.triggers import Cron, DaysOff, Every, Limited, Once, Trigger, cron, every, instants_after, once
 from taskmq.tasks.task import SyncTask
@@ -29,6 +29,18 @@ app.schedules.add("x", tick, every("1h"))
 app.schedules.add("x", tick.s(), every("1h"))
 app.schedules.add("x", tick.s() | tick.si(), every("1h"))
 app.schedules.add("x", "tick", every("1h"))
+
+
+@app.every("1d")
+@app.workflow
+def nightly() -> Workflow[str]:
+    return tick.s()
+
+
+assert_type(nightly.send(), Run[str])
+app.schedules.add("x", nightly, every("1h"))
+app.every("1h", name="chain")(tick.s() | tick.si())
+app.every("1h")("tick")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 
 app.cron("* * * * *", dst_gap="before")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 app.cron("* * * * *", dst_fold="third")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

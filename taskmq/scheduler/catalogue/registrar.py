@@ -1,6 +1,6 @@
 """Registration of tasks in the store, so that jobs can be submitted, checked and shown without the tasks' code.
 
-    this scheduler's app  ->  origin "app"     at the start, and every ten minutes, as are its named workflows
+    this scheduler's app  ->  origin "app"     at the start, and every ten minutes
     workers, by broadcast ->  origin "broker"  if valid; an unchanged one at most every five minutes
 
 Anyone with write access to the broker can report tasks. Reports are therefore validated (`flaw_of`) and bounded, and
@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import RunStore, TaskStore
+from taskmq.contracts.jobs import TaskStore
 from taskmq.durable.service import pause, unless_set
 from taskmq.errors import MalformedMessage, StoreUnavailable
 from taskmq.model.backoff import Backoff
@@ -35,16 +35,15 @@ _LONGEST_PAUSE: Final = 30.0
 
 
 class TaskRegistrar:
-    """A service that keeps the store's lists of tasks and workflows up to date.
+    """A service that keeps the store's list of tasks up to date.
 
     Args:
         me: name of this scheduler.
     """
 
-    def __init__(self, app: TaskMQ, tasks: TaskStore, runs: RunStore, *, me: str) -> None:
+    def __init__(self, app: TaskMQ, tasks: TaskStore, *, me: str) -> None:
         self._app = app
         self._tasks = tasks
-        self._runs = runs
         self._me = me
         self._waiting: deque[ToldTasks] = deque(maxlen=_MOST_WAITING)
         self._written: dict[bytes, float] = {}
@@ -77,7 +76,6 @@ class TaskRegistrar:
             try:
                 if loop.time() >= again:
                     await self._tasks.register(registrations_of(self._app.tasks), origin="app", worker=self._me)
-                    await self._app.workflows.store_in(self._runs)
                     again = loop.time() + _AGAIN
                 while self._waiting:
                     await self._write(self._waiting[0])

@@ -1,6 +1,6 @@
 """Named workflows, whose graphs a job builds."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -8,6 +8,8 @@ import pytest
 
 from taskmq import DuplicateTask, InvalidArguments, InvalidOption, RunFailed, TaskMQ, Workflow, batch, chain, group
 from taskmq.model.keys import run_id_of
+from taskmq.schedules.triggers import every
+from taskmq.testing import Harness
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 from tests.unit.workflow.shop import Shop, new_store
@@ -174,3 +176,45 @@ def test_a_workflow_with_a_definition_that_cannot_work_is_refused(shop: Calendar
         app.workflow(name="no name")(monthly)
     with pytest.raises(DuplicateTask):
         app.workflow(weekly)
+
+
+def test_schedules_in_code_start_named_workflows_and_chains() -> None:
+    app = TaskMQ(new_url(), store=new_store())
+
+    @app.task(name="add", retry=None)
+    def add(number: int, other: int) -> int:
+        return number + other
+
+    @app.every("1h")
+    @app.workflow
+    def hourly(number: int = 3) -> Workflow[int]:
+        return add.s(number, 1)
+
+    app.cron("0 * * * *", name="chain")(add.s(1, 2) | add.s(3))
+    with Harness(app, start=datetime(2027, 1, 31, 11, 30, tzinfo=UTC)) as harness:
+        harness.advance("1h")
+        runs = {run.workflow: run.id for run in app.runs.list().lines}
+        assert {name: app.runs.get(run_id).result() for name, run_id in runs.items()} == {"hourly": 4, "chain": 6}
+        assert msgspec.json.decode(app.runs.get(runs["hourly"]).get().params) == {"number": 3}
+
+        app.schedules.add("again", hourly, every("1h"), kwargs={"number": 5})
+        harness.advance("1h")
+        (run,) = [run for run in app.runs.list().lines if app.runs.get(run.id).get().labels == {"schedule": "again"}]
+        assert app.runs.get(run.id).result() == 6
+
+
+def test_a_schedule_that_cannot_start_a_workflow_is_refused() -> None:
+    app = TaskMQ(new_url(), store=new_store())
+
+    @app.task(name="add", retry=None)
+    def add(number: int, other: int) -> int:
+        return number + other
+
+    @app.workflow
+    def hourly(number: int) -> Workflow[int]:
+        return add.s(number, 1)
+
+    with pytest.raises(InvalidOption, match="the workflow must run without arguments: "):
+        app.every("1h")(hourly)
+    with pytest.raises(InvalidOption, match="give it a name="):
+        app.every("1h")(add.s(1, 2) | add.s(3))
