@@ -55,12 +55,12 @@ def read_expression(data: Mapping[str, Any], *, depth: int = 0) -> Expression:
     Raises:
         InvalidOption: it is no such condition.
     """
-    kind, parts = data.get("kind"), data.get("parts")
+    kind, parts = data.get("kind"), _as_list(data.get("parts"))
     if kind == "job":
         tasks, states = data.get("tasks"), data.get("states", ["succeeded"])
         if _are_texts(tasks) and _are_texts(states):
             return job(*cast("list[str]", tasks), state=cast("list[str]", states))
-    elif kind in {"all_of", "any_of", "at_least"} and isinstance(parts, list) and depth < _DEEPEST:
+    elif kind in {"all_of", "any_of", "at_least"} and parts is not None and depth < _DEEPEST:
         found = [read_expression(_as_data(part), depth=depth + 1) for part in parts]
         if kind == "all_of":
             return all_of(*found)
@@ -215,7 +215,12 @@ def _tasks_of(reaction: Reaction) -> set[str]:
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+    texts = _as_list(value)
+    return texts is not None and all(isinstance(each, str) for each in texts)
+
+
+def _as_list(value: object) -> list[object] | None:
+    return cast("list[object]", value) if isinstance(value, list) else None
 
 
 def _as_data(value: object) -> Mapping[str, Any]:
