@@ -94,7 +94,7 @@ _COMMANDS = {
     ),
     "run": (
         "taskmq.cli.workflows.run:app",
-        "Manage runs of workflows: list, show, steps, graph, signal, close, cancel, redrive.",
+        "Manage runs of workflows: list, inspect, signal, hold, release, cancel, redrive, clone.",
     ),
     "dlq": (
         "taskmq.cli.operators.dlq:app",

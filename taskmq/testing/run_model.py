@@ -66,6 +66,7 @@ class RunModel:
         self.generation: int = 0
         self.cancelled: bool = False
         self.timed_out: bool = False
+        self.is_held: bool = False
         self._graph = graph
         self._params = params
         self._signals: list[InboxRow] = []
@@ -115,7 +116,8 @@ class RunModel:
             case "close" if self._takes_calls(row.step):
                 self.steps[row.step].is_open = False
             case _:
-                pass
+                is_hold = row.kind == "hold" and not self.has_ended and not self.cancelled
+                self.is_held = is_hold or (self.is_held and row.kind != "release")
         self._settle()
 
     def _takes_calls(self, name: str) -> bool:
@@ -135,7 +137,7 @@ class RunModel:
                     step.value = value["value"]
 
     def _cancel(self) -> None:
-        self.cancelled = True
+        self.cancelled, self.is_held = True, False
         for name, step in self.steps.items():
             content = self._graph.step(name)
             if step.state is StepState.WAITING or (
@@ -168,7 +170,9 @@ class RunModel:
             pass
         if not self.has_ended:
             self.state = RunState.RUNNING
-        elif self.timed_out:
+            return
+        self.is_held = False
+        if self.timed_out:
             self.state = RunState.FAILED
         elif self.cancelled:
             self.state = RunState.CANCELLED
@@ -184,7 +188,7 @@ class RunModel:
     def _evaluate(self, name: str) -> bool:
         step = self.steps[name]
         before = (step.state, [child.state for child in step.children], len(self._signals))
-        if step.state is StepState.WAITING:
+        if step.state is StepState.WAITING and not self.is_held:
             self._decide(name, step)
         if step.state is StepState.RUNNING:
             self._run(name, step)
@@ -237,6 +241,7 @@ class RunModel:
             if (
                 child.state is StepState.WAITING
                 and not self.cancelled
+                and not self.is_held
                 and (not content.limit or active < content.limit)
             ):
                 active += self._begin_child(name, step, child, items[index])

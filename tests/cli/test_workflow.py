@@ -199,12 +199,37 @@ def test_a_run_is_cancelled_and_redriven(nightly: Path, taskmq: Here) -> None:
     cancelled = taskmq("run", "cancel", run, "--reason", "ordered twice")
     _settle(run)
     late = taskmq("run", "cancel", run)
+    preview = taskmq("run", "redrive", run, "--dry-run", "-o", "json")
     redriven = taskmq("run", "redrive", run)
 
+    assert preview.data == ["extract", "approve"]
     assert (cancelled.code, cancelled.err) == (0, f"run {run}: cancellation requested\n")
     assert late.code == 6
-    assert (redriven.code, redriven.err) == (0, f"run {run}: steps run again\n")
+    assert (redriven.code, redriven.err) == (0, f"run {run}: 2 steps run again\n")
     assert taskmq("run", "show", "none").code == 3
+
+
+def test_a_run_is_held_released_and_cloned(nightly: Path, taskmq: Here) -> None:
+    taskmq("workflow", "apply", "nightly.yaml")
+    run = taskmq("workflow", "start", "nightly", "-p", "day=2027-01-31", "-p", "rows=3", "-o", "json").data["run_id"]
+    _settle(run)
+
+    held = taskmq("run", "hold", run, "--reason", "disk full")
+    _settle(run, "extract")
+    steps = taskmq("run", "steps", run)
+    listed = taskmq("run", "list")
+    released = taskmq("run", "release", run)
+    _settle(run)
+    after = taskmq("run", "steps", run)
+    cloned = taskmq("run", "clone", run, "-p", "day=2027-02-01", "-o", "json").data["run_id"]
+    wrong = taskmq("run", "clone", run, "-p", "dya=2027-02-01")
+
+    assert (held.err, released.err) == (f"run {run}: held\n", f"run {run}: released\n")
+    assert [row[3] for row in _rows(steps.out)[1:]] == ["succeeded", "waiting"]
+    assert _rows(listed.out)[1][2] == "held"
+    assert [row[3] for row in _rows(after.out)[1:]] == ["succeeded", "running"]
+    assert taskmq("run", "show", cloned, "-o", "json").data["params"] == {"day": "2027-02-01", "rows": 3}
+    assert (wrong.code, "no parameter 'dya': did you mean 'day'?" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize(

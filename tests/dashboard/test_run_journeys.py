@@ -127,6 +127,34 @@ def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> N
     assert violations(page) == []
 
 
+def test_a_run_is_held_released_and_cloned_with_other_parameters(eyes: Eyes, site: Served) -> None:
+    _store(site, "cards")
+    run = site.api.post("/workflows/cards/start", json={"params": {"album": "x", "copies": 2}}).json()["run_id"]
+    page = eyes.open(f"runs/{run}").page
+    with working(site):
+        eyes.see("approve waits for approval")
+        eyes.see_count(page.locator(".spans svg.track"), 2)
+        eyes.click("Hold …")
+        page.get_by_label("Note for the history").fill("no ink")
+        eyes.confirm("Hold run")
+        eyes.see("Held: no ink.")
+        expect(page.locator(".head .state")).to_contain_text("held")
+        assert violations(page) == []
+        page.get_by_role("button", name="Release").click()
+        expect(page.locator(".head .state")).to_contain_text("running")
+
+        eyes.click("Clone …")
+        expect(page.get_by_label("copies")).to_have_value("2")
+        page.get_by_label("album").fill("winter")
+        assert violations(page) == []
+        page.get_by_role("button", name="Start").click()
+        expect(page.get_by_label("Parameters")).to_contain_text("winter")
+
+    (clone, first) = site.api.get("/runs", params={"filter": "workflow:cards"}).json()["items"]
+    assert first["run_id"] == run
+    assert site.api.get(f"/runs/{clone['run_id']}").json()["params"] == {"album": "winter", "copies": 2}
+
+
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, site: Served) -> None:
     first = _store(site, "calendars")

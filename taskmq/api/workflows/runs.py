@@ -8,7 +8,10 @@ from taskmq.api.values import Note, ShortText
 
 __all__ = [
     "CancelRunBody",
+    "CloneRunBody",
+    "HoldRunBody",
     "RedriveBody",
+    "RedrivenRun",
     "RunChildList",
     "RunChildView",
     "RunGraphView",
@@ -34,9 +37,46 @@ class CancelRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first step that runs again, with all steps below it. Default: all steps without success."""
+    """The steps that run again.
+
+    Attributes:
+        step: the first one, with all steps below it. Default: all steps without success.
+        dry_run: only return the steps that would run again.
+    """
 
     step: ShortText = ""
+    dry_run: bool = False
+
+
+class RedrivenRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a redrive.
+
+    Attributes:
+        status: `redriven`, or `dry_run` if nothing was changed.
+        steps: names of the steps that run again, each after the steps before it.
+    """
+
+    run_id: str
+    status: Literal["redriven", "dry_run"]
+    steps: list[str]
+
+
+class HoldRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason, shown with the run."""
+
+    reason: Note = "held by an operator"
+
+
+class CloneRunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run of the same content as another one.
+
+    Attributes:
+        params: parameters that differ from those of the other run.
+        run_id: an id; cloning to it again changes nothing. Default: generated.
+    """
+
+    params: dict[str, Any] = {}
+    run_id: ShortText | None = None
 
 
 class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +117,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: the version of the workflow that it runs.
         cancelled: why it is or was cancelled.
+        held: why it is held: no step starts until it is released; None if it is not.
         steps: the number of its steps.
         unfinished: the number of steps that have not ended.
         failures: the number of failed steps whose failure is the run's.
@@ -91,6 +132,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     state: RunStateWord
     cancelled: str | None
+    held: str | None = None
     error: str
     started: str | None
     ended: str | None
@@ -139,6 +181,7 @@ class RunStepView(msgspec.Struct, frozen=True, kw_only=True):
         job_id: its job, or the run that it started.
         generation: the redrive that it last belonged to; 0 for none.
         total, active, done: of a step with children, how many it has, how many run and how many have succeeded.
+        is_open: of a batch, whether it takes more jobs.
         signal, form, roles: of a wait, the signal, the JSON Schema of its value, and the roles that may send it.
     """
 
@@ -155,6 +198,7 @@ class RunStepView(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     active: int = 0
     done: int = 0
+    is_open: bool = False
     signal: str = ""
     form: dict[str, Any] | None = None
     roles: list[str] = []
@@ -191,12 +235,17 @@ class RunChildList(msgspec.Struct, frozen=True):
 
 
 class RunGraphView(msgspec.Struct, frozen=True, kw_only=True):
-    """The graph of a run: its steps, each after the steps before it."""
+    """The graph of a run: its steps, each after the steps before it.
+
+    Attributes:
+        params: JSON Schemas of its parameters, by name.
+    """
 
     run_id: str
     workflow: str
     version: str
     steps: list[RunStepView]
+    params: dict[str, Any] = {}
 
 
 class TimelineAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,16 @@
 """Runs of workflows: list, inspect, signal, close, cancel and redrive."""
 
+import os
 import uuid
 from typing import Any, Final, cast
 
 import msgspec
 
 from taskmq.api.history.logs import LineList
+from taskmq.api.workflows.definitions import StartedRunView
 from taskmq.api.workflows.runs import (
+    CloneRunBody,
+    RedrivenRun,
     RunChildList,
     RunChildView,
     RunGraphView,
@@ -24,16 +28,22 @@ from taskmq.app_api.history.logs import line_list
 from taskmq.app_api.runs.timelines import build_rows, ready_times
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.history import history_of
-from taskmq.contracts.jobs import NewInboxRow, RunFilter
+from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
 from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
+from taskmq.model.envelope import new_job_id
 from taskmq.model.history.logs import LogFilter, read_level
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
-from taskmq.model.runs.graphs import RunGraph, load_graph
+from taskmq.model.runs.built_graphs import begun_content
+from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
+from taskmq.model.runs.redrives import explain_refusal, find_revived
+from taskmq.model.runs.rules import StepState
+from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.schemas import find_misfit
+from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["AppRuns"]
@@ -106,7 +116,9 @@ class AppRuns(AppCalls):
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         steps = [_step(graph, name, record) for name, record in (await self._service.steps(run)).items()]
-        return RunGraphView(run_id=run.id, workflow=run.workflow, version=run.version, steps=steps)
+        return RunGraphView(
+            run_id=run.id, workflow=run.workflow, version=run.version, steps=steps, params=graph.content.params
+        )
 
     async def timeline(
         self, run_id: str, *, step: str = "", limit: int = 50, cursor: str | None = None
@@ -208,17 +220,80 @@ class AppRuns(AppCalls):
         await self._note(run, "cancel", note=reason)
         await self._service.send(run, NewInboxRow(kind="cancel", id=uuid.uuid4().hex, error=reason))
 
-    async def redrive(self, run_id: str, *, step: str = "") -> None:
+    async def redrive(self, run_id: str, *, step: str = "", dry_run: bool = False) -> RedrivenRun:
         """Run steps of an ended run again: those without success, or one step and all below it.
+
+        Args:
+            dry_run: only return the steps that would run again.
 
         Raises:
             RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
         """
         run = await self._find_operable(run_id)
-        await self._note(run, "redrive", after={"step": step})
-        answer = await self._service.send(run, NewInboxRow(kind="redrive", id=uuid.uuid4().hex, step=step))
-        if answer is not None and answer.startswith("refused"):
-            raise RequestRefused(f"run {run.id}: redrive {answer}", status=409, code="redrive_refused")
+        graph = await self._service.graph(run)
+        steps = await self._service.steps(run)
+        state = steps[step].state if step in steps else StepState.WAITING
+        answer = explain_refusal(run, graph, step, state)
+        again = [] if answer else find_revived(graph, steps, step)
+        if not dry_run:
+            await self._note(run, "redrive", after={"step": step})
+        if not answer and not dry_run:
+            sent = await self._service.send(run, NewInboxRow(kind="redrive", id=uuid.uuid4().hex, step=step)) or ""
+            answer = sent.partition("refused: ")[2]
+        if answer:
+            raise RequestRefused(f"run {run.id}: redrive refused: {answer}", status=409, code="redrive_refused")
+        return RedrivenRun(run_id=run.id, status="dry_run" if dry_run else "redriven", steps=again)
+
+    async def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
+        """Hold a run: its running jobs end, and no step starts until it is released.
+
+        Raises:
+            RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
+        """
+        run = await self._find_operable(run_id)
+        await self._note(run, "hold", note=reason)
+        answer = await self._service.send(run, NewInboxRow(kind="hold", id=uuid.uuid4().hex, error=reason))
+        if answer == "ended":
+            said = f"run {run.id} cannot be held: it has ended, or is being cancelled"
+            raise RequestRefused(said, status=409, code="workflow_ended")
+
+    async def release(self, run_id: str) -> None:
+        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is."""
+        run = await self._find_operable(run_id)
+        await self._note(run, "release")
+        await self._service.send(run, NewInboxRow(kind="release", id=uuid.uuid4().hex))
+
+    async def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:
+        """Start a run of the same content, with the parameters of this one where the body has none.
+
+        Raises:
+            InvalidOption: a parameter is unknown or does not fit its schema.
+            RequestRefused: `run_exists`: another run has the id.
+        """
+        run = await self._find_operable(run_id)
+        content = begun_content((await self._service.graph(run)).content)
+        params = {**msgspec.json.decode(run.params, type=dict[str, Any]), **body.params}
+        if wrong := find_wrong_parameter(content.params, params):
+            raise InvalidOption(f"run {run.id}: {wrong}")
+        chosen = body.run_id or new_job_id(self._app.sessions.clock.now_ms(), os.urandom(10))
+        new_id = run_id_of(tenant_key(run.tenant or None, chosen))
+        await self._note(run, "clone", after={"run": new_id})
+        version, text = encode_workflow(content)
+        new = NewRun(
+            id=new_id,
+            tenant=run.tenant,
+            workflow=run.workflow,
+            content=text,
+            params=msgspec.json.encode(params),
+            labels={name: value for name, value in run.labels.items() if name != SCHEDULE_LABEL},
+        )
+        (started,) = await self._service.store.start([new])
+        known = await self._service.store.get(new_id)
+        if started.refusal or known is None or (known.tenant, known.workflow) != (run.tenant, run.workflow):
+            said = started.refusal or f"another run has the id {new_id}: choose a new one"
+            raise RequestRefused(said, status=409, code="run_exists")
+        self._service.wake([new_id])
+        return StartedRunView(run_id=new_id, workflow=run.workflow, version=version, is_new=started.is_new)
 
     @property
     def _service(self) -> RunService:
@@ -300,6 +375,7 @@ def _line(run: RunRecord, steps: int) -> RunLineView:
         tenant=run.tenant,
         state=run.state.value,
         cancelled=run.cancelled,
+        held=run.held,
         error=run.error,
         started=instant_text(run.created),
         ended=instant_text(run.ended),
@@ -330,6 +406,7 @@ def _step(graph: RunGraph, name: str, record: StepRecord | None) -> RunStepView:
         total=found.total,
         active=found.active,
         done=found.done,
+        is_open=found.is_open,
         signal=content.wait,
         form=content.form,
         roles=list(content.roles),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.api.workflows.runs import SignalBody
+from taskmq.api.workflows.runs import CloneRunBody, SignalBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
 from taskmq.cli.jobs.logs import print_log, read_log
 from taskmq.cli.output import note, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
-from taskmq.cli.typed_values import any_value
+from taskmq.cli.typed_values import any_value, param_of
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["app"]
 
 app = App(
     name="run",
-    help="Manage runs of workflows: list, show, steps, graph, timeline, logs, signal, close, cancel, redrive.",
+    help="Manage runs of workflows: list, inspect, signal, hold, release, cancel, redrive, clone.",
     result_action="return_value",
 )
 
@@ -231,7 +231,7 @@ def cancel(run: str, /, *, reason: str = "cancelled by an operator") -> None:
 
 @app.command
 @name_caller
-def redrive(run: str, /, *, step: str = "") -> None:
+def redrive(run: str, /, *, step: str = "", dry_run: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Run steps of an ended run again: those without success. Exits with 6 if it has not ended.
 
     Parameters
@@ -240,20 +240,82 @@ def redrive(run: str, /, *, step: str = "") -> None:
         The run's id.
     step
         Run this step and all below it again, whether they succeeded or not.
+    dry_run
+        Only list the steps that would run again.
     """
-    ask(lambda api: api.runs.redrive(run, step=step))
-    note(f"run {run}: steps run again")
+    found = ask(lambda api: api.runs.redrive(run, step=step, dry_run=dry_run))
+    if dry_run:
+        show_rows(("step",), found.steps, lambda name: {"step": name})
+    note(f"run {run}: {len(found.steps)} steps {'would run' if dry_run else 'run'} again")
+
+
+@app.command
+@name_caller
+def hold(run: str, /, *, reason: str = "held by an operator") -> None:
+    """Hold a run: its running jobs end, and no step starts until it is released. Exits with 6 if it has ended.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    reason
+        The reason, shown with the run.
+    """
+    ask(lambda api: api.runs.hold(run, reason=reason))
+    note(f"run {run}: held")
+
+
+@app.command
+@name_caller
+def release(run: str, /) -> None:
+    """Release a held run: the steps that became ready meanwhile start.
+
+    Parameters
+    ----------
+    run
+        The run's id.
+    """
+    ask(lambda api: api.runs.release(run))
+    note(f"run {run}: released")
+
+
+@app.command
+@name_caller
+def clone(
+    run: str,
+    /,
+    *,
+    param: Annotated[
+        list[str] | None,
+        Parameter(name=["--param", "-p"], negative="", help="A parameter, as KEY=VALUE; repeatable."),
+    ] = None,
+    run_id: Annotated[str | None, Parameter(name="--id")] = None,
+) -> None:
+    """Start a run of the same content; print its id. Parameters that are not given are those of the first run.
+
+    Parameters
+    ----------
+    run
+        The id of the first run.
+    run_id
+        An id: cloning to it again changes nothing.
+    """
+    body = CloneRunBody(params=dict(map(param_of, param or [])), run_id=run_id)
+    made = ask(lambda api: api.runs.clone(run, body))
+    show_record(
+        made, lambda: {"run": made.run_id, "workflow": made.workflow, "version": made.version, "new": made.is_new}
+    )
 
 
 def _row(run: "RunLineView") -> dict[str, Any]:
     return {
         "run": run.run_id,
         "workflow": run.workflow,
-        "state": run.state,
+        "state": run.state if run.held is None else "held",
         "started": text_of_instant(run.started),
         "ended": text_of_instant(run.ended),
         "unfinished": run.unfinished,
-        "error": run.error or run.cancelled or "",
+        "error": run.error or run.cancelled or run.held or "",
     }
 
 

@@ -107,10 +107,10 @@ class NewInboxRow(msgspec.Struct, frozen=True, kw_only=True):
         id: the sender's; "": none. A second row of the run with the same id is not stored.
         step: of a redrive, the first step that runs again, "" for all without success; of an `add` or `close`, the
             batch; of a signal, the only step that may consume it, "" for any.
-        error: of a cancel, the reason.
+        error: of a cancel or a hold, the reason.
     """
 
-    kind: Literal["signal", "cancel", "redrive", "add", "close"]
+    kind: Literal["signal", "cancel", "redrive", "add", "close", "hold", "release"]
     id: str = ""
     step: str = ""
     generation: int | None = None

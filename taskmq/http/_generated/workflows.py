@@ -16,7 +16,10 @@ from taskmq.api.workflows.definitions import (
 )
 from taskmq.api.workflows.runs import (
     CancelRunBody,
+    CloneRunBody,
+    HoldRunBody,
     RedriveBody,
+    RedrivenRun,
     RunChildList,
     RunGraphView,
     RunLineList,
@@ -174,14 +177,40 @@ class RunCalls:
         body = CancelRunBody(reason=reason)
         self._connection.ask("cancelRun", dict[str, str], path={"run_id": run_id}, body=body)
 
-    def redrive(self, run_id: str, *, step: str = "") -> None:
+    def redrive(self, run_id: str, *, step: str = "", dry_run: bool = False) -> RedrivenRun:
         """Run steps of an ended run again: those without success, or one step and all below it.
+
+        Args:
+            dry_run: only return the steps that would run again.
 
         Raises:
             RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
         """
-        body = RedriveBody(step=step)
-        self._connection.ask("redriveRun", dict[str, str], path={"run_id": run_id}, body=body)
+        body = RedriveBody(step=step, dry_run=dry_run)
+        return self._connection.ask("redriveRun", RedrivenRun, path={"run_id": run_id}, body=body, repeats=dry_run)
+
+    def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
+        """Hold a run: its running jobs end, and no step starts until it is released.
+
+        Raises:
+            RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
+        """
+        body = HoldRunBody(reason=reason)
+        self._connection.ask("holdRun", dict[str, str], path={"run_id": run_id}, body=body)
+
+    def release(self, run_id: str) -> None:
+        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is."""
+        self._connection.ask("releaseRun", dict[str, str], path={"run_id": run_id})
+
+    def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:
+        """Start a run of the same content, with the parameters of this one where the body has none.
+
+        Raises:
+            InvalidOption: a parameter is unknown or does not fit its schema.
+            RequestRefused: `run_exists`: another run has the id.
+        """
+        repeats = body.run_id is not None
+        return self._connection.ask("cloneRun", StartedRunView, path={"run_id": run_id}, body=body, repeats=repeats)
 
     def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
         """Return a page of runs, newest first.

@@ -15,7 +15,10 @@ from taskmq.api.workflows.definitions import (
 )
 from taskmq.api.workflows.runs import (
     CancelRunBody,
+    CloneRunBody,
+    HoldRunBody,
     RedriveBody,
+    RedrivenRun,
     RunChildList,
     RunGraphView,
     RunLineList,
@@ -179,14 +182,44 @@ class AsyncRunCalls:
         body = CancelRunBody(reason=reason)
         await self._connection.ask("cancelRun", dict[str, str], path={"run_id": run_id}, body=body)
 
-    async def redrive(self, run_id: str, *, step: str = "") -> None:
+    async def redrive(self, run_id: str, *, step: str = "", dry_run: bool = False) -> RedrivenRun:
         """Run steps of an ended run again: those without success, or one step and all below it.
+
+        Args:
+            dry_run: only return the steps that would run again.
 
         Raises:
             RequestRefused: `redrive_refused`: the run has not ended, or has no such step.
         """
-        body = RedriveBody(step=step)
-        await self._connection.ask("redriveRun", dict[str, str], path={"run_id": run_id}, body=body)
+        body = RedriveBody(step=step, dry_run=dry_run)
+        return await self._connection.ask(
+            "redriveRun", RedrivenRun, path={"run_id": run_id}, body=body, repeats=dry_run
+        )
+
+    async def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
+        """Hold a run: its running jobs end, and no step starts until it is released.
+
+        Raises:
+            RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
+        """
+        body = HoldRunBody(reason=reason)
+        await self._connection.ask("holdRun", dict[str, str], path={"run_id": run_id}, body=body)
+
+    async def release(self, run_id: str) -> None:
+        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is."""
+        await self._connection.ask("releaseRun", dict[str, str], path={"run_id": run_id})
+
+    async def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:
+        """Start a run of the same content, with the parameters of this one where the body has none.
+
+        Raises:
+            InvalidOption: a parameter is unknown or does not fit its schema.
+            RequestRefused: `run_exists`: another run has the id.
+        """
+        repeats = body.run_id is not None
+        return await self._connection.ask(
+            "cloneRun", StartedRunView, path={"run_id": run_id}, body=body, repeats=repeats
+        )
 
     async def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
         """Return a page of runs, newest first.

@@ -17,7 +17,13 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import validate_workflow
 from taskmq.model.runs.workspace import Workspace
 
-__all__ = ["end_build"]
+__all__ = ["begun_content", "end_build"]
+
+
+def begun_content(content: WorkflowContent) -> WorkflowContent:
+    """Return the content with which a run began: without the steps that it has built."""
+    build = {name: step for name, step in content.steps.items() if step.builds}
+    return replace(content, steps=build, output=None) if build else content
 
 
 def end_build(here: Workspace, step: StepRecord, value: bytes) -> None:

@@ -5,6 +5,8 @@
 A transition that is too large for one transaction leaves the rest of itself in the run's agenda, which precedes every
 later row. So the result does not depend on where it was cut. Children of steps start last: a row that comes
 meanwhile, such as a cancellation, does not wait for them.
+
+While a run is held, rows apply, and the agenda and the children wait. So ends are recorded, and nothing starts.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +32,12 @@ def open_run(run: RunRecord, steps: int) -> None:
 
 def has_work(run: RunRecord) -> bool:
     """Return whether the run has more to do without another inbox row."""
-    return bool(run.agenda or run.expanding)
+    return bool(run.agenda or run.expanding) and not _is_still(run)
+
+
+def _is_still(run: RunRecord) -> bool:
+    """Return whether a held run waits; once all steps have ended, it may end."""
+    return run.held is not None and run.unfinished > 0
 
 
 def advance(here: Workspace, rows: Sequence[InboxRow]) -> Transition[int]:
@@ -40,13 +47,14 @@ def advance(here: Workspace, rows: Sequence[InboxRow]) -> Transition[int]:
     """
     applied = 0
     while here.has_room():
-        if here.run.agenda:
+        is_still = _is_still(here.run)
+        if here.run.agenda and not is_still:
             yield from _continue(here, here.run.agenda[0])
         elif applied < len(rows) and here.has_room(len(rows[applied].calls)):
             answer = yield from _apply(here, rows[applied])
             here.changes.answers[rows[applied].number] = answer
             applied += 1
-        elif here.run.expanding and applied == len(rows):
+        elif here.run.expanding and applied == len(rows) and not is_still:
             yield from expand(here, here.run.expanding[0])
         else:
             break
@@ -148,12 +156,23 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
                 return "ended"
             cancel_run(here, row.error)
             return "accepted"
+        case "hold" | "release":
+            return _hold(here, row)
         case "redrive":
             return (yield from redrive(here, row))
         case "add":
             return (yield from add_calls(here, row))
         case _:
             return (yield from close_batch(here, row))
+
+
+def _hold(here: Workspace, row: InboxRow) -> str:
+    """Hold or release the run; return the answer for the sender."""
+    is_hold = row.kind == "hold"
+    if is_hold and (here.run.ended is not None or here.run.cancelled is not None):
+        return "ended"
+    here.run.held = row.error if is_hold else None
+    return "accepted"
 
 
 def _end(here: Workspace, row: InboxRow) -> Transition[str]:

@@ -113,6 +113,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         timeout: maximum duration, counted again from each redrive, ms; None: no limit.
         cancelled: why it was cancelled; None if it was not.
         is_timed_out: whether its timeout cancelled it; it ends as failed.
+        held: why it is held: no step starts until it is released, cancelled or has ended; None if it is not.
         agenda: parts of transitions that are not finished.
         expanding: names of steps that may start more children.
         signals: number of signals that wait for a step.
@@ -134,6 +135,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     timeout: int | None = None
     cancelled: str | None = None
     is_timed_out: bool = False
+    held: str | None = None
     agenda: list[AgendaItem] = msgspec.field(default_factory=list[AgendaItem])
     expanding: list[str] = msgspec.field(default_factory=list[str])
     signals: int = 0
@@ -147,7 +149,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     ended: int | None = None
 
 
-InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close"]
+InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close", "hold", "release"]
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,7 +164,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         generation: of a timer or a signal, the only generation of the step that it counts for; None: any.
         name: of a signal, its name.
         value: JSON, of an end or a signal.
-        error: of an end, its error; of a cancel, the reason.
+        error: of an end, its error; of a cancel or a hold, the reason.
         roles: of a signal, the roles of its sender; None if the sender is not identified.
         calls: of an `add`, at most 200 calls as JSON.
     """

@@ -7,26 +7,29 @@
 The three phases are not mixed: a step that ended in the middle would be counted twice.
 """
 
+from collections.abc import Mapping
+
 from taskmq.model.runs.ends import begin_time
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord
+from taskmq.model.runs.graphs import RunGraph
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 from taskmq.model.runs.starts import evaluate
 from taskmq.model.runs.workspace import Transition, Workspace
 
-__all__ = ["decide_all", "recount", "redrive", "revive"]
+__all__ = ["decide_all", "explain_refusal", "find_revived", "recount", "redrive", "revive"]
 
 
 def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
     """Plan a redrive; return the answer for the sender."""
     run = here.run
-    if run.ended is None:
-        return "refused: the run has not ended; cancel it first"
-    if row.step and row.step not in here.graph.rules:
-        return f"refused: there is no step {row.step!r}"
-    if row.step and here.graph.step(row.step).builds:
-        yield from here.load([StepKey(row.step)])
-        if here.find(StepKey(row.step)).state is StepState.SUCCEEDED:
-            return f"refused: step {row.step} has built the graph of the run; start a new run"
+    first = StepKey(row.step)
+    if row.step in here.graph.rules and here.graph.step(row.step).builds:
+        yield from here.load([first])
+        state = here.find(first).state
+    else:
+        state = StepState.WAITING
+    if refusal := explain_refusal(run, here.graph, row.step, state):
+        return f"refused: {refusal}"
     run.state, run.ended, run.cancelled, run.error = RunState.RUNNING, None, None, ""
     run.is_timed_out = False
     run.generation += 1
@@ -35,6 +38,28 @@ def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
     here.plan(AgendaItem("recount"))
     here.plan(AgendaItem("decide"))
     return "accepted"
+
+
+def explain_refusal(run: RunRecord, graph: RunGraph, first: str, state: StepState) -> str:
+    """Return why a redrive that begins at a step is refused; "" if it is not.
+
+    Args:
+        first: the first step that runs again; "": all without success.
+        state: state of that step.
+    """
+    if run.ended is None:
+        return "the run has not ended; cancel it first"
+    if first and first not in graph.rules:
+        return f"there is no step {first!r}"
+    if first and graph.step(first).builds and state is StepState.SUCCEEDED:
+        return f"step {first} has built the graph of the run; start a new run"
+    return ""
+
+
+def find_revived(graph: RunGraph, steps: Mapping[str, StepRecord], first: str) -> list[str]:
+    """Return the steps that run again in a redrive that begins at a step, "" for all without success."""
+    below = graph.below(first) if first else {name for name in steps if steps[name].state is not StepState.SUCCEEDED}
+    return [name for name in graph.order if name in below]
 
 
 def revive(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:

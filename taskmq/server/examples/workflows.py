@@ -33,6 +33,7 @@ _RUN: Final[dict[str, Any]] = {
     "tenant": "acme",
     "state": "running",
     "cancelled": None,
+    "held": None,
     "error": "",
     "started": "2027-01-31T02:30:00.250Z",
     "ended": None,
@@ -60,6 +61,7 @@ _RUN_STEP: Final[dict[str, Any]] = {
     "total": None,
     "active": 0,
     "done": 0,
+    "is_open": False,
     "signal": "approval",
     "form": {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]},
     "roles": ["operator"],
@@ -187,7 +189,13 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
     "getRunGraph": Example(
         parameters=_OF_RUN,
         answers={
-            200: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "steps": [_FIRST_STEP, _RUN_STEP]}
+            200: {
+                "run_id": SOME_ID,
+                "workflow": "nightly",
+                "version": _VERSION,
+                "steps": [_FIRST_STEP, _RUN_STEP],
+                "params": _CONTENT["params"],
+            }
         },
     ),
     "getRunTimeline": Example(parameters=_OF_RUN, answers={200: {"items": [_FIRST_ROW, _ROW], "next": None}}),
@@ -207,6 +215,19 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         answers={200: {"status": "cancelling", "run_id": SOME_ID}},
     ),
     "redriveRun": Example(
-        parameters=_OF_RUN, body={"step": "extract"}, answers={200: {"status": "redriven", "run_id": SOME_ID}}
+        parameters=_OF_RUN,
+        body={"step": "extract", "dry_run": True},
+        answers={200: {"run_id": SOME_ID, "status": "dry_run", "steps": ["extract", "approve"]}},
+    ),
+    "holdRun": Example(
+        parameters=_OF_RUN,
+        body={"reason": "the disk is full"},
+        answers={200: {"status": "held", "run_id": SOME_ID}},
+    ),
+    "releaseRun": Example(parameters=_OF_RUN, answers={200: {"status": "released", "run_id": SOME_ID}}),
+    "cloneRun": Example(
+        parameters=_OF_RUN,
+        body={"params": {"key": "videos"}},
+        answers={201: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "is_new": True}},
     ),
 }

@@ -1,4 +1,4 @@
-"""`/runs`: list, inspect, signal, close, cancel and redrive runs of workflows."""
+"""`/runs`: list, inspect, signal, close, hold, cancel, redrive and clone runs of workflows."""
 
 from typing import Annotated, Any, Final
 
@@ -6,9 +6,13 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.history.logs import LineList
+from taskmq.api.workflows.definitions import StartedRunView
 from taskmq.api.workflows.runs import (
     CancelRunBody,
+    CloneRunBody,
+    HoldRunBody,
     RedriveBody,
+    RedrivenRun,
     RunChildList,
     RunGraphView,
     RunLineList,
@@ -200,10 +204,55 @@ async def cancel(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CancelRunB
     summary="Redrive a run",
     tags=["runs"],
 )
-async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBody | None] = None) -> dict[str, str]:
+async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBody | None] = None) -> RedrivenRun:
     """Run steps of an ended run again: those without success, or one step and all below it. 409: it has not ended."""
-    await api.runs.redrive(run_id, step=(data or RedriveBody()).step)
-    return {"status": "redriven", "run_id": run_id}
+    body = data or RedriveBody()
+    return await api.runs.redrive(run_id, step=body.step, dry_run=body.dry_run)
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/hold",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="holdRun",
+    summary="Hold a run",
+    tags=["runs"],
+)
+async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody | None] = None) -> dict[str, str]:
+    """Hold a run: its running jobs end, and no step starts until it is released. 409: it has ended."""
+    await api.runs.hold(run_id, reason=(data or HoldRunBody()).reason)
+    return {"status": "held", "run_id": run_id}
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/release",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="releaseRun",
+    summary="Release a held run",
+    tags=["runs"],
+)
+async def release(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
+    """Release a held run: the steps that became ready meanwhile start."""
+    await api.runs.release(run_id)
+    return {"status": "released", "run_id": run_id}
+
+
+@post(
+    f"{API}/runs/{{run_id:str}}/clone",
+    status_code=201,
+    permission=Permission.JOBS_SUBMIT,
+    operation_id="cloneRun",
+    summary="Clone a run",
+    tags=["runs"],
+)
+async def clone(api: ApiGiven, run_id: FromPath[str], data: JSONBody[CloneRunBody | None] = None) -> StartedRunView:
+    """Start a run of the same content, with the parameters of this one where the body has none. The same run id again
+    changes nothing.
+
+    409: another run has the id.
+    """
+    return await api.runs.clone(run_id, data or CloneRunBody())
 
 
 RUNS: Final[tuple[Any, ...]] = (
@@ -218,4 +267,7 @@ RUNS: Final[tuple[Any, ...]] = (
     close,
     cancel,
     redrive,
+    hold,
+    release,
+    clone,
 )

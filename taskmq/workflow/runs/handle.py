@@ -15,6 +15,7 @@ from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import run_id_of
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.redrives import find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.contents import batch_call
@@ -265,17 +266,38 @@ class Run(Generic[R_co]):
         if step and step not in graph.rules:
             raise InvalidOption(f"workflow {self.id} has no step {step!r}")
         steps = await self._service.steps(record)
-        again = (
-            graph.below(step)
-            if step
-            else {name for name, each in steps.items() if each.state is not StepState.SUCCEEDED}
-        )
+        again = find_revived(graph, steps, step)
         if record.ended is None or not again:
             return 0
         answer = await self._service.send(record, NewInboxRow(kind="redrive", step=step))
         return 0 if answer is not None and answer.startswith("refused") else len(again)
 
     redrive = blocking(aredrive)
+
+    async def ahold(self, reason: str = "held by its sender") -> bool:
+        """Hold the run: its running jobs end, and no step starts until it is released.
+
+        Returns:
+            False if it has ended already.
+
+        Raises:
+            RunNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached; it may be held: call it again.
+        """
+        return await self._service.send(await self.aget(), NewInboxRow(kind="hold", error=reason)) != "ended"
+
+    hold = blocking(ahold)
+
+    async def arelease(self) -> None:
+        """Release the run: the steps that became ready meanwhile start.
+
+        Raises:
+            RunNotFound: the store does not know it (any more).
+            StoreUnavailable: the store could not be reached: call it again.
+        """
+        await self._service.send(await self.aget(), NewInboxRow(kind="release"))
+
+    release = blocking(arelease)
 
     async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
         """Add jobs to a batch.

@@ -23,7 +23,7 @@ from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
 from taskmq.api.schedules import ChangeScheduleBody, PutReactionBody, PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
-from taskmq.api.workflows.runs import SignalBody
+from taskmq.api.workflows.runs import CloneRunBody, SignalBody
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.identity import AuditFilter
 from taskmq.errors import (
@@ -343,6 +343,12 @@ def _use_workflows(client: Client) -> None:
     assert client.runs.children(started.run_id, "a").items == []
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]
     assert [row.step for row in client.runs.timeline(started.run_id, limit=1).items] == ["a"]
+    client.runs.hold(started.run_id, reason="disk full")
+    client.runs.release(started.run_id)
+    cloned = client.runs.clone(started.run_id, CloneRunBody())
+    assert (client.runs.get(cloned.run_id).workflow, cloned.is_new) == ("weekly", True)
+    with pytest.raises(RequestRefused, match="the run has not ended"):
+        client.runs.redrive(started.run_id, dry_run=True)
     assert client.runs.logs(started.run_id, step="a").items == []
     assert client.logs.search(run_id=started.run_id, step="a").items == []
     with pytest.raises(RequestRefused, match="no step waits for signal 'aproval': did you mean 'approval'"):

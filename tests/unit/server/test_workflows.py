@@ -271,6 +271,7 @@ def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
     late = runs.ask(f"/runs/{run_id}/cancel", {})
     shown = site("GET", f"/runs/{run_id}").json()
     unknown = runs.ask(f"/runs/{run_id}/redrive", {"step": "nothing"})
+    preview = site("POST", f"/runs/{run_id}/redrive", {"dry_run": True})
     redriven = runs.ask(f"/runs/{run_id}/redrive", {})
 
     assert (early.status_code, early.json()["code"]) == (409, "redrive_refused")
@@ -278,7 +279,8 @@ def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
     assert (late.status_code, late.json()["code"]) == (409, "workflow_ended")
     assert (shown["state"], shown["cancelled"]) == ("cancelled", "ordered twice")
     assert "there is no step 'nothing'" in unknown.json()["detail"]
-    assert redriven.json() == {"status": "redriven", "run_id": run_id}
+    assert (preview.json()["status"], preview.json()["steps"]) == ("dry_run", ["extract", "approve", "charge"])
+    assert redriven.json() == {**preview.json(), "status": "redriven"}
     assert site("GET", f"/runs/{run_id}").json()["generation"] == 1
 
 

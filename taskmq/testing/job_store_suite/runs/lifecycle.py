@@ -216,6 +216,22 @@ class RunLifecycles(JobStoreCase):
         assert (await driver.run(run)).state is RunState.CANCELLED
 
     @case
+    async def test_a_held_run_records_ends_and_makes_no_jobs_until_it_is_released(self) -> None:
+        driver = RunDriver(self.store())
+        run = await driver.start({"a": {"task": "t"}, "b": {"task": "t", "args": ["${steps.a.result}"]}})
+        await driver.settle()
+
+        assert await driver.send(run, NewInboxRow(kind="hold", id="h", error="disk full")) == "accepted"
+        await driver.finish(run, "a", value=4)
+
+        assert (await driver.run(run)).held == "disk full"
+        assert await driver.states(run) == {"a": "succeeded"}
+        assert await driver.runs.pending(limit=10) == []
+        assert await driver.send(run, NewInboxRow(kind="release", id="r")) == "accepted"
+        assert (await driver.run(run)).held is None
+        assert await driver.arguments(run, "b") == [[4], {}]
+
+    @case
     async def test_a_redrive_runs_the_steps_that_failed(self) -> None:
         driver = RunDriver(self.store())
         run = await driver.start({"good": {"task": "t"}, "bad": {"task": "t", "args": ["${steps.good.result}"]}})

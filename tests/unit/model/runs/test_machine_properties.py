@@ -51,6 +51,8 @@ class _Comparison:
 
     def _finish(self) -> None:
         """End all running steps, and close the open batches."""
+        self._both("release")
+        self._settle()
         for _ in range(2 * len(self.graph.order)):
             for key, step in self.machine.running().items():
                 content = self.graph.step(key.name)
@@ -68,7 +70,8 @@ class _Comparison:
     def _event(self) -> None:
         name = self.random.choice(self.graph.order)
         match self.random.choices(
-            ("end", "stale", "timer", "signal", "add", "close", "cancel", "redrive"), (60, 6, 8, 8, 8, 2, 1, 4)
+            ("end", "stale", "timer", "signal", "add", "close", "cancel", "redrive", "hold", "release"),
+            (60, 6, 8, 8, 8, 2, 1, 4, 2, 6),
         )[0]:
             case "end":
                 jobs = [(key, step.job) for key, step in self.machine.running().items() if step.job]
@@ -98,6 +101,12 @@ class _Comparison:
                 # The model starts all children at once, and the machine those that it had room for.
                 self._settle()
                 self._both("cancel", error="stop")
+            case "hold":
+                # As before a cancellation.
+                self._settle()
+                self._both("hold", error="disk full")
+            case "release":
+                self._both("release")
             case "redrive":
                 self._both("redrive", step=self.random.choice(("", "", name)))
             case _:
@@ -118,6 +127,7 @@ class _Comparison:
     def _compare(self) -> None:
         assert self.machine.states() == {name: str(step.state) for name, step in self.model.steps.items()}
         assert self.machine.run.state == self.model.state
+        assert (self.machine.run.held is not None) == self.model.is_held
         assert {key: step.generation for key, step in self.machine.running().items()} == {
             key: step.generation for key, step in self.model.running().items()
         }

@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 
+from taskmq.model.runs.redrives import explain_refusal, find_revived
 from tests.unit.model.runs.run_kit import MemoryRun, graph_of
 
 
@@ -19,6 +20,19 @@ def test_a_redrive_runs_the_steps_again_that_did_not_succeed() -> None:
     run.end("b")
     run.end("c")
     assert run.run.state == "succeeded"
+
+
+def test_the_steps_of_a_redrive_are_known_before_it_begins() -> None:
+    steps = {"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}, "c": {"task": "t", "needs": ["b"]}}
+    run = _run(steps)
+    run.end("a")
+    run.end("b", "failed")
+
+    records = {name: run.step(name) for name in run.graph.order}
+    assert find_revived(run.graph, records, "") == ["b", "c"]
+    assert find_revived(run.graph, records, "a") == ["a", "b", "c"]
+    assert explain_refusal(run.run, run.graph, "b", records["b"].state) == ""
+    assert explain_refusal(run.run, run.graph, "x", records["b"].state) == "there is no step 'x'"
 
 
 def test_a_step_knows_its_jobs_of_the_last_redrives() -> None:

@@ -77,9 +77,9 @@ export function useMoreFields(body, omitted) {
 }
 
 /** A form for a value, generated from its schema; one that is not an object has a single field.
- * @param {{schema: any, act: (value: any) => Promise<void>, verb: string, none?: string, children?: unknown}} props none: the text if there are no fields */
-export function ValueForm({ schema, act, verb, none = "", children = null }) {
-  const [values, set] = useState(/** @type {Record<string, string | undefined>} */ ({}));
+ * @param {{schema: any, act: (value: any) => Promise<void>, verb: string, none?: string, initial?: Record<string, unknown>, children?: unknown}} props none: the text if there are no fields; initial: values of the fields of an object */
+export function ValueForm({ schema, act, verb, none = "", initial = {}, children = null }) {
+  const [values, set] = useState(/** @returns {Record<string, string | undefined>} */ () => Object.fromEntries(Object.entries(initial).filter(([, value]) => value !== null).map(([name, value]) => [name, typeof value === "string" && ["text", "scalar"].includes(kindOf(schema?.properties?.[name], schema).kind) ? value : JSON.stringify(value)])));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [busy, setBusy] = useState(false);
   const isObject = typeof schema?.properties === "object";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Finds pages, views, tasks, queues, schedules and jobs by parts of their names. */
+/** Finds pages, views, tasks, queues, schedules, workflows, runs and jobs by parts of their names. */
 import { may, read } from "./api.js";
 import { html, useEffect, useState } from "./html.js";
 import { PAGES } from "./pages.js";
@@ -12,8 +12,8 @@ import { views } from "./views.js";
 
 const MOST = 12;
 /** @type {[string, string, string, string][]} sources: permission, API path, name field, page */
-const NAMED = [["tasks.read", "tasks", "name", "tasks"], ["queues.read", "queues", "queue", "queues"], ["schedules.read", "schedules", "name", "schedules"]];
-const NOUNS = /** @type {Record<string, string>} */ ({ tasks: "Task", queues: "Queue", schedules: "Schedule" });
+const NAMED = [["tasks.read", "tasks", "name", "tasks"], ["queues.read", "queues", "queue", "queues"], ["schedules.read", "schedules", "name", "schedules"], ["definitions.read", "workflows", "name", "workflows"], ["workflows.read", "runs", "run_id", "runs"]];
+const NOUNS = /** @type {Record<string, string>} */ ({ tasks: "Task", queues: "Queue", schedules: "Schedule", workflows: "Workflow", runs: "Run" });
 
 /** @param {string} hash */
 const goTo = (hash) => () => { location.hash = hash; };
@@ -36,7 +36,7 @@ export function Palette({ close, actions, setTheme }) {
   useEffect(() => {
     let isGone = false;
     const reading = NAMED.filter(([permission]) => may(permission)).map(([, path, name, page]) => read(path, path === "queues" ? { max_age: 30 } : {}).then(({ items }) => {
-      if (!isGone) add((/** @type {Entry[]} */ before) => [...before, ...items.map((/** @type {any} */ one) => ({ kind: NOUNS[page], name: one[name], act: goTo(to([page, one[name]])) }))]);
+      if (!isGone) add((/** @type {Entry[]} */ before) => [...before, ...items.map((/** @type {any} */ one) => ({ kind: NOUNS[page], name: path === "runs" ? `${one.workflow} ${one[name]}` : one[name], act: goTo(to([page, one[name]])) }))]);
     }, () => undefined));
     Promise.all(reading).then(() => { if (!isGone) setRead(true); });
     return () => { isGone = true; };
@@ -53,6 +53,7 @@ export function Palette({ close, actions, setTheme }) {
   const shown = match(all, text);
   // Not before all names are loaded, because one of them may match.
   if (isRead && id && !id.includes(" ") && may("jobs.read")) shown.push({ kind: "Job", name: id, act: goTo(to(["jobs", id])) });
+  if (isRead && id.length > 30 && !id.includes(" ") && may("workflows.read") && !shown.some((one) => one.kind === "Run")) shown.push({ kind: "Run", name: id, act: goTo(to(["runs", id])) });
   const chosen = Math.min(at, shown.length - 1);
   const take = (/** @type {Entry | undefined} */ one) => { if (one) { close(); one.act(); } };
   const onKey = (/** @type {KeyboardEvent} */ event) => {

@@ -8,8 +8,8 @@ import { between, count, pretty, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { LEVELS } from "../lib/log.js";
-import { Code, Confirm, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
-import { to } from "../lib/route.js";
+import { Code, Confirm, Dialog, Empty, Facts, Hash, Head, Id, Loading, markOf, notify, Section, Segments, State, Table, When } from "../lib/parts.js";
+import { go, to } from "../lib/route.js";
 import { rowsOfSteps, Timeline } from "../lib/timeline.js";
 
 // Larger graphs are unreadable.
@@ -17,16 +17,6 @@ const MOST_BOXES = 300;
 // No event says that a timer or a signal moved a run.
 const EVERY = 5000;
 const PARTS = [["succeeded", "good"], ["skipped", "cool"], ["running", "run"], ["failed", "bad"], ["upstream_failed", "warn"], ["cancelled", "odd"], ["waiting", "rest"]];
-
-/** Return the steps that a redrive runs again.
- * @param {any[]} steps @param {string} from the first one; "" for all without success @returns {string[]} */
-function revived(steps, from) {
-  if (!from) return steps.filter((step) => step.state !== "succeeded").map((step) => step.step);
-  const found = new Set([from]);
-  // Each step comes after the steps before it.
-  for (const { step, needs } of steps) if (needs.some((/** @type {string} */ each) => found.has(each))) found.add(step);
-  return [...found];
-}
 
 /** What a step started: its job, or the run of another workflow. */
 const Started = ({ step: { kind, job_id } }) => job_id && html`<a href=${to([kind === "workflow" ? "runs" : "jobs", job_id])}><${Id} id=${job_id} /></a>`;
@@ -91,14 +81,16 @@ function Answer({ id, step, reload }) {
     ${may("events.send") && html`<${ValueForm} schema=${step.form} verb=${`Send ${step.signal}`} act=${act} />`}<//>`;
 }
 
-/** @param {{run: any, steps: any[], reload: () => void}} props */
-function Details({ run, steps, reload }) {
+/** @param {{run: any, steps: any[], params: Record<string, any>, reload: () => void}} props params: schemas of the parameters */
+function Details({ run, steps, params, reload }) {
+  const [isCloning, setCloning] = useState(false);
   const [asked, ask] = useState(/** @type {{title: string, verb: string, note?: boolean, text: string, act: (note: string) => Promise<void>} | null} */ (null));
   const isOver = run.state !== "running";
   const canOperate = may("workflows.operate");
   const path = `runs/${part(run.run_id)}`;
-  const redrive = (/** @type {string} */ step) => {
-    const names = revived(steps, step);
+  const redrive = async (/** @type {string} */ step) => {
+    let names = [];
+    try { names = (await send(`${path}/redrive`, { step, dry_run: true })).steps; } catch (failure) { notify(String(/** @type {Error} */ (failure).message), true); return; }
     ask({
       title: step ? `Redrive from ${step}` : "Redrive the run", verb: `Redrive ${names.length} ${names.length === 1 ? "step" : "steps"}`, text: `Runs again: ${names.slice(0, 20).join(", ")}${names.length > 20 ? " …" : ""}.`,
       act: async () => { await send(`${path}/redrive`, step ? { step } : {}); notify("The steps run again."); reload(); },
@@ -108,12 +100,30 @@ function Details({ run, steps, reload }) {
     title: "Cancel the run", verb: "Cancel run", note: true, text: "Steps that have not started never will. Running steps are stopped.",
     act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Cancelled."); reload(); },
   });
+  const hold = () => ask({
+    title: "Hold the run", verb: "Hold run", note: true, text: "Running jobs end. No step starts until the run is released.",
+    act: async (reason) => { await send(`${path}/hold`, reason ? { reason } : {}); notify("Held."); reload(); },
+  });
+  const release = async () => { await send(`${path}/release`, {}); notify("Released."); reload(); };
+  const close = () => ask({
+    title: "Close the batch", verb: "Close batch", text: "The batch takes no more jobs, and ends when its jobs have ended.",
+    act: async () => { await send(`${path}/close`, {}); notify("Closed."); reload(); },
+  });
+  const clone = async (/** @type {any} */ changed) => {
+    const { run_id } = await send(`${path}/clone`, { params: changed });
+    notify("Started.");
+    go(["runs", run_id]);
+  };
   const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, mark: markOf(step.state), kind: step.state }));
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.state} /> <${Id} id=${run.run_id} />`}>
+  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.held === null ? run.state : "held"} /> <${Id} id=${run.run_id} />`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
+      ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
+      ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
+      ${canOperate && !isOver && run.cancelled === null && (run.held === null ? html`<button type="button" data-key="h" onClick=${hold}>Hold …</button>` : html`<button type="button" class="primary" data-key="h" onClick=${release}>Release</button>`)}
       ${canOperate && !isOver && html`<button type="button" class="danger" data-key="c" onClick=${cancel}>Cancel …</button>`}<//>
     ${run.cancelled !== null && html`<p class="reason">Cancelled: ${run.cancelled}</p>`}
+    ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
     ${run.error && html`<p class="failure">${run.error}</p>`}
     <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
@@ -130,6 +140,8 @@ function Details({ run, steps, reload }) {
       ]} /><//>
       <div>${run.params !== null && html`<${Section} title="Parameters"><${Code} label="Parameters" text=${pretty(run.params)} /><//>`}
       ${run.value !== null && html`<${Section} title="Value"><${Code} label="Value" text=${pretty(run.value)} /><//>`}</div></div>
+    ${isCloning && html`<${Dialog} title="Clone the run" close=${() => setCloning(false)}><p>Starts a run of the same content.</p>
+      <${ValueForm} schema=${{ type: "object", properties: params }} initial=${run.params ?? {}} verb="Start" act=${clone} none="The run has no parameters." /><//>`}
     ${asked && html`<${Confirm} ...${asked} close=${() => ask(null)}><p>${asked.text}</p><//>`}`;
 }
 
@@ -147,5 +159,5 @@ export default function Run({ rest }) {
   if (run.error instanceof ApiError && run.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Run not found"><p>It was never started, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("runs")}>All runs</a></p><//>`;
   }
-  return html`<${Loading} loaded=${run} title=${id}>${(/** @type {any} */ found) => html`<${Loading} loaded=${graph} title=${id}>${(/** @type {any} */ { steps }) => html`<${Details} run=${found} steps=${steps} reload=${reload} />`}<//>`}<//>`;
+  return html`<${Loading} loaded=${run} title=${id}>${(/** @type {any} */ found) => html`<${Loading} loaded=${graph} title=${id}>${(/** @type {any} */ { steps, params }) => html`<${Details} key=${id} run=${found} steps=${steps} params=${params} reload=${reload} />`}<//>`}<//>`;
 }
