@@ -194,24 +194,23 @@ class Reactions(Mapping[str, Reaction]):
         Raises:
             InvalidOption: as for `define`.
         """
-        label = name
         if not isinstance(expression, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
-                f"reaction {label!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
+                f"reaction {name!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
                 "all_of(), any_of() or at_least() of taskmq.reactions; for a time alone, @app.every or @app.cron"
             )
-        if not label.isprintable():
-            raise InvalidOption(f"reaction {label!r}: a name must be printable text")
+        if not name.isprintable():
+            raise InvalidOption(f"reaction {name!r}: a name must be printable text")
         plan = ReactionPlan(
-            _resolve_hashes(expression, label),
+            _resolve_hashes(expression, name),
             to_ms(parse_duration(debounce, what="debounce")),
             0 if limit is None else to_ms(parse_duration(limit, what="limit")),
             at_limit,
         )
-        reaction = Reaction(label, task, plan)
+        reaction = Reaction(name, task, plan)
         if limit is not None and (not plan.limit or reaction.is_direct):
             raise InvalidOption(
-                f"reaction {label!r}: limit={limit!r}: give more than 0 s, and a condition that waits: all_of(), "
+                f"reaction {name!r}: limit={limit!r}: give more than 0 s, and a condition that waits: all_of(), "
                 "at_least(), a time or debounce="
             )
         self._check_arguments(reaction)
