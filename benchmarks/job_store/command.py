@@ -158,7 +158,7 @@ class _Run:
                 self._keep("saved steps", asyncio.run(measure(stage)))
 
     def workflows(self) -> None:
-        """Measure runs of workflows: a chain, a wide step, and many runs at once."""
+        """Measure runs of workflows: a chain, a wide step, many runs at once, and runs that sleep."""
         for _ in range(self._options.rounds):
             with Stage.opened(self._servers) as stage:
 

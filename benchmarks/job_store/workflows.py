@@ -1,12 +1,18 @@
-"""Runs of workflows whose steps do nothing: a long chain, a wide step, and many runs at once."""
+"""Runs of workflows whose steps do nothing: a long chain, a wide step, many runs at once, and many that sleep."""
 
 import asyncio
+import os
+import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.job_store.figures import Figures, spread
 from benchmarks.job_store.stage import Stage, us_a_job
+from benchmarks.processes import resident_mb
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, NewRun
 from taskmq.model.envelope import new_job_id
@@ -18,6 +24,9 @@ __all__ = ["runs_of_workflows"]
 
 _CHAIN: Final = 100
 _SHORT: Final = 10
+_AT_ONCE: Final = 500
+_WOKEN: Final = 200
+_SECONDS_BEFORE: Final = 2
 _PATIENCE: Final = 300.0
 _TASK: Final = """
 @app.task(name="numbers", queue="work", retry=None)
@@ -27,7 +36,10 @@ async def numbers(count: int) -> list[int]:
 
 
 async def runs_of_workflows(stage: Stage, *, width: int, runs: int) -> dict[str, Figures]:
-    """Run a chain of 100 steps, a step with `width` children and one behind it, and `runs` chains of 10 steps."""
+    """Run a chain of 100 steps, a step with `width` children and one behind it, and `runs` chains of 10 steps.
+
+    The last figures are those of sleeping runs, twice as many as `width`.
+    """
     with (stage.folder / "bench.py").open("a", encoding="utf-8") as module:
         module.write(_TASK)
     stage.start_both()
@@ -42,6 +54,7 @@ async def runs_of_workflows(stage: Stage, *, width: int, runs: int) -> dict[str,
         f"chain of {_CHAIN}": await _run(stage, _chain(_CHAIN), 1),
         f"{width:,} children": await _run(stage, wide, 1, jobs=width + 2),
         f"{runs:,} runs of {_SHORT} steps": await _run(stage, _chain(_SHORT), runs),
+        f"{2 * width:,} runs asleep": await _sleep(stage, 2 * width),
     }
 
 
@@ -50,6 +63,50 @@ def _chain(steps: int) -> dict[str, Any]:
         f"s{number}": {"task": "nothing", "args": [0], "needs": [f"s{number - 1}"] if number else []}
         for number in range(steps)
     }
+
+
+async def _sleep(stage: Stage, count: int) -> Figures:
+    """Start runs that sleep for hours; return the scheduler's memory, and the lateness of others among them."""
+    before, began = stage.cpu(), time.monotonic()
+    for first in range(0, count, _AT_ONCE):
+        await _start_sleepers(stage, ["9h"] * min(_AT_ONCE, count - first))
+    async with asyncio.timeout(_PATIENCE):
+        while int(stage.sql("select count(*) from taskmq.run_timer")) < count:
+            await asyncio.sleep(0.2)
+    seconds, cost = time.monotonic() - began, us_a_job(before, stage.cpu(), count)
+    now = await stage.app.sessions.store().now_ms()
+    due = [now + _SECONDS_BEFORE * 1000 + number * 20 for number in range(min(_WOKEN, count))]
+    woken = await _start_sleepers(stage, [datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in due])
+    ended = [await _wait_for_end(stage, run_id) for run_id in woken]
+    late = [((run.ended or 0) - at) / 1000 for run, at in zip(ended, due, strict=True)]
+    return {
+        "runs/s": count / seconds,
+        **{f"late, {name}": value for name, value in spread(late).items()},
+        "scheduler MB": resident_mb([stage.pids["scheduler"]]),
+        **{part.replace("a job", "a run"): value for part, value in cost.items()},
+    }
+
+
+async def _start_sleepers(stage: Stage, sleeps: Sequence[str]) -> list[str]:
+    content, faults = validate_workflow({"params": {"at": {}}, "steps": {"s": {"sleep": "${params.at}"}}})
+    assert content is not None, faults
+    text = encode_workflow(content)[1]
+    now = await stage.app.sessions.store().now_ms()
+    new = [
+        NewRun(id=new_job_id(now, os.urandom(10)), content=text, params=msgspec.json.encode({"at": at}))
+        for at in sleeps
+    ]
+    return await _start(stage, new)
+
+
+async def _start(stage: Stage, new: Sequence[NewRun]) -> list[str]:
+    """Start runs, and have the scheduler advance them."""
+    await stage.app.sessions.store().runs.start(new)
+    broker = stage.app.sessions.current().broker
+    assert isinstance(broker, Broadcasting)
+    ids = [each.id for each in new]
+    broker.announce(RUNS_TOPIC, " ".join(ids).encode())
+    return ids
 
 
 async def _run(stage: Stage, steps: dict[str, Any], count: int, *, jobs: int = 0) -> Figures:
@@ -65,10 +122,7 @@ async def _run(stage: Stage, steps: dict[str, Any], count: int, *, jobs: int = 0
     now = await store.now_ms()
     new = [NewRun(id=new_job_id(now, number.to_bytes(10, "big")), content=text) for number in range(count)]
     before = stage.cpu()
-    await store.runs.start(new)
-    broker = stage.app.sessions.current().broker
-    assert isinstance(broker, Broadcasting)
-    broker.announce(RUNS_TOPIC, " ".join(each.id for each in new).encode())
+    await _start(stage, new)
     ended = [await _wait_for_end(stage, each.id) for each in reversed(new)]
     seconds = (max(run.ended or 0 for run in ended) - min(run.created for run in ended)) / 1000
     of_all = count * (jobs or len(steps))

@@ -26,7 +26,9 @@ _SLOW = {
     "killed": ["scheduler killed"],
     "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
     "logged": ["logged"],
-    "workflows": [f"workflow: {name}" for name in ("chain of 100", "50 children", "5 runs of 10 steps")],
+    "workflows": [
+        f"workflow: {name}" for name in ("chain of 100", "50 children", "5 runs of 10 steps", "100 runs asleep")
+    ],
     "features": [
         f"feature: {name}"
         for name in ("nothing", "key", "concurrency", "rate", "order", "progress", "step", "checkpoint")
