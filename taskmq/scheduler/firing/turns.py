@@ -166,9 +166,11 @@ class ScheduleTurns:
         jobs = await self._store.alive([run.job_id for record in calls for run in record.active])
         for row, rule, record in read:
             # A job or run counts as active as long as it has not ended, whatever the record says.
-            is_flow = rule.workflow is not None and bool(record.active)
-            alive = await self._workflows.find_active(row, record) if is_flow else jobs
-            record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
+            active = [run.job_id for run in record.active if run.job_id in jobs]
+            if rule.workflow is not None:
+                limits = rule.policy.overlap != "allow"
+                active = await self._workflows.find_active(row, record) if limits else []
+            record.active = [ActiveRun(job_id, now + PENDING_MS) for job_id in active]
             try:
                 decided.append(self._take_turn(row, rule, record, now, conflicts))
             except BaseException as error:  # noqa: BLE001 - the app's middleware, or its own trigger

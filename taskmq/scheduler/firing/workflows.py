@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobScheduleStore, NewInboxRow, ScheduleChange, StoredSchedule
+from taskmq.contracts.jobs import JobScheduleStore, NewInboxRow, RunFilter, ScheduleChange, StoredSchedule
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import RunNotFound, StoreUnavailable, TaskMQError
-from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
+from taskmq.model.keys import run_id_of, scheduled_job_id, split_tenant_key, tenant_key
+from taskmq.model.runs.records import RunState
+from taskmq.model.units import milliseconds_in
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.definition import StoredRule
 from taskmq.schedules.occurrence import due_instant, priority_of
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import record_of
-from taskmq.schedules.target import run_of, with_priority
+from taskmq.schedules.target import SCHEDULE_LABEL, run_of, with_priority
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import complete, next_look
 from taskmq.workflow.runs.service import RunService
@@ -32,8 +34,9 @@ _log = logging.getLogger("taskmq.scheduler")
 _TRIES: Final = 20
 _TOGETHER: Final = 16
 _MOST: Final = 1_000
+_MOST_ACTIVE: Final = 100
 _GRACE: Final = 0.5
-# One for each run, so that a repeated request is not stored again.
+# With the number of redrives: a repeated request is not stored again.
 _CANCEL_ID: Final = "overlap"
 
 
@@ -115,21 +118,30 @@ class ScheduledWorkflows:
             return False
         return True
 
-    async def find_active(self, row: StoredSchedule, record: ScheduleRecord) -> set[str]:
-        """Return the active occurrences of a schedule whose runs have not ended, or are still to be started.
+    async def find_active(self, row: StoredSchedule, record: ScheduleRecord) -> list[str]:
+        """Return the occurrences of a schedule whose runs have not ended, or are still to be started.
+
+        Includes those whose runs had ended and were redriven.
 
         Raises:
             StoreUnavailable: the store could not be reached.
         """
-        found = {_id_of(row, claim) for claim in record.claims}
+        found = dict.fromkeys(_id_of(row, claim) for claim in record.claims)
         for one in record.active:
             try:
                 run = await self._runs.find(tenant_key(row.tenant or None, one.job_id))
             except RunNotFound:
                 continue
             if run.ended is None:
-                found.add(one.job_id)
-        return found
+                found[one.job_id] = None
+        name = split_tenant_key(row.name)[1]
+        which = RunFilter(tenant=row.tenant, states=(RunState.RUNNING,), labels={SCHEDULE_LABEL: name}, workflow=name)
+        for run in (await self._runs.store.list_runs(which, limit=_MOST_ACTIVE)).runs:
+            occurrence = scheduled_job_id(row.app, row.name, milliseconds_in(run.scheduled_for) or 0)
+            # Others were started by hand or by a backfill.
+            if run_id_of(tenant_key(row.tenant or None, occurrence)) == run.id:
+                found[occurrence] = None
+        return [*found]
 
     async def cancel(self, row: StoredSchedule, occurrences: Sequence[str], *, reason: str) -> None:
         """Cancel the runs of these occurrences.
@@ -139,7 +151,9 @@ class ScheduledWorkflows:
         """
         run_ids = [run_id_of(tenant_key(row.tenant or None, each)) for each in occurrences]
         for run_id in run_ids:
-            await self._runs.store.send(run_id, NewInboxRow(kind="cancel", id=_CANCEL_ID, error=reason))
+            if (run := await self._runs.store.get(run_id)) is not None:
+                request = NewInboxRow(kind="cancel", id=f"{_CANCEL_ID}:{run.generation}", error=reason)
+                await self._runs.store.send(run_id, request)
         self._runs.wake(run_ids)
 
 

@@ -9,7 +9,7 @@ import pytest
 from taskmq import InvalidOption, TaskMQ, batch, chain, group
 from taskmq.api.workflows.definitions import WorkflowBody
 from taskmq.cli.operator import OperatorApi
-from taskmq.contracts.jobs import RunFilter
+from taskmq.contracts.jobs import NewInboxRow, RunFilter
 from taskmq.model.envelope import JSON, Envelope, decode_envelope
 from taskmq.model.keys import run_id_of, scheduled_job_id, tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
@@ -254,3 +254,27 @@ async def test_the_schedule_of_a_file_starts_the_version_that_is_current_at_the_
     assert envelope.meta == {SCHEDULE_NAME: "@acme:report", SCHEDULED_FOR: str(instants[0])}
     (second_envelope,) = await _envelopes(stage, runs[1])
     assert b"eu 2 " in bytes(second_envelope.kwargs)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "cancel_other"])
+@run_by(_play)
+async def test_a_redriven_run_counts_for_overlap_again(stage: Stage, /, overlap: Any) -> None:
+    process = await _start_scheduler(stage)
+    player = await stage.player_of_declared()
+    await process.app.schedules.aadd("nightly", _flow(process.app), every("10s"), overlap=overlap)
+    await player.has(1)
+    await player.finish("failed")
+    await stage.pass_by(2)
+    (first,) = await _runs(stage)
+    assert first.state is RunState.FAILED
+    await stage.store.runs.send(first.id, NewInboxRow(kind="redrive", id="again"))
+    await stage.pass_by(3)
+    assert len(await _runs(stage, states=(RunState.RUNNING,))) == 1
+    await stage.pass_by(20)
+
+    if overlap == "skip":
+        assert [run.id for run in await _runs(stage)] == [first.id]
+        assert (await process.app.schedules.astatus("nightly")).skipped == 2
+    else:
+        found = next(run for run in await _runs(stage) if run.id == first.id)
+        assert found.cancelled == "a newer occurrence of its schedule is due"
