@@ -35,41 +35,41 @@ class SqlSettings:
     """Settings of a `JobStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+        self._lookups = runner
 
     async def sharing(self) -> Sharing:
         """See `JobStore.sharing`."""
-        return read_sharing(await self._runner.read(partial(read_setting, "sharing")))
+        return read_sharing(await self._lookups.read(partial(read_setting, "sharing")))
 
     async def share(self, sharing: Sharing) -> bool:
         """See `JobStore.share`."""
-        return await self._runner.write(partial(_write, "sharing", sharing))
+        return await self._lookups.write(partial(_write, "sharing", sharing))
 
     async def quotas(self) -> Quotas:
         """See `JobStore.quotas`."""
-        return read_quotas(await self._runner.read(partial(read_setting, "quotas")))
+        return read_quotas(await self._lookups.read(partial(read_setting, "quotas")))
 
     async def limit(self, quotas: Quotas) -> bool:
         """See `JobStore.limit`."""
-        return await self._runner.write(partial(_write, "quotas", quotas))
+        return await self._lookups.write(partial(_write, "quotas", quotas))
 
     async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
         """See `JobStore.quota_usage`."""
-        rows = await self._runner.read(partial(ask, _USAGE, list(names)))
+        rows = await self._lookups.read(partial(ask, _USAGE, list(names)))
         return {name: QuotaUsage(*usage) for name, *usage in rows}
 
     async def queue_pauses(self) -> dict[str, QueuePause]:
         """See `PauseStore.queue_pauses`."""
-        rows = await self._runner.read(partial(ask, _PAUSES, _PAUSE_PREFIX))
+        rows = await self._lookups.read(partial(ask, _PAUSES, _PAUSE_PREFIX))
         return {str(name).removeprefix(_PAUSE_PREFIX): _pause.decode(value) for name, value in rows}
 
     async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
         """See `PauseStore.pause_queue`."""
-        return await self._runner.write(partial(_pause_queue, _PAUSE_PREFIX + queue, pause))
+        return await self._lookups.write(partial(_pause_queue, _PAUSE_PREFIX + queue, pause))
 
     async def resume_queue(self, queue: str) -> bool:
         """See `PauseStore.resume_queue`."""
-        return await self._runner.write(partial(first, _RESUME, _PAUSE_PREFIX + queue)) is not None
+        return await self._lookups.write(partial(first, _RESUME, _PAUSE_PREFIX + queue)) is not None
 
 
 def _pause_queue(name: str, pause: QueuePause) -> Steps[QueuePause]:

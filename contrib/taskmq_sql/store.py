@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-from taskmq.model.commands import QueuePause
-from taskmq.model.jobs.pools import Sharing
-from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
@@ -21,7 +18,7 @@ from taskmq_sql.steps import Runner
 __all__ = ["SqlJobStore"]
 
 
-class SqlJobStore:
+class SqlJobStore(SqlSettings):
     """A `JobStore`, `Catalogued` and `Remembering`, except its jobs.
 
     Args:
@@ -49,42 +46,18 @@ class SqlJobStore:
         runs: SqlRuns,
         ended_jobs: EndedJobs,
     ) -> None:
+        super().__init__(lookups)
         self.identity = SqlIdentities(accounts)
         self.bulks = SqlBulks(accounts)
         self.nodes = SqlNodes(accounts, jobs)
         self.history = SqlHistory(histories)
         self.definitions = SqlDefinitions(changes)
         self.tasks = SqlTasks(changes)
-        self._settings = SqlSettings(lookups)
         self.journals = SqlJournals(reports, lookups)
         self.schedules = schedules
         self.runs = runs
         self._accounts = accounts
         self._ended_jobs = ended_jobs
-
-    async def sharing(self) -> Sharing:
-        return await self._settings.sharing()
-
-    async def share(self, sharing: Sharing) -> bool:
-        return await self._settings.share(sharing)
-
-    async def quotas(self) -> Quotas:
-        return await self._settings.quotas()
-
-    async def limit(self, quotas: Quotas) -> bool:
-        return await self._settings.limit(quotas)
-
-    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
-        return await self._settings.quota_usage(names)
-
-    async def queue_pauses(self) -> dict[str, QueuePause]:
-        return await self._settings.queue_pauses()
-
-    async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
-        return await self._settings.pause_queue(queue, pause)
-
-    async def resume_queue(self, queue: str) -> bool:
-        return await self._settings.resume_queue(queue)
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """Implement `taskmq.contracts.jobs.Retaining`."""

@@ -7,7 +7,7 @@ Another tenant's job is reported as unknown, whether it is requested by id or by
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -36,10 +36,10 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import known_reason
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
-from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.stored_jobs.explanations import Explanation, explain_job
+from taskmq.stored_jobs.job_changes import ChangeOptions
 from taskmq.stored_jobs.new_jobs import default_mode
 from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies
@@ -115,6 +115,7 @@ class TenantJobs:
 
     Every method raises `JobNotFound` if there is no such job or it belongs to another tenant, `JobConflict` if the
     job's state or version forbids the action, `StoreUnavailable`, and `UnsupportedFeature` if the app has no store.
+    Methods that change a job raise `NotPermitted` if the caller may not call its task.
 
     Args:
         tenant: tenant that owns the jobs; "" means jobs without a tenant, None means all.
@@ -258,6 +259,12 @@ class TenantJobs:
             raise _build_not_found(job.id)
         return job
 
+    async def _read_own(self, job: JobRef) -> JobRecord:
+        """Return the record of a job that the caller may change."""
+        record = await self._read(job)
+        self._check_task(record.task)
+        return record
+
     async def filter(self, text: str, **further: Any) -> JobFilter:
         """Parse the text of a filter; see `taskmq.model.jobs.filter_text`.
 
@@ -343,68 +350,25 @@ class TenantJobs:
         return value
 
     async def change(
-        self,
-        job: JobRef,
-        *,
-        version: int | None = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        expires: datetime | None = None,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        note: str = "",
+        self, job: JobRef, *, version: int | None = None, note: str = "", **changes: Unpack[ChangeOptions]
     ) -> JobRecord:
-        """Change a job that no worker has received yet; see `taskmq.stored_jobs.Jobs.change`.
-
-        Raises:
-            NotPermitted: the caller may not call its task.
-        """
-        record = await self._read(job)
-        self._check_task(record.task)
-        return await self._jobs.achange(
-            record,
-            version=version,
-            at=at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            expires=expires,
-            args=args,
-            kwargs=kwargs,
-            by=self._by,
-            note=note,
-        )
+        """Change a job that no worker has received yet; see `taskmq.stored_jobs.Jobs.change`."""
+        record = await self._read_own(job)
+        return await self._jobs.achange(record, version=version, by=self._by, note=note, **changes)
 
     async def cancel(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Cancel a job and return it. If a worker has it, the worker is asked to stop it.
-
-        Raises:
-            NotPermitted: the caller may not call its task.
-        """
-        record = await self._read(job)
-        self._check_task(record.task)
+        """Cancel a job and return it. If a worker has it, the worker is asked to stop it."""
+        record = await self._read_own(job)
         return await self._jobs.acancel(record, version=version, by=self._by, note=note)
 
     async def hold(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Hold a waiting job until it is released.
-
-        Raises:
-            NotPermitted: the caller may not call its task.
-        """
-        record = await self._read(job)
-        self._check_task(record.task)
+        """Hold a waiting job until it is released."""
+        record = await self._read_own(job)
         return await self._jobs.ahold(record, version=version, by=self._by, note=note)
 
     async def release(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Release a held job; it runs at its time.
-
-        Raises:
-            NotPermitted: the caller may not call its task.
-        """
-        record = await self._read(job)
-        self._check_task(record.task)
+        """Release a held job; it runs at its time."""
+        record = await self._read_own(job)
         return await self._jobs.arelease(record, version=version, by=self._by, note=note)
 
     async def signal(self, job: JobRef, name: str, value: Any, *, signal_id: str | None = None) -> str:
@@ -433,12 +397,8 @@ class TenantJobs:
         Args:
             key: idempotency key of a request by an `Actor`. A repeated request changes nothing, whatever the job's
                 state is by then. If another job repeats this one, it gets the key as its id.
-
-        Raises:
-            NotPermitted: the caller may not call its task.
         """
-        record = await self._read(job)
-        self._check_task(record.task)
+        record = await self._read_own(job)
         if key is None or isinstance(self._by, str):
             return await self._retry(record, self._by, version=version, mode=mode, again=again, key=key, note=note)
         by = replace(self._by, key=key)
@@ -509,8 +469,7 @@ class TenantJobs:
         Args:
             args, kwargs: replace all its arguments; default: the same arguments.
         """
-        record = await self._read(job)
-        self._check_task(record.task)
+        record = await self._read_own(job)
         changes: dict[str, Any] = {"args": args, "kwargs": kwargs, "priority": priority}
         changes = {name: value for name, value in changes.items() if value is not None}
         if isinstance(self._by, Actor):

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from msgspec import UNSET
 
@@ -26,11 +26,23 @@ from taskmq.stored_jobs.named_calls import NamedCalls
 from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
 from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms, of_tenant
 
-__all__ = ["JobChanges"]
+__all__ = ["ChangeOptions", "JobChanges"]
 
 _REMEMBERED: Final = "7d"
 # A job changes its state between two attempts to wake it.
 _TRIES: Final = 10
+
+
+class ChangeOptions(TypedDict, total=False):
+    """The new values of a change to a job. Missing options keep the present values."""
+
+    at: datetime | None
+    delay: Duration | None
+    priority: int | None
+    queue: str | None
+    expires: datetime | None
+    args: Sequence[Any] | None
+    kwargs: Mapping[str, Any] | None
 
 
 class JobChanges(JobQueries):

@@ -119,7 +119,7 @@ class PostgresJobStore(SqlJobStore):
             ),
             ended_jobs=retention.ENDED_JOBS,
         )
-        self._known_quotas = KnownQuotas(self._settings)
+        self._known_quotas = KnownQuotas(self)
         self._dispatching = PostgresDispatch(self._database, self.schedules, self.runs)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +35,7 @@ from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.stored_jobs.explanations import Explanation
+from taskmq.stored_jobs.job_changes import ChangeOptions
 
 __all__ = ["AppJobs"]
 
@@ -98,37 +99,16 @@ class AppJobs(AppCalls):
         return JobList(items=render_all(view, page.jobs), next=page.after, is_bounded=page.is_bounded)
 
     async def change(
-        self,
-        job_id: str,
-        *,
-        version: int | None = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        expires: datetime | None = None,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        note: str = "",
+        self, job_id: str, *, version: int | None = None, note: str = "", **changes: Unpack[ChangeOptions]
     ) -> ChangedJob:
         """Change a job that no worker has received. Omitted fields stay unchanged.
 
         Args:
             version: the version it must have.
         """
-        after = await self._jobs.change(
-            job_id,
-            version=version,
-            at=at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            expires=expires,
-            args=args,
-            kwargs=kwargs,
-            note=note,
+        return changed_view(
+            self._jobs, "updated", await self._jobs.change(job_id, version=version, note=note, **changes)
         )
-        return changed_view(self._jobs, "updated", after)
 
     async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
         """Hold a waiting job until it is released."""
