@@ -1,7 +1,7 @@
 """Exceptions that a task raises to control how its run ends; also available in `taskmq.errors`."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["Suspension", "TaskControl", "find_suspension", "rebuild"]
 
@@ -83,6 +83,7 @@ def find_suspension(error: BaseException) -> Suspension | None:
         return error
     if not isinstance(error, BaseExceptionGroup):
         return None
-    found = [find_suspension(each) for each in error.exceptions]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    found = [find_suspension(each) for each in group.exceptions]
     known = [each for each in found if each is not None]
     return min(known, key=lambda each: each.until) if len(known) == len(found) else None
