@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from taskmq.model.runs.built_graphs import begun_content
 from taskmq.model.runs.graphs import RunGraph, StepContent, WorkflowContent, encode_workflow, load_graph
 from tests.unit.model.runs.run_kit import MemoryRun
 
@@ -41,6 +43,17 @@ def test_the_steps_of_a_built_graph_run_behind_the_step_that_built_it() -> None:
     run.end("c")
     run.end("b", value=5)
     assert (run.run.state, run.value) == ("succeeded", 5)
+
+
+def test_a_clone_of_a_run_builds_its_graph_again() -> None:
+    run = begin()
+    begun = run.graph.content
+    run.end("build", value={"steps": {"a": {"value": 1}}, "output": "${steps.a.result}"})
+    assert run.graph.content != begun
+
+    assert begun_content(run.graph.content) == begun
+    plain = replace(begun, steps={"a": StepContent(value=1)})
+    assert begun_content(plain) is plain
 
 
 def test_the_value_of_a_built_graph_without_an_output_has_the_last_steps() -> None:
