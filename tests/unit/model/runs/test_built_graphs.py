@@ -119,6 +119,13 @@ def test_a_run_with_a_graph_that_was_built_for_another_run_builds_its_own() -> N
     assert (run.run.state, run.value) == ("succeeded", {"new": 2})
 
 
+def test_a_copy_of_a_run_begins_without_the_steps_that_were_built() -> None:
+    begun = begun_content(_graph(old=StepContent(task="t.old", needs=("build",))).content)
+    plain = WorkflowContent(steps={"a": StepContent(task="t")})
+    assert list(begun.steps) == ["build"]
+    assert begun_content(plain) is plain
+
+
 def test_a_signal_that_precedes_the_graph_is_kept_for_its_steps() -> None:
     run = begin()
     assert run.send("signal", name="go", value=b"7") == "waiting"
