@@ -237,6 +237,8 @@ class _Child:
             meta=request.meta,
             tenant=request.tenant,
             order_key=request.order_key,
+            step_of=request.step_of,
+            key=request.key,
         )
         context = Context(
             envelope,
@@ -246,6 +248,7 @@ class _Child:
             redelivered=request.redelivered,
             _deadline=request.deadline,
             _writer=self._writer,
+            started=request.started,
             _grant=None if request.amounts is None else Grant(request.amounts, request.devices),
             fence=request.fence,
             _is_stored=request.is_stored,

@@ -78,6 +78,8 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
         is_logged: whether its log lines are sent.
         number: number of the run within its process.
         is_stored: whether it is a run of a stored job.
+        step_of, key: as in an envelope.
+        started: start of the run, ms since the epoch.
     """
 
     task: str
@@ -102,6 +104,9 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     is_logged: bool = False
     number: int = 0
     is_stored: bool = False
+    step_of: str | None = None
+    key: str | None = None
+    started: int = 0
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):

@@ -308,6 +308,9 @@ def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
         is_logged,
         number,
         envelope.store is not None,
+        envelope.step_of,
+        envelope.key,
+        context.started,
     )
 
 

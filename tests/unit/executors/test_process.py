@@ -131,7 +131,11 @@ def look(context: Context) -> object:
         "root": context.root, "deadline": context.deadline, "meta": dict(context.meta),
         "schedule": context.schedule, "scheduled_for": context.scheduled_for,
         "fence": context.fence, "idempotency_key": context.idempotency_key, "fencing_token": context.fencing_token,
+        "run_id": context.run_id, "started": context.started,
     }
+
+@task
+def key(context: Context) -> str | None: return context.idempotency_key
 
 @task
 def urls() -> object: return app.sessions.url, app.sessions.state_url
@@ -186,6 +190,7 @@ def _execution(
         redelivered=True,
         _deadline=1_700_000_000.5,
         fence=("order:7", 5),
+        started=1_699_999_000_000,
     )
     return Execution(context, print, args, {}, message, content_type, timeout)
 
@@ -241,12 +246,21 @@ async def test_the_app_may_be_an_attribute_of_an_object_in_the_module() -> None:
 @run_by(_in_loop)
 async def test_the_context_in_the_process_equals_that_of_the_worker(executor: ProcessExecutor, /) -> None:
     meta = {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": "1700000000000"}
-    it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta)
+    it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta, step_of="run-1/load[2]")
 
     seen = await executor.run(it)
 
     assert isinstance(seen, dict)
     assert seen == {name: getattr(it.context, name) for name in seen}
+    assert seen["run_id"] == "run-1"
+
+
+@run_by(_in_loop)
+async def test_a_process_knows_the_idempotency_key_of_a_run_without_a_fence(executor: ProcessExecutor, /) -> None:
+    it = _execution("key", key="order:7")
+    it.context.fence = None
+
+    assert await executor.run(it) == "order:7"
 
 
 @run_by(_in_loop)
