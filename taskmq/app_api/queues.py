@@ -64,14 +64,13 @@ class AppQueues(AppCalls):
 
     async def pause(self, name: str, *, note: str = "") -> QueuePauseView:
         """Stop workers from starting jobs of a queue until it is resumed. Running jobs continue."""
-        await self._caller.note_action(self._app, "queue.pause", subject=name, note=note)
-        pauses = await pause_queues(self._app, [name], note=note, by=self._caller.name)
+        caller = self._caller
+        pauses = await pause_queues(self._app, [name], note=note, by=caller.name, record=caller.note_action)
         return _pause(pauses[name])
 
     async def resume(self, name: str) -> bool:
         """Resume a queue. Returns whether it was paused."""
-        await self._caller.note_action(self._app, "queue.resume", subject=name)
-        return bool(await resume_queues(self._app, [name]))
+        return bool(await resume_queues(self._app, [name], record=self._caller.note_action))
 
     async def purge(self, name: str) -> int:
         """Delete the waiting messages of all priority classes. Returns their number."""

@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import getpass
 import inspect
-import os
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
@@ -83,14 +81,10 @@ def me(note: str = "") -> Actor:
     Args:
         note: the reason, for people.
     """
+    from taskmq.operations.audit.actions import system_user
+
     name = current_globals().by
-    if name is None:
-        try:
-            name = getpass.getuser()
-        except (OSError, KeyError):
-            # In a container the user may have no name.
-            name = str(os.getuid())
-    return Actor(user=name, address=socket.gethostname(), note=note)
+    return Actor(user=system_user() if name is None else name, address=socket.gethostname(), note=note)
 
 
 def change_with_app(

@@ -27,6 +27,7 @@ from taskmq.model.topology import (
     slow_lane,
 )
 from taskmq.model.units import Duration, did_you_mean
+from taskmq.operations.audit.actions import RecordAction, record_as
 from taskmq.operations.workers import list_workers
 
 __all__ = [
@@ -315,7 +316,9 @@ async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
         return None
 
 
-async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by: str = "") -> dict[str, QueuePause]:
+async def pause_queues(
+    app: TaskMQ, names: Sequence[str], *, note: str = "", by: str = "", record: RecordAction | None = None
+) -> dict[str, QueuePause]:
     """Stop workers and schedulers from starting jobs of these queues; return the pauses by name.
 
     The state keeps the pauses, or if there is none, the job store, so they also hold for workers that start later.
@@ -325,7 +328,8 @@ async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by:
 
     Args:
         note: the reason, for people.
-        by: who pauses them; shown with the pause.
+        by: who pauses them; shown with the pause and in the audit, where the default is the system's user.
+        record: writes the audit entry of each queue; default: as `by`.
 
     Raises:
         InvalidOption: a queue cannot have that name.
@@ -337,18 +341,27 @@ async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by:
     store = _pause_store(app)
     await _check_exist(app, names)
     pause = QueuePause(app.sessions.clock.now_ms(), note, by)
-    paused = {name: await store.pause_queue(name, pause) for name in names}
+    paused: dict[str, QueuePause] = {}
+    for name in names:
+        await (record or record_as(by))(app, "queue.pause", subject=name, note=note)
+        paused[name] = await store.pause_queue(name, pause)
     await _announce(app, store)
     return paused
 
 
-async def resume_queues(app: TaskMQ, names: Sequence[str]) -> list[str]:
+async def resume_queues(
+    app: TaskMQ, names: Sequence[str], *, by: str = "", record: RecordAction | None = None
+) -> list[str]:
     """Resume these queues; return those that were paused.
 
-    Raises the errors of `pause_queues`; a paused queue need not exist at the broker.
+    Takes `by` and `record` of `pause_queues` and raises its errors; a paused queue need not exist at the broker.
     """
     store = _pause_store(app)
-    resumed = [name for name in dict.fromkeys(names) if await store.resume_queue(name)]
+    resumed: list[str] = []
+    for name in dict.fromkeys(names):
+        await (record or record_as(by))(app, "queue.resume", subject=name)
+        if await store.resume_queue(name):
+            resumed.append(name)
     await _check_exist(app, [name for name in names if name not in resumed])
     await _announce(app, store)
     return resumed

@@ -24,7 +24,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     """The author of a change, for the change's audit entry.
 
     Attributes:
-        user_id, user: the user; for the command line `user_id` is "" and `user` the system's name.
+        user_id, user: the user; for the command line and Python code `user_id` is "" and `user` the system's name.
         via, credential: the credential; not secret.
         address: the address of the client.
         request_id: of the request.
@@ -34,7 +34,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     user_id: str = ""
     user: str = ""
-    via: Literal["session", "token", "host", "cli", "oidc", "event"] = "cli"
+    via: Literal["session", "token", "host", "cli", "oidc", "event", "python"] = "cli"
     credential: str = ""
     address: str = ""
     request_id: str = ""

@@ -96,7 +96,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     matched: int = 0
     user_id: str = ""
     user: str = ""
-    via: Literal["session", "token", "host", "cli", "oidc", "event"] = "cli"
+    via: Literal["session", "token", "host", "cli", "oidc", "event", "python"] = "cli"
     tasks: tuple[tuple[str, ...], ...] = ()
     began: int = 0
     ended: int | None = None

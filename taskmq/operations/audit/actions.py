@@ -1,13 +1,56 @@
 """Audit entries for actions on the broker or the state, and the subjects that entries are filed under."""
 
-from typing import Any
+import getpass
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
-from taskmq.errors import JobNotFound
-from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.errors import JobNotFound, StoreUnavailable
 
-__all__ = ["audit_subject", "note_action"]
+if TYPE_CHECKING:
+    from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["RecordAction", "audit_subject", "note_action", "record_as", "system_user"]
+
+_log = logging.getLogger("taskmq.audit")
+
+
+class RecordAction(Protocol):
+    """A function that writes the audit entry of an action before the action."""
+
+    async def __call__(self, app: TaskMQ, action: str, /, *, subject: str, note: str = "") -> None:
+        """Write the entry; see `note_action`."""
+        ...
+
+
+def system_user() -> str:
+    """Return the name of the operating system's user, or its number if it has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def record_as(by: str = "") -> RecordAction:
+    """Return a function that records actions of Python code, even if it runs without a server or a command.
+
+    If the store is unavailable, the function logs a warning, so that an operator can still pause a queue.
+
+    Args:
+        by: the actor's name; "" means the operating system's user.
+    """
+
+    async def record(app: TaskMQ, action: str, /, *, subject: str, note: str = "") -> None:
+        actor = Actor(user=by or system_user(), via="python", address=socket.gethostname(), note=note)
+        try:
+            await note_action(app, actor, action, subject=subject)
+        except StoreUnavailable as error:
+            _log.warning("%s of %r is not recorded in the audit: %s", action, subject, error)
+
+    return record
 
 
 async def note_action(
@@ -30,7 +73,7 @@ async def note_action(
     await app.sessions.store().identity.audit.add([entry])
 
 
-async def audit_subject(jobs: TenantJobs, name: str, *, kind: str = "") -> str:
+async def audit_subject(jobs: "TenantJobs", name: str, *, kind: str = "") -> str:
     """Return the subject under which the audit log files a name. Entries about a job use the store's id.
 
     Args:

@@ -1,0 +1,54 @@
+"""Queues that Python code pauses and resumes, in the audit."""
+
+import getpass
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.identity import AuditFilter
+from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.operations.queues import find_pauses, pause_queues, resume_queues
+from tests.unit.app_kit import new_url
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> TaskMQ:
+    app = TaskMQ(new_url(), state="memory://", store=f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task(name="send", queue="mail")
+    def send() -> None: ...
+
+    return app
+
+
+async def test_pauses_by_python_code_are_audited_with_their_user(app: TaskMQ) -> None:
+    async with app:
+        await pause_queues(app, ["mail"], note="the mail server moves", by="ann")
+        await resume_queues(app, ["mail"])
+        page = await app.sessions.store().identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(), limit=9)
+
+    entries = [record.entry() for record in page.entries]
+    assert [(one.action, one.kind, one.subject, one.user, one.note) for one in entries] == [
+        ("queue.resume", "queue", "mail", getpass.getuser(), ""),
+        ("queue.pause", "queue", "mail", "ann", "the mail server moves"),
+    ]
+    assert {(one.via, one.address) for one in entries} == {("python", socket.gethostname())}
+
+
+async def test_a_queue_is_paused_while_the_audit_is_unavailable(
+    app: TaskMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with app:
+        await app.sessions.store().aclose()
+        with caplog.at_level(logging.WARNING, "taskmq.audit"):
+            await pause_queues(app, ["mail"])
+        pauses = await find_pauses(app)
+
+    assert pauses is not None
+    assert "mail" in pauses
+    assert "queue.pause of 'mail' is not recorded in the audit: " in caplog.text
