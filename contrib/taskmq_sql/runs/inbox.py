@@ -43,11 +43,12 @@ _PUT: Final = "insert into taskmq.run_inbox (run, record) @rows(uuid, bytea)"
 # One probe per run, however many rows each has.
 _PENDING: Final = """
 with recursive r (run) as (
-  select (select run from taskmq.run_inbox order by run limit 1)
+  select (select run from taskmq.run_inbox where run > $2 order by run limit 1)
   union all
   select (select i.run from taskmq.run_inbox i where i.run > r.run order by i.run limit 1)
   from r where r.run is not null)
 select run from r where run is not null limit $1"""
+_BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 # With the ended steps and children. Scalar subqueries, as PostgreSQL would scan a new table for a join.
 _READ: Final = """
 select run, number, address::text, rows, record, job, step, child, state, content_type, value, error,
@@ -105,9 +106,9 @@ def write_answers(answers: Iterable[tuple[str, str, str]]) -> Query:
     return Query(_ANSWERS, tuple((JobId(run), sender, text) for run, sender, text in sorted(answers)))
 
 
-def pending(limit: int) -> Steps[list[str]]:
+def pending(limit: int, after: str) -> Steps[list[str]]:
     """Implement `RunStore.pending`."""
-    return [job_id(row[0]) for row in (yield from ask(_PENDING, limit))]
+    return [job_id(row[0]) for row in (yield from ask(_PENDING, limit, JobId(after or _BEFORE_ALL)))]
 
 
 def wake(runs: Iterable[str]) -> Query:

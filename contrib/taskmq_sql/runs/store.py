@@ -125,8 +125,8 @@ class SqlRuns:
             return None
         return await self._lookups.read(partial(inbox.answer, run_id, sender_id))
 
-    async def pending(self, *, limit: int) -> list[str]:
-        return await self._turns.read(partial(inbox.pending, limit))
+    async def pending(self, *, limit: int, after: str = "") -> list[str]:
+        return await self._turns.read(partial(inbox.pending, limit, after))
 
     async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
         known = sorted({each for each in run_ids if is_job_id(each)})[:MOST_RUNS]

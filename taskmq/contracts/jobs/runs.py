@@ -264,8 +264,8 @@ class RunStore(Protocol):
         """Return the effect of the row with this sender's id; None if it is unknown or not applied yet."""
         ...
 
-    async def pending(self, *, limit: int) -> list[str]:
-        """Return up to `limit` ids of runs with something to do, in order."""
+    async def pending(self, *, limit: int, after: str = "") -> list[str]:
+        """Return up to `limit` ids of runs with something to do, in order, after the id `after`."""
         ...
 
     async def advance(self, run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:

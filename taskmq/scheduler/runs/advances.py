@@ -69,8 +69,8 @@ class RunAdvances:
         # When all runs are looked for, by the loop's clock.
         self._next_search = 0.0
         self._last_found = -inf
-        # Whether the last search may have left some out.
-        self._has_found_most = False
+        # Last run of a search that may have left some out, where the next one continues.
+        self._search_after = ""
         # When runs that could not be advanced are tried again, by the loop's clock.
         self._failed: dict[str, float] = {}
         self.next_timer: int | None = None
@@ -143,12 +143,12 @@ class RunAdvances:
             if ids := self._take():
                 await self._advance(ids)
                 count += 1
-                if self._has_found_most and not self._known:
-                    self._search_within(0)
-            elif self._busy:
+            if self._search_after and not self._known:
+                self._search_within(0)
+            elif not ids and self._busy:
                 self._woken.clear()
                 await self._woken.wait()
-            else:
+            elif not ids:
                 break
         return count
 
@@ -158,9 +158,10 @@ class RunAdvances:
         # Set before the search: a wake-up during it is for the next one.
         self._next_search = now + (_POLL if now - self._last_found < _IDLE_AFTER else _IDLE_POLL)
         self.next_timer = await self._runs.fire_timers()
-        found = await self._runs.pending(limit=_PORTION)
-        self._known |= dict.fromkeys(found)
-        self._has_found_most = len(found) == _PORTION
+        found = await self._runs.pending(limit=_PORTION, after=self._search_after)
+        self._search_after = found[-1] if len(found) == _PORTION else ""
+        self._failed = {run_id: until for run_id, until in self._failed.items() if until > now}
+        self._known |= dict.fromkeys(run_id for run_id in found if run_id not in self._failed)
         if self._known:
             self._last_found = now
 
@@ -198,7 +199,6 @@ class RunAdvances:
                 self._failed[run_ids[0]] = asyncio.get_running_loop().time() + _LONGEST_PAUSE
         else:
             for run_id in run_ids:
-                self._failed.pop(run_id, None)
                 if (one := advanced.get(run_id)) is None:
                     # The scheduler that advances it may have read its inbox before the last row.
                     self._search_within(_SHORT)

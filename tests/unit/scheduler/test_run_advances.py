@@ -1,7 +1,7 @@
 """Schedulers that advance runs of workflows, over outages and deaths."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import Advanced, MakeJob, NewRun
+from taskmq.contracts.jobs import Advanced, JobStore, MakeJob, NewRun
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, decode_envelope, new_job_id
 from taskmq.model.runs.graphs import encode_workflow
@@ -31,12 +31,30 @@ def _play(test: object) -> None:
 
 
 async def _start(stage: Stage, steps: dict[str, Any]) -> str:
+    (run_id,) = await _start_many(stage, steps, 1)
+    return run_id
+
+
+async def _start_many(stage: Stage, steps: dict[str, Any], count: int) -> list[str]:
     content, faults = validate_workflow({"steps": steps})
     assert content is not None, faults
-    run_id = new_job_id(stage.clock.now_ms(), next(stage.numbers).to_bytes(10, "big"))
-    (started,) = await stage.store.runs.start([NewRun(id=run_id, content=encode_workflow(content)[1])])
-    assert started.is_new
-    return run_id
+    text, now = encode_workflow(content)[1], stage.clock.now_ms()
+    ids = [new_job_id(now, next(stage.numbers).to_bytes(10, "big")) for _ in range(count)]
+    started = await stage.store.runs.start([NewRun(id=run_id, content=text) for run_id in ids])
+    assert all(each.is_new for each in started)
+    return ids
+
+
+def _break_runs(store: JobStore, broken: Collection[str]) -> None:
+    """Let each transaction fail that advances one of these runs."""
+    advance = store.runs.advance
+
+    async def advance_others(run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
+        if not set(run_ids).isdisjoint(broken):
+            raise ValueError("broken")
+        return await advance(run_ids, make_job)
+
+    store.runs.advance = advance_others  # type: ignore[method-assign]
 
 
 async def _has_ended(stage: Stage, run_id: str) -> bool:
@@ -150,15 +168,7 @@ async def test_a_run_that_cannot_be_advanced_holds_up_no_others(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, *others = [await _start(stage, {"a": {"task": "t"}}) for _ in range(4)]
-    process = stage.start()
-    advance = process.store.runs.advance
-
-    async def advance_others(run_ids: Sequence[str], make_job: MakeJob) -> dict[str, Advanced]:
-        if broken in run_ids:
-            raise ValueError("broken")
-        return await advance(run_ids, make_job)
-
-    process.store.runs.advance = advance_others  # type: ignore[method-assign]
+    _break_runs(stage.start().store, {broken})
     stage.plays(await stage.player_of_declared())
     for run_id in others:
         await until(partial(_has_ended, stage, run_id))
@@ -167,3 +177,12 @@ async def test_a_run_that_cannot_be_advanced_holds_up_no_others(
     assert {line for line in caplog.messages if "advanced" in line} == {
         f"run {broken} cannot be advanced, will retry"
     }
+
+
+@run_by(_play)
+async def test_many_runs_that_cannot_be_advanced_hide_no_later_one(stage: Stage, /) -> None:
+    *broken, last = await _start_many(stage, {"a": {"task": "t"}}, 401)
+    _break_runs(stage.start().store, set(broken))
+    stage.plays(await stage.player_of_declared())
+
+    await until(partial(_has_ended, stage, last), within=20)

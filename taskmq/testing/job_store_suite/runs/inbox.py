@@ -107,6 +107,15 @@ class RunInboxes(JobStoreCase):
         assert await driver.runs.pending(limit=10) == []
 
     @case
+    async def test_a_search_for_pending_runs_continues_after_an_id(self) -> None:
+        driver = RunDriver(self.store())
+        runs = [await driver.start({"s": {"task": "t"}}) for _ in range(3)]
+
+        assert await driver.runs.pending(limit=2) == sorted(runs)[:2]
+        assert await driver.runs.pending(limit=2, after=sorted(runs)[1]) == sorted(runs)[2:]
+        assert await driver.runs.pending(limit=2, after=sorted(runs)[2]) == []
+
+    @case
     async def test_a_due_timer_ends_a_sleep(self) -> None:
         driver = RunDriver(self.store())
         run = await driver.start({"past": {"sleep": "2000-01-01T00:00:00Z"}, "future": {"sleep": "1h"}})
