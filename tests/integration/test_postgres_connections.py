@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from taskmq.errors import StoreUnavailable
-from taskmq_sql.postgres.connections import Connection, Connections
+from taskmq_sql.postgres.connections import Connection, Connections, Purpose
 from taskmq_sql.postgres.database import Database
 from tests.docs.blocks import ROOT
 from tests.servers.waiting import until
 
 pytestmark = pytest.mark.real_time
+
+_PROCESS = "select pg_backend_pid()"
 
 
 async def _do_nothing(connection: Connection) -> None:
@@ -67,6 +69,24 @@ def test_a_process_has_at_most_the_documented_number_of_connections() -> None:
     most = sum(each.size for each in kinds if isinstance(each, Connections))
 
     assert f"and {most} at most" in (ROOT / "docs" / "store.md").read_text()
+
+
+@pytest.mark.parametrize("purpose", ["read", "statement", "transaction"])
+async def test_a_connection_stays_open_when_the_work_on_it_raises(postgres_url: str, purpose: Purpose) -> None:
+    async def fail(connection: Connection) -> int:
+        await connection.execute("create table unwanted (x int)" if purpose == "transaction" else "select 1")
+        raise LookupError(await connection.fetchval(_PROCESS))
+
+    async with _connections(postgres_url) as connections:
+        with pytest.raises(LookupError) as failed:
+            await connections.run(purpose, fail)
+
+        process = await connections.run("read", lambda connection: connection.fetchval(_PROCESS))
+        table = await connections.run(
+            "read", lambda connection: connection.fetchval("select to_regclass('unwanted')")
+        )
+    assert failed.value.args == (process,)
+    assert table is None
 
 
 @pytest.mark.parametrize("how", ["cancelled", "out of time"])

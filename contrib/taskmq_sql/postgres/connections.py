@@ -177,7 +177,8 @@ class Connections:
         """Run `work` on one connection and return its result.
 
         A transaction covers all of `work`. If it collides with another one, it rolls back and `work` runs again. If
-        the caller is cancelled, the statement is cancelled at the server, too.
+        `work` raises an exception of its own, the transaction rolls back, and the connection stays open. If the
+        caller is cancelled, the statement is cancelled at the server, too.
 
         Raises:
             StoreUnavailable: the server is unreachable or the connection was lost; `is_certain` if nothing was
@@ -203,6 +204,10 @@ class Connections:
                 except asyncio.CancelledError:
                     # The cancelled call may have left a transaction open, or an answer unread.
                     self._cancel_and_drop(connection)
+                    raise
+                except Exception:
+                    # The work raised it between two statements.
+                    await self._roll_back(connection)
                     raise
                 except BaseException:
                     self._drop(connection)
@@ -291,6 +296,9 @@ class Connections:
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._drop(connection)
             return False
+        except asyncio.CancelledError:
+            self._cancel_and_drop(connection)
+            raise
         return True
 
     async def _open(self) -> Connection:

@@ -10,9 +10,9 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-from taskmq.errors import TaskMQError, UnsupportedFeature
+from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import storable
-from taskmq_sql.postgres.connections import Connection, Connections, roll_back_with
+from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
@@ -83,17 +83,10 @@ class PostgresRunner:
         return await self._reads.run("read", lambda connection: drive(connection, work(), self._names))
 
     async def write(self, work: Work[T], *, is_lasting: bool = True) -> T:
-        async def write(connection: Connection) -> T | TaskMQError:
-            try:
-                return await drive(connection, work(), self._names, self._answers)
-            except TaskMQError as error:
-                # The connection stays usable; only the transaction rolls back.
-                raise roll_back_with(error) from error
-
-        result: object = await self._writes.run("transaction" if is_lasting else "unsynced transaction", write)
-        if isinstance(result, TaskMQError):
-            raise result
-        return cast("T", result)
+        return await self._writes.run(
+            "transaction" if is_lasting else "unsynced transaction",
+            lambda connection: drive(connection, work(), self._names, self._answers),
+        )
 
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
         # Durability costs nothing extra per commit here; statements that can do without set it themselves.
