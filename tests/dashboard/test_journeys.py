@@ -197,6 +197,26 @@ def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: E
     eyes.see_count(page.get_by_role("alert"), 0)
 
 
+def test_data_without_answers_for_25_seconds_is_stale_with_its_age(eyes: Eyes) -> None:
+    page = eyes.page
+    eyes.forgiven += ["ERR_INTERNET_DISCONNECTED", "request:"]
+    page.clock.install()
+    eyes.open("jobs")
+    pill = page.locator(".top .pill")
+    expect(pill).to_contain_text("live")
+
+    page.context.set_offline(True)
+    page.clock.run_for(20_000)
+    expect(pill).not_to_contain_text("stale")
+    page.clock.run_for(12_000)
+
+    expect(pill).to_contain_text(re.compile("stale (2[5-9]|3[0-9]) s"))
+    page.context.set_offline(False)
+    page.keyboard.press(".")
+    page.clock.run_for(6_000)
+    expect(pill).not_to_contain_text("stale")
+
+
 @pytest.mark.nightly(
     "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
 )

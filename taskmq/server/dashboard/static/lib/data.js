@@ -2,7 +2,7 @@
 /** Loads the data of a page and keeps it up to date. */
 import { read } from "./api.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./html.js";
-import { onEvents } from "./live.js";
+import { noteRead, onEvents } from "./live.js";
 
 const BUSY = 250;
 
@@ -34,9 +34,10 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     const asked = isFresh.current && query.max_age ? { ...query, max_age: 0 } : query;
     isFresh.current = false;
     read(path, asked, stopped.signal).then(
-      (data) => set({ key, data, error: null, at: Date.now() }),
+      (data) => { noteRead(true); set({ key, data, error: null, at: Date.now() }); },
       (error) => {
         if (stopped.signal.aborted) return;
+        noteRead(error.status > 0 && error.status < 500);
         set((/** @type {any} */ before) => ({ ...(before.key === key ? before : { key, data: null, at: 0 }), error }));
       },
     ).finally(() => { if (!stopped.signal.aborted) busy.current = false; });

@@ -10,6 +10,8 @@ import { route } from "./route.js";
 const POLL = 10_000;
 const COALESCED = 1_000;
 const AGAIN = 15_000;
+// Twice the interval of polling, and the time of a request.
+const STALE = 25_000;
 
 /** @type {LiveState} */
 let state = "polling";
@@ -21,11 +23,29 @@ const listeners = new Set();
 let waiting = new Set();
 let timer = 0;
 
+/** When the server last answered a read, and whether it has answered the last one. */
+let answeredAt = Date.now();
+let isAnswering = true;
+
 /** @param {LiveState} next */
 function setState(next) {
   if (state === next) return;
   state = next;
   for (const watcher of [...watchers]) watcher();
+}
+
+/** Note whether the server answered a read.
+ * @param {boolean} isAnswer */
+export function noteRead(isAnswer) {
+  isAnswering = isAnswer;
+  if (isAnswer) answeredAt = Date.now();
+}
+
+/** Return the age in milliseconds of the data on the page if it may be outdated, otherwise 0.
+ * @param {number} now */
+export function staleness(now) {
+  const age = now - answeredAt;
+  return state === "paused" || (state === "live" && isAnswering) || age < STALE ? 0 : age;
 }
 
 /** Notify listeners of events of this kind, at most once a second.
