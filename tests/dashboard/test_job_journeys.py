@@ -260,7 +260,12 @@ def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site
     _choose(page, "save")
     page.get_by_label("Name", exact=True).fill("reports alone")
     eyes.click("Save")
-    expect(page.get_by_role("link", name="reports alone")).to_have_attribute("href", "#/jobs?filter=task%3Areport")
+    under_jobs = (
+        page.get_by_role("navigation", name="Pages").get_by_role("listitem").filter(has=page.get_by_text("Jobs"))
+    )
+    expect(under_jobs.get_by_role("link", name="reports alone")).to_have_attribute(
+        "href", "#/jobs?filter=task%3Areport"
+    )
 
     for letters, title in (("charge", "billing.charge"), (made["id"], "palette"), ("overv", "Overview")):
         _choose(page, letters)

@@ -13,7 +13,7 @@ import { change, to, useRoute } from "./lib/route.js";
 import { signInCheck } from "./lib/start.js";
 import { badgeOf, useSummary } from "./lib/summary.js";
 import { saveSetting, readSetting, setTheme, startTheme, THEMES } from "./lib/theme.js";
-import { removeView, SaveView, useViews } from "./lib/views.js";
+import { pageOf, removeView, SaveView, useViews } from "./lib/views.js";
 
 const LIVE = {
   live: ["●", "live", "Changes appear within a second, or a little later under load"],
@@ -54,10 +54,19 @@ function LivePill() {
 /** A count beside a page. The page itself and the overview tell it to screen readers. */
 const Badge = ({ of }) => of && html`<span class=${`count ${of.isBad ? "is-bad" : ""}`} aria-hidden="true">${of.text}</span>`;
 
-/** The pages in their groups. A page with tabs stays marked while one of its tabs is open. */
+/** Whether a page is a tab of another one, or that page.
+ * @param {import("./lib/pages.js").PageEntry} main @param {string} name */
+const isTabOf = (main, name) => tabsOf(main.name, may).some((tab) => tab.name === name);
+
+/** A list of saved views. */
+const ViewLinks = ({ of }) => of.length > 0 && html`<ul class="saved">${of.map((/** @type {import("./lib/views.js").View} */ one) => html`<li key=${one.name}><a href=${one.at}>${one.name}</a>
+  <button type="button" class="plain" aria-label=${`Remove the view ${one.name}`} onClick=${() => removeView(one.name)}>×</button></li>`)}</ul>`;
+
+/** The pages in their groups with their saved views. A page with tabs stays marked while one of its tabs is open. */
 function Navigation({ name, summary }) {
+  const saved = useViews();
   return html`<nav aria-label="Pages">${groups(may).map(([group, pages]) => {
-    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : tabsOf(one.name, may).some((tab) => tab.name === name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.nav ?? one.title}<${Badge} of=${badgeOf(summary, one.name)} /></a></li>`)}</ul>`;
+    const list = html`<ul>${pages.map((one) => html`<li key=${one.name}><a href=${to(one.name)} aria-current=${one.name === name ? "page" : isTabOf(one, name) ? "true" : undefined}><${Icon} name=${one.name || "overview"} />${one.nav ?? one.title}<${Badge} of=${badgeOf(summary, one.name)} /></a><${ViewLinks} of=${saved.filter((view) => isTabOf(one, pageOf(view)))} /></li>`)}</ul>`;
     if (!pages.length) return null;
     return group ? html`<details key=${group} open><summary>${group}<${Icon} name="down" /></summary>${list}</details>` : list;
   })}</nav>`;
@@ -86,11 +95,11 @@ function Tenants({ chosen }) {
   </select></label>`;
 }
 
+/** The saved views of pages that are not in the navigation. */
 function Views({ save }) {
-  const saved = useViews();
-  return html`<section class="views" aria-label="Saved views">${saved.length > 0 && html`<h2>Saved views</h2><ul>${saved.map((one) => html`<li key=${one.name}><a href=${one.at}>${one.name}</a>
-      <button type="button" class="plain" aria-label=${`Remove the view ${one.name}`} onClick=${() => removeView(one.name)}>×</button></li>`)}</ul>`}
-    <button type="button" class="plain" onClick=${save}>Save this view</button></section>`;
+  const pages = groups(may).flatMap(([, found]) => found);
+  const others = useViews().filter((view) => !pages.some((one) => isTabOf(one, pageOf(view))));
+  return html`<section class="views" aria-label="Saved views"><${ViewLinks} of=${others} /><button type="button" class="plain" onClick=${save}>Save this view</button></section>`;
 }
 
 function Frame() {

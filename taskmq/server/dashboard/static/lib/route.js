@@ -4,9 +4,10 @@ import { useLayoutEffect, useState } from "./html.js";
 
 /** @typedef {{path: string[], query: Record<string, string>}} Route */
 
-/** @returns {Route} */
-export function route() {
-  const text = location.hash.replace(/^#\/?/, "");
+/** Return the route of an address, by default of the current one.
+ * @param {string} hash @returns {Route} */
+export function route(hash = location.hash) {
+  const text = hash.replace(/^#\/?/, "");
   const mark = text.indexOf("?");
   const path = (mark < 0 ? text : text.slice(0, mark)).split("/").filter(Boolean).map(decode);
   return { path, query: Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1))) };
@@ -53,7 +54,7 @@ export function change(changes) {
 
 /** Use the current route. */
 export function useRoute() {
-  const [found, set] = useState(route);
+  const [found, set] = useState(() => route());
   // A layout effect, so that no change before the next paint is missed.
   useLayoutEffect(() => {
     const changed = () => set(route());

@@ -2,6 +2,7 @@
 /** Views saved in this browser: a name and an address. */
 import { html, useEffect, useState } from "./html.js";
 import { Confirm, Field, notify } from "./parts.js";
+import { route } from "./route.js";
 import { saveSetting, readSetting } from "./theme.js";
 
 /** @typedef {{name: string, at: string}} View */
@@ -22,6 +23,10 @@ export function views() {
     return [];
   }
 }
+
+/** Return the name of the page that a view shows.
+ * @param {View} view */
+export const pageOf = (view) => route(view.at).path[0] ?? "";
 
 /** @param {View[]} changed */
 function put(changed) {
