@@ -2,13 +2,15 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from taskmq.contracts.jobs import NewRun, StartedRun
 from taskmq.errors import InvalidOption
-from taskmq.model.runs.graphs import WorkflowContent, load_graph
+from taskmq.model.runs.graphs import RunGraph, WorkflowContent, load_graph
 from taskmq.model.runs.machine import open_run
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -16,7 +18,7 @@ from taskmq.model.units import parse_duration, to_ms
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.inbox import wake
 from taskmq_sql.runs.workflows import content_of, current_version, forget_contents, has_version, keep_content
-from taskmq_sql.steps import JobId, Steps, clock, first, together
+from taskmq_sql.steps import JobId, Row, Steps, ask, clock, insert, job_id, together
 
 __all__ = ["RUN_CODES", "check_content", "encode_run", "read_run", "start"]
 
@@ -29,9 +31,10 @@ RUN_CODES: Final[dict[RunState, int]] = {
 """States of runs in the table; 0 is a run that is being deleted. A code is never reused for another meaning."""
 
 _INSERT: Final = """
-insert into taskmq.run (id, tenant, workflow, version, parent, state, record) values ($1, $2, $3, $4, $5, 1, $6)
+insert into taskmq.run (id, tenant, workflow, version, parent, state, record)
+@rows(uuid, text, text, text, uuid, smallint, bytea)
 on conflict (id) do nothing returning id"""
-_VERSION_OF: Final = "select version from taskmq.run where id = $1"
+_VERSIONS_OF: Final = "select id, version from taskmq.run where id = any($1::uuid[])"
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(RunRecord)
 _params: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -43,22 +46,36 @@ def check_content(content: bytes) -> str:
     Raises:
         InvalidOption: it is not a text of `encode_workflow`.
     """
-    try:
-        load_graph(content)
-    except (msgspec.MsgspecError, ValueError, KeyError) as error:
-        raise InvalidOption(f"the content is not that of a workflow: {error}") from None
-    return hashlib.sha256(content).hexdigest()
+    return _load_content(content).version
 
 
 def start(runs: Sequence[NewRun]) -> Steps[list[StartedRun]]:
     """Implement `RunStore.start`."""
     now = yield from clock()
+    versions = yield from _find_versions([new.id for new in runs if is_job_id(new.id)])
+    sources = yield from _find_sources([new for new in runs if is_job_id(new.id) and new.id not in versions])
     started: list[StartedRun] = []
+    rows: list[Row] = []
+    unused: set[str] = set()
     for new in runs:
-        answer = yield from _start(new, now)
-        started.append(answer)
-    yield from together([wake([each.id for each in started if each.is_new])])
-    return started
+        if not is_job_id(new.id):
+            refusal = f"{new.id[:100]!r} is not a UUID, as ids of runs are"
+            started.append(StartedRun(id=new.id, is_new=False, refusal=refusal))
+        elif new.id in versions:
+            started.append(StartedRun(id=new.id, is_new=False, version=versions[new.id]))
+        elif refusal := _find_refusal(new, source := sources[_key_of(new)]):
+            started.append(StartedRun(id=new.id, is_new=False, refusal=refusal))
+            unused |= {source.version} if new.content is not None else set()
+        else:
+            rows.append(_row_of(new, source, now))
+            versions[new.id] = source.version
+            started.append(StartedRun(id=new.id, is_new=True, version=source.version))
+    # Sorted, because other transactions may insert the same ids.
+    made = {job_id(row[0]) for row in (yield from insert(_INSERT, sorted(rows, key=itemgetter(0))))}
+    yield from together([wake(sorted(made))])
+    if unused:
+        yield from forget_contents(sorted(unused))
+    return [replace(each, is_new=each.is_new and each.id in made) for each in started]
 
 
 def encode_run(run: RunRecord) -> bytes:
@@ -71,25 +88,67 @@ def read_run(record: bytes) -> RunRecord:
     return _decoder.decode(record)
 
 
-def _start(new: NewRun, now: int) -> Steps[StartedRun]:
-    if not is_job_id(new.id):
-        return StartedRun(id=new.id, is_new=False, refusal=f"{new.id[:100]!r} is not a UUID, as ids of runs are")
-    if (before := (yield from first(_VERSION_OF, JobId(new.id)))) is not None:
-        return StartedRun(id=new.id, is_new=False, version=before[0])
-    version, text = yield from _find_content(new)
-    if text is None:
+class _Source(NamedTuple):
+    """The content of new runs; `graph` is None if there is none."""
+
+    version: str
+    graph: RunGraph | None
+
+
+_Key = bytes | tuple[str, str, str]
+
+
+def _key_of(new: NewRun) -> _Key:
+    """Return the content of a new run, or else tenant, name and version of its workflow."""
+    return (new.tenant, new.workflow, new.version) if new.content is None else new.content
+
+
+def _load_content(content: bytes) -> _Source:
+    try:
+        graph = load_graph(content)
+    except (msgspec.MsgspecError, ValueError, KeyError) as error:
+        raise InvalidOption(f"the content is not that of a workflow: {error}") from None
+    return _Source(hashlib.sha256(content).hexdigest(), graph)
+
+
+def _find_versions(run_ids: Sequence[str]) -> Steps[dict[str, str]]:
+    """Return the versions of those of these runs that exist."""
+    found = yield from ask(_VERSIONS_OF, list(map(JobId, run_ids)))
+    return {job_id(row[0]): row[1] for row in found}
+
+
+def _find_sources(runs: Sequence[NewRun]) -> Steps[dict[_Key, _Source]]:
+    """Return the contents of new runs, and store those that come with a run."""
+    sources: dict[_Key, _Source] = {}
+    own = {content: _load_content(content) for content in {new.content for new in runs} if content is not None}
+    # Sorted, because other transactions may lock the same contents.
+    for content, source in sorted(own.items(), key=lambda each: each[1].version):
+        yield from keep_content(source.version, content)
+        sources[content] = source
+    for tenant, name, wanted in {(new.tenant, new.workflow, new.version) for new in runs if new.content is None}:
+        version = wanted or (yield from current_version(tenant, name))
+        text = (yield from content_of(version)) if (yield from has_version(tenant, name, version)) else None
+        sources[tenant, name, wanted] = _Source(version, None if text is None else load_graph(text))
+    return sources
+
+
+def _find_refusal(new: NewRun, source: _Source) -> str:
+    """Return why a new run cannot start; "" if it can."""
+    if source.graph is None:
         named = f"workflow {new.workflow!r} has no version {new.version!r}" if new.version else ""
-        return StartedRun(id=new.id, is_new=False, refusal=named or f"there is no workflow {new.workflow!r}")
-    graph = load_graph(text)
-    if wrong := find_wrong_parameter(graph.content.params, msgspec.json.decode(new.params)):
-        if new.content is not None:
-            yield from forget_contents([version])
-        return StartedRun(id=new.id, is_new=False, refusal=wrong)
+        return named or f"there is no workflow {new.workflow!r}"
+    return find_wrong_parameter(source.graph.content.params, msgspec.json.decode(new.params))
+
+
+def _row_of(new: NewRun, source: _Source, now: int) -> Row:
+    """Return the row of a new run."""
+    graph = source.graph
+    assert graph is not None
     run = RunRecord(
         id=new.id,
         tenant=new.tenant,
         workflow=new.workflow,
-        version=version,
+        version=source.version,
         params=_complete(new.params, graph.content.params),
         timeout=_timeout_of(new, graph.content),
         labels=dict(new.labels),
@@ -101,20 +160,7 @@ def _start(new: NewRun, now: int) -> Steps[StartedRun]:
     )
     open_run(run, len(graph.order))
     parent = JobId(new.parent) if new.parent else None
-    made = yield from first(_INSERT, JobId(new.id), new.tenant, new.workflow, version, parent, encode_run(run))
-    return StartedRun(id=new.id, is_new=made is not None, version=version)
-
-
-def _find_content(new: NewRun) -> Steps[tuple[str, bytes | None]]:
-    """Return version and content of a new run; None for the content if there is none."""
-    if new.content is not None:
-        version = check_content(new.content)
-        yield from keep_content(version, new.content)
-        return version, new.content
-    version = new.version or (yield from current_version(new.tenant, new.workflow))
-    if not (yield from has_version(new.tenant, new.workflow, version)):
-        return version, None
-    return version, (yield from content_of(version))
+    return JobId(new.id), new.tenant, new.workflow, run.version, parent, RUN_CODES[run.state], encode_run(run)
 
 
 def _timeout_of(new: NewRun, content: WorkflowContent) -> int | None:

@@ -1,6 +1,6 @@
 """Tests of runs from their start to their end."""
 
-from taskmq.contracts.jobs import NewInboxRow, StartedRun
+from taskmq.contracts.jobs import NewInboxRow, RunFilter, StartedRun
 from taskmq.errors import InvalidOption
 from taskmq.model.runs.graphs import encode_workflow, load_graph
 from taskmq.model.runs.records import RunState
@@ -56,6 +56,35 @@ class RunLifecycles(JobStoreCase):
         assert second == StartedRun(id=new.id, is_new=False, version=first.version)
         await driver.settle()
         assert len((await driver.dispatch()).jobs) == 1
+
+    @case
+    async def test_runs_that_start_together_have_a_result_each_in_order(self) -> None:
+        driver = RunDriver(self.store())
+        known = await driver.start({"s": {"task": "t"}})
+        await driver.settle()
+        new = [await driver.new_run({"s": {"task": "t"}}, workflow=f"w{number}") for number in range(3)]
+        other = await driver.new_run(_CHAIN, params=b'{"n":1}', schemas={"n": {}}, parent=known)
+        refused = await driver.new_run(_CHAIN, schemas={"n": {}})
+        same = await driver.new_run({"s": {"task": "t"}}, id=known)
+
+        started = await driver.runs.start([*reversed(new), same, refused, other, new[1]])
+
+        assert [each.id for each in started] == [
+            new[2].id,
+            new[1].id,
+            new[0].id,
+            known,
+            refused.id,
+            other.id,
+            new[1].id,
+        ]
+        assert [each.is_new for each in started] == [True, True, True, False, False, True, False]
+        assert [bool(each.refusal) for each in started] == [False, False, False, False, True, False, False]
+        assert {started[index].version for index in (0, 1, 2, 3, 6)} == {(await driver.run(known)).version}
+        assert started[5].version == (await driver.run(other.id)).version
+        assert await driver.runs.graph_text(started[5].version) == other.content
+        assert await driver.runs.pending(limit=10) == sorted(each.id for each in (*new, other))
+        assert [run.id for run in (await driver.runs.list_runs(RunFilter(parent=known))).runs] == [other.id]
 
     @case
     async def test_a_run_that_cannot_start_is_refused_with_the_reason(self) -> None:
