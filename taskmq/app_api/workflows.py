@@ -24,8 +24,9 @@ from taskmq.errors import InvalidOption, NotPermitted, RequestRefused, WorkflowN
 from taskmq.model.envelope import new_job_id
 from taskmq.model.identity import Permission
 from taskmq.model.keys import run_id_of, tenant_key
-from taskmq.model.runs.graphs import WorkflowContent, encode_workflow
+from taskmq.model.runs.graphs import StepContent, WorkflowContent, encode_workflow
 from taskmq.model.runs.validation import find_wrong_parameter
+from taskmq.workflow.runs.calls import find_calls
 from taskmq.workflow.runs.service import RunService, timeout_of_run
 
 __all__ = ["AppWorkflows"]
@@ -45,12 +46,14 @@ class AppWorkflows(AppCalls):
         Raises:
             InvalidWorkflow: the file has faults.
             InvalidOption: a schedule with the workflow's name exists that no file made.
-            NotPermitted: the caller may not change schedules, and the schedule changes.
+            NotPermitted: the caller may not change schedules, and the schedule changes; or may not call a task of the
+                workflow, of its sub-workflows or of the version that is replaced.
         """
         file = read_workflow(body.text.encode(), body.format, name=name)
         if faults := await find_call_faults(self._app, file.content):
             raise file.refuse(faults)
         await self._check_calls(file.content)
+        await self._check_current(name)
         version, text = encode_workflow(file.content)
         known = await self._runs.workflow(self._tenant, name, version)
         if known is None or known[0].is_current:
@@ -82,6 +85,7 @@ class AppWorkflows(AppCalls):
         """
         _, text = await self._find(name, version)
         await self._check_calls(_content_of(text))
+        await self._check_current(name)
         await self._check_schedule(text)
         await self._caller.note_action(self._app, "workflow.activate", subject=name, after={"version": version})
         made = await self._runs.activate(self._tenant, name, version)
@@ -158,15 +162,24 @@ class AppWorkflows(AppCalls):
             raise _not_found(name, version)
         return found
 
+    async def _check_current(self, name: str) -> None:
+        """Check that the caller may replace the current version of a workflow: may call its tasks."""
+        if (current := await self._runs.workflow(self._tenant, name)) is not None:
+            await self._check_tasks(_content_of(current[1]))
+
     async def _check_calls(self, content: WorkflowContent) -> None:
-        """Check that the caller may call the tasks of all steps, with their options."""
-        for name, step in content.steps.items():
-            if not step.task:
-                continue
-            if not self._caller.allows(step.task):
-                raise NotPermitted(f"step {name}: you are not permitted to call task {step.task!r}")
+        """Check that the caller may call the tasks of all steps and sub-workflows, with their options."""
+        for step in await self._check_tasks(content):
             terms = JobTerms(owner=step.options.get("owner", ""), queue=step.options.get("queue"))
             await self._check_options(terms, step.task)
+
+    async def _check_tasks(self, content: WorkflowContent) -> list[StepContent]:
+        """Return the steps of a content and its sub-workflows that call tasks, all of which the caller may call."""
+        calls = await find_calls(self._runs, self._tenant, content)
+        for name, step in calls:
+            if not self._caller.allows(step.task):
+                raise NotPermitted(f"step {name}: you are not permitted to call task {step.task!r}")
+        return [step for _, step in calls]
 
 
 def _not_found(name: str, version: str) -> WorkflowNotFound:

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption, NotPermitted, ScheduleNotFound, UnsupportedFeature
 from taskmq.model.keys import split_tenant_key, tenant_key
+from taskmq.model.runs.graphs import WorkflowContent, load_graph
 from taskmq.schedules import Backfill, ScheduleEntry, ScheduleStatus
 from taskmq.schedules.policy import ScheduleOptions
-from taskmq.schedules.target import tasks_of
+from taskmq.schedules.target import StoredWorkflow, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.job_options import DefinitionOptions
 from taskmq.tasks.task import Task
+from taskmq.workflow.runs.calls import find_calls
 
 __all__ = ["TenantSchedule", "TenantSchedulePage", "TenantSchedules"]
 
@@ -260,7 +262,10 @@ class TenantSchedules:
     async def check_run(self, name: str) -> None:
         """Check that the caller may call the schedule's tasks; raises the errors of `run`."""
         entry = await self.entry(name)
-        for task in [entry.task.name] if entry.workflow is None else tasks_of(entry.workflow):
+        tasks = [entry.task.name]
+        if entry.workflow is not None:
+            tasks = [*tasks_of(entry.workflow), *await self._find_tasks(name, entry.workflow)]
+        for task in tasks:
             self._check_permission(task)
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool) -> Backfill:
@@ -271,6 +276,15 @@ class TenantSchedules:
         """
         await self.check_run(name)
         return await self._schedules.abackfill(self.full_name(name), start, end, dry_run=dry_run)
+
+    async def _find_tasks(self, name: str, workflow: WorkflowContent | StoredWorkflow) -> Sequence[str]:
+        """Return the tasks that the next run of a workflow would call, and those of its sub-workflows."""
+        runs, (tenant, _) = self._app.sessions.store().runs, split_tenant_key(self.full_name(name))
+        if isinstance(workflow, StoredWorkflow):
+            if (stored := await runs.workflow(tenant, workflow.name)) is None:
+                return ()
+            workflow = load_graph(stored[1]).content
+        return [step.task for _, step in await find_calls(runs, tenant, workflow)]
 
     def _resolve(self, task: str) -> Task[..., Any] | str:
         """Resolve a name to a task of the app; with a store, keep the name for the store to resolve.

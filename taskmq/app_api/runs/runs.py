@@ -44,6 +44,7 @@ from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.schemas import find_misfit
 from taskmq.schedules.target import SCHEDULE_LABEL
+from taskmq.workflow.runs.calls import find_calls
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["AppRuns"]
@@ -320,11 +321,11 @@ class AppRuns(AppCalls):
         return 0 if text is None else len(load_graph(text).order)
 
     async def _find_operable(self, run_id: str) -> RunRecord:
-        """Return a run, if the caller may call the tasks of all its steps."""
+        """Return a run, if the caller may call the tasks of all its steps and sub-workflows."""
         run = await self._find(run_id)
         graph = await self._service.graph(run)
-        for step in graph.content.steps.values():
-            if step.task and not self._caller.allows(step.task):
+        for _, step in await find_calls(self._service.store, run.tenant, graph.content):
+            if not self._caller.allows(step.task):
                 raise NotPermitted(f"permission denied: a step calls task {step.task!r}, which you may not call")
         return run
 

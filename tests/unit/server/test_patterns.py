@@ -29,6 +29,9 @@ _MEMBER: Final = {"role": "viewer", "tasks": ["billing.*"]}
 _ROLES: Final = [{"tenant": "acme", "role": "submitter"}]
 _CONTENT: Final = content_of({"a": {"task": "data_processing"}}, workflow="nightly")
 _FILE: Final = "workflow: nightly\nsteps: {a: {task: data_processing}}"
+_NESTED: Final = content_of({"a": {"workflow": "middle"}}, workflow="outer")
+_NESTED_STEPS: Final = "steps: {a: {workflow: middle}}"
+_HARMLESS: Final = "steps: {a: {task: billing.charge, with: {amount: 1}}}"
 
 
 class _Call(NamedTuple):
@@ -86,6 +89,21 @@ _REFUSED: Final = {
     "endUserSession": _Call("/users/{user}/sessions/{session}", by="picky-all"),
     "revokeUserToken": _Call("/users/{user}/tokens/{token}", by="picky-all"),
 }
+_NESTED_CALLS: Final = {
+    "put": ("PUT", "/workflows/new", {"text": f"workflow: new\n{_NESTED_STEPS}"}),
+    "try": ("PUT", "/workflows/new", {"text": f"workflow: new\n{_NESTED_STEPS}", "dry_run": True}),
+    "replace": ("PUT", "/workflows/nightly", {"text": f"workflow: nightly\n{_HARMLESS}"}),
+    "replace the outer one": ("PUT", "/workflows/outer", {"text": f"workflow: outer\n{_HARMLESS}"}),
+    "activate": ("POST", "/workflows/outer/activate", {"version": sha256(_NESTED).hexdigest()}),
+    "start": ("POST", "/workflows/outer/start", None),
+    "clone": ("POST", "/runs/{nested}/clone", None),
+    "redrive": ("POST", "/runs/{nested}/redrive", None),
+    "pause": ("POST", "/schedules/timed/pause", None),
+    "run": ("POST", "/schedules/timed/run", None),
+    "backfill": ("POST", "/schedules/timed/backfill", _PAST),
+    "remove": ("DELETE", "/schedules/timed", None),
+}
+"""Calls about workflows whose sub-workflow calls a task that the caller may not call."""
 _LEFT: Final = {
     "actOnJobs": _Call("/bulk", {"action": "cancel", "everything": True}),
     "beginBulk": _Call("/bulk/operations", {"action": "cancel", "everything": True}),
@@ -126,6 +144,7 @@ async def _populate(site: Site) -> dict[str, str]:
         NewApiToken(id=ids["token"], user_id=ids["user"], name="ci", digest=token.digest), by=by
     )
     ids["run"] = await _start_run(site)
+    ids["nested"] = await _start_nested_run(site)
     app = site.app
     app.task(name="tidy", queue="work")(lambda ended: None)
     reactions = StoredReactions(app.name, app.tasks, app.reactions, app.sessions.store().schedules)
@@ -149,6 +168,16 @@ async def _start_run(site: Site) -> str:
     runs = RunDriver(site.app.sessions.store())
     await runs.runs.put_workflow("acme", "nightly", _CONTENT)
     return await runs.start(tenant="acme", workflow="nightly")
+
+
+async def _start_nested_run(site: Site) -> str:
+    """Store workflows that run the other one, and start a run of the outer one; return its id."""
+    runs = RunDriver(site.app.sessions.store())
+    # A workflow that runs itself fails, and is checked once.
+    middle = content_of({"b": {"workflow": "nightly"}, "c": {"workflow": "middle"}}, workflow="middle")
+    await runs.runs.put_workflow("acme", "middle", middle)
+    await runs.runs.put_workflow("acme", "outer", _NESTED)
+    return await runs.start(tenant="acme", workflow="outer")
 
 
 class _Filled(NamedTuple):
@@ -199,6 +228,7 @@ def filled_site(tmp_path: Path) -> Iterator[_Filled]:
             ("/definitions/monthly", {"task": "data_processing"}),
             ("/schedules/hourly", {"task": "monthly", "every": 3600}),
             ("/alerts/rules/late", _RULE),
+            ("/workflows/timed", {"text": f"schedule: {{cron: '@daily'}}\nworkflow: timed\n{_NESTED_STEPS}"}),
         ):
             assert site("PUT", path, body).status_code in {200, 201}
         bulk = {"action": "hold", "filter": "task:nothing", "rate": 0.01}
@@ -219,6 +249,22 @@ def test_no_object_of_a_forbidden_task_is_changed_or_deleted(filled_site: _Fille
     assert refused == _REFUSED.keys(), {name: answers[name].text for name in _REFUSED.keys() - refused}
     assert filled_site.things() == before
     assert filled_site.site("GET", f"/bulk/operations/{filled_site.ids['bulk']}").json()["state"] != "aborted"
+
+
+def test_sub_workflows_call_no_forbidden_task(filled_site: _Filled) -> None:
+    site, by = filled_site.site, "picky"
+
+    answers = {
+        name: site(method, path.format(**filled_site.ids), body, by=by)
+        for name, (method, path, body) in _NESTED_CALLS.items()
+    }
+
+    refused = {name for name, answer in answers.items() if answer.json().get("code") == "not_allowed"}
+    assert refused == _NESTED_CALLS.keys(), {name: answers[name].text for name in _NESTED_CALLS.keys() - refused}
+    assert answers["start"].json()["detail"] == ("step a.b.a: you are not permitted to call task 'data_processing'")
+    for name, (method, path, body) in _NESTED_CALLS.items():
+        allowed = site(method, path.format(**filled_site.ids), body, by="acme-admin")
+        assert allowed.json().get("code") != "not_allowed", (name, allowed.text)
 
 
 def test_bulk_calls_skip_objects_of_forbidden_tasks(filled_site: _Filled) -> None:
