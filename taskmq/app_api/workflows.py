@@ -35,6 +35,8 @@ __all__ = ["AppWorkflows"]
 class AppWorkflows(AppCalls):
     """Workflows by name, their versions, and starts of runs.
 
+    Every tenant sees and starts workflows without a tenant, unless it has one of that name. It cannot change them.
+
     Methods raise `WorkflowNotFound`; changes and starts raise `NotPermitted` for tasks that are not allowed.
     """
 
@@ -73,17 +75,24 @@ class AppWorkflows(AppCalls):
 
     async def versions(self, name: str) -> Sequence[WorkflowLineView]:
         """Return all versions, newest first."""
-        if not (found := await self._runs.versions(self._tenant, name)):
-            raise _not_found(name, "")
-        return render_all(_line, found)
+        for tenant in self._tenants:
+            if found := await self._runs.versions(tenant, name):
+                return render_all(_line, found)
+        raise _not_found(name, "")
 
     async def activate(self, name: str, version: str) -> WorkflowView:
         """Make a version the current one: runs without a version get it from now on, and its schedule starts them.
 
         Raises:
-            InvalidOption, NotPermitted: as `put`.
+            InvalidOption: as `put`.
+            NotPermitted: as `put`, or the version belongs to the workflow that all tenants share.
         """
         _, text = await self._find(name, version)
+        if await self._runs.workflow(self._tenant, name, version) is None:
+            raise NotPermitted(
+                f"workflow {name[:128]!r} is shared by all tenants, so only a role on the instance may change it: "
+                "store your own under this name instead"
+            )
         await self._check_calls(_content_of(text))
         await self._check_current(name)
         await self._check_schedule(text)
@@ -96,7 +105,11 @@ class AppWorkflows(AppCalls):
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
         """Return a page of the current versions, ordered by name."""
-        found = await self._runs.workflows(self._tenant, after=cursor or "", limit=limit + 1)
+        by_name: dict[str, StoredVersion] = {}
+        for tenant in reversed(self._tenants):
+            read = await self._runs.workflows(tenant, after=cursor or "", limit=limit + 1)
+            by_name |= {each.name: each for each in read}
+        found = [by_name[name] for name in sorted(by_name)]
         after = found[limit - 1].name if len(found) > limit else None
         return WorkflowList(render_all(_line, found[:limit]), after)
 
@@ -148,6 +161,11 @@ class AppWorkflows(AppCalls):
         return self._caller.tenant or ""
 
     @property
+    def _tenants(self) -> list[str]:
+        """The owners of workflows that the caller sees, the one that wins first."""
+        return list(dict.fromkeys((self._tenant, "")))
+
+    @property
     def _schedules(self) -> FileSchedules:
         return FileSchedules(self._app, self._tenant)
 
@@ -158,9 +176,10 @@ class AppWorkflows(AppCalls):
             raise NotPermitted("permission denied: the file changes the schedule of the workflow: schedules.change")
 
     async def _find(self, name: str, version: str) -> tuple[StoredVersion, bytes]:
-        if (found := await self._runs.workflow(self._tenant, name, version)) is None:
-            raise _not_found(name, version)
-        return found
+        for tenant in self._tenants:
+            if (found := await self._runs.workflow(tenant, name, version)) is not None:
+                return found
+        raise _not_found(name, version)
 
     async def _check_current(self, name: str) -> None:
         """Check that the caller may replace the current version of a workflow: may call its tasks."""

@@ -126,10 +126,21 @@ def _find_sources(runs: Sequence[NewRun]) -> Steps[dict[_Key, _Source]]:
         yield from keep_content(source.version, content)
         sources[content] = source
     for tenant, name, wanted in {(new.tenant, new.workflow, new.version) for new in runs if new.content is None}:
-        version = wanted or (yield from current_version(tenant, name))
-        text = (yield from content_of(version)) if (yield from has_version(tenant, name, version)) else None
-        sources[tenant, name, wanted] = _Source(version, None if text is None else load_graph(text))
+        sources[tenant, name, wanted] = yield from _find_stored(tenant, name, wanted)
     return sources
+
+
+def _find_stored(tenant: str, name: str, wanted: str) -> Steps[_Source]:
+    """Return the content of a stored workflow, by default its current version.
+
+    All tenants share a workflow without a tenant, unless they have one of that name.
+    """
+    for owner in dict.fromkeys((tenant, "")):
+        version = wanted or (yield from current_version(owner, name))
+        if (yield from has_version(owner, name, version)):
+            text = yield from content_of(version)
+            return _Source(version, None if text is None else load_graph(text))
+    return _Source(wanted, None)
 
 
 def _find_refusal(new: NewRun, source: _Source) -> str:

@@ -214,7 +214,8 @@ class RunStore(Protocol):
     async def start(self, runs: Sequence[NewRun], *, connection: Any = None) -> list[StartedRun]:
         """Start runs in one transaction; return the result of each, in order. A known id starts nothing.
 
-        A run is refused if a parameter is missing, unknown or does not fit its schema.
+        A run of a tenant whose workflow the tenant does not have, in this version, is one of the workflow without a
+        tenant. A run is refused if a parameter is missing, unknown or does not fit its schema.
 
         Args:
             connection: of the caller's own transaction, as `JobStore.submit` takes it.

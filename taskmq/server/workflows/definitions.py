@@ -30,8 +30,11 @@ __all__ = ["WORKFLOWS"]
     tags=["workflows"],
 )
 async def list_workflows(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> WorkflowList:
-    """Return the current versions of a tenant's workflows, ordered by name; for an instance role without a tenant,
-    those without a tenant.
+    """Return the current versions of a tenant's workflows and of those without a tenant, ordered by name; for an
+    instance role without a tenant, the latter only.
+
+    Tenants share workflows without a tenant, such as those of the code, and cannot change them. If a tenant has one
+    of the same name, it sees and starts its own.
     """
     return await api.workflows.page(limit=limit, cursor=cursor)
 

@@ -84,7 +84,7 @@ class Runs:
         Args:
             version: default: the current one.
             run_id: default: a new time-ordered UUID.
-            tenant: tenant of the run and the workflow.
+            tenant: tenant of the run. If it has no such workflow, the run is one of the workflow without a tenant.
             labels: names with values, for filters; the jobs of its steps have them too.
             timeout: maximum duration; the run is cancelled then, and fails. Default: that of the workflow.
 

@@ -40,13 +40,13 @@ class _Runs:
     def settle(self) -> None:
         self._portal.call(self._driver.settle)
 
-    def put(self, name: str, content: bytes) -> None:
-        """Store a workflow that no file can describe."""
+    def put(self, name: str, content: bytes, tenant: str = "acme") -> str:
+        """Store a workflow that no file can describe; return its version."""
 
-        async def put() -> None:
-            await self._driver.runs.put_workflow("acme", name, content)
+        async def put() -> str:
+            return (await self._driver.runs.put_workflow(tenant, name, content)).version
 
-        self._portal.call(put)
+        return self._portal.call(put)
 
     def finish(self, run_id: str, step: str, value: Any = None) -> None:
         async def finish() -> None:
@@ -321,6 +321,54 @@ def test_runs_belong_to_their_tenant_and_values_to_those_who_read_jobs(site: Sit
     assert site("POST", f"/runs/{run_id}/cancel", by="picky").status_code == 403
     assert site("GET", f"/runs/{run_id}", by="all-viewer").json()["params"] == {"key": "photos", "number": 1}
     assert site("GET", "/runs/nonsense").status_code == 404
+
+
+def test_tenants_start_shared_workflows_and_see_none_of_another_tenant(site: Site, runs: _Runs) -> None:
+    begun = StepContent(task="data_processing", builds=True)
+    content = encode_workflow(WorkflowContent(steps={"build": begun}))[1]
+    (shared,) = {runs.put(name, content, tenant="") for name in ("aa", "nightly", "zz")}
+    runs.put("secret", content, tenant="other")
+
+    before = [site("GET", path).json() for path in ("/workflows/zz", "/workflows/zz/versions")]
+    started = site("POST", "/workflows/zz/start", {})
+    own = site("PUT", "/workflows/nightly", {"text": _FILE}).json()
+
+    assert (before[0]["version"], [each["version"] for each in before[1]["items"]]) == (shared, [shared])
+    assert (started.status_code, started.json()["version"]) == (201, shared)
+    assert site("GET", f"/runs/{started.json()['run_id']}", by="other-admin").status_code == 404
+    assert own["is_new"]
+    assert site("GET", "/workflows/nightly").json()["version"] == own["version"]
+    assert site("GET", "/workflows/nightly", by="other-admin").json()["version"] != own["version"]
+    assert _names(site, "acme-admin") == ["aa", "nightly", "zz"]
+    assert _names(site, "other-admin") == ["aa", "nightly", "secret", "zz"]
+    for method, path in (("GET", ""), ("GET", "/versions"), ("POST", "/start")):
+        assert site(method, f"/workflows/secret{path}").status_code == 404
+    foreign = site("GET", f"/workflows/nightly?version={own['version']}", by="other-admin")
+    assert foreign.status_code == 404
+
+
+def test_a_tenant_cannot_change_a_shared_workflow(site: Site, runs: _Runs) -> None:
+    begun = StepContent(task="data_processing", builds=True)
+    shared = runs.put("all", encode_workflow(WorkflowContent(steps={"build": begun}))[1], tenant="")
+
+    refused = site("POST", "/workflows/all/activate", {"version": shared})
+
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert "workflow 'all' is shared by all tenants" in refused.json()["detail"]
+    assert site("PUT", "/workflows/all", {"text": _FILE.replace("nightly", "all")}).status_code == 200
+    assert site("GET", "/workflows/all", by="other-admin").json()["version"] == shared
+
+
+def _names(site: Site, by: str) -> list[str]:
+    """Return the names of the workflows that a user sees, read page by page."""
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = site("GET", f"/workflows?limit=1{cursor}", by=by).json()
+        found += [each["name"] for each in page["items"]]
+        if page["next"] is None:
+            return found
+        cursor = f"&cursor={page['next']}"
 
 
 def test_changes_of_workflows_and_runs_are_audited(site: Site, runs: _Runs) -> None:

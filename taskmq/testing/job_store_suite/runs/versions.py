@@ -92,6 +92,27 @@ class WorkflowVersions(JobStoreCase):
         assert await runs.graph_text("no such") is None
 
     @case
+    async def test_a_tenant_starts_its_own_workflow_or_else_the_shared_one(self) -> None:
+        driver = RunDriver(self.store())
+        shared = (await driver.runs.put_workflow("", "w", _ONE)).version
+        await driver.runs.put_workflow("other", "own", _TWO)
+
+        first = await driver.start(workflow="w", tenant="acme")
+        own = (await driver.runs.put_workflow("acme", "w", _TWO)).version
+        second = await driver.start(workflow="w", tenant="acme")
+        pinned = await driver.start(workflow="w", tenant="acme", version=shared)
+        foreign = [
+            await driver.new_run(workflow="own", tenant="acme"),
+            await driver.new_run(workflow="own", tenant="acme", version=own),
+            await driver.new_run(workflow="own"),
+            await driver.new_run(workflow="w", version=own),
+        ]
+
+        assert [(await driver.run(run)).version for run in (first, second, pinned)] == [shared, own, shared]
+        assert (await driver.run(first)).tenant == "acme"
+        assert all(each.refusal for each in await driver.runs.start(foreign))
+
+    @case
     async def test_content_that_is_no_workflow_is_refused(self) -> None:
         runs = self.store().runs
 
