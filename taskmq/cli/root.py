@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 from cyclopts import (
     App,
-    ArgumentCollection,
     CycloptsError,
     CycloptsPanel,
     Parameter,
@@ -20,6 +19,7 @@ from cyclopts import (
 
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.typed_values import any_value
 from taskmq.errors import InvalidSetting, TaskMQError
 from taskmq.model.telemetry.plain_text import escape_controls
@@ -174,38 +174,14 @@ def _words(tokens: Sequence[str]) -> list[str]:
     return [token for token in tokens[first:] if not token.startswith("-")]
 
 
-class _Root(App):
-    """An app whose global options are assembled once.
-
-    Cyclopts assembles the arguments of a function anew for each step of parsing and of printing help.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._assembled: dict[bool, ArgumentCollection] = {}
-
-    def assemble_argument_collection(
-        self, *, default_parameter: Parameter | None = None, parse_docstring: bool = False
-    ) -> ArgumentCollection:
-        """Return the arguments of this app's function, without values."""
-        if default_parameter is not None:
-            return super().assemble_argument_collection(
-                default_parameter=default_parameter, parse_docstring=parse_docstring
-            )
-        if parse_docstring not in self._assembled:
-            self._assembled[parse_docstring] = super().assemble_argument_collection(parse_docstring=parse_docstring)
-        return self._assembled[parse_docstring].copy(reset_tokens=True)
-
-
 def _build(tokens: Sequence[str]) -> App:
-    root = _Root(
+    root = Noun(
         name="taskmq",
         help="A RabbitMQ-native task queue and job scheduler.",
         help_epilogue=_EXITS,
         version=f"taskmq {VERSION}",
         # Importing Rich's Markdown would double the time of --help.
         help_format="plaintext",
-        result_action="return_value",
         error_formatter=_format_error,
     )
     _add_commands(root)
@@ -268,8 +244,8 @@ def _add_commands(root: App) -> None:
 
 
 def _format_error(error: CycloptsError) -> Any:
-    if isinstance(error, UnknownCommandError) and isinstance(error.app, _Root):
-        # Cyclopts suggests only commands of the same class as the app.
+    if isinstance(error, UnknownCommandError) and error.app is not None and error.app.name == ("taskmq",):
+        # Cyclopts suggests only commands of the same class as the app; those that are functions have another.
         error.app = App()
         _add_commands(error.app)
     return CycloptsPanel(_describe_unused(error) if isinstance(error, UnusedCliTokensError) else error)

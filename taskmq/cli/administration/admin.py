@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.actor import me
 from taskmq.cli.administration.roles import app as role
@@ -12,6 +12,7 @@ from taskmq.cli.administration.store import administer, at_store, read_password
 from taskmq.cli.administration.tenants import app as tenant
 from taskmq.cli.administration.tokens import app as token
 from taskmq.cli.administration.users import app as user
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
 
@@ -24,10 +25,9 @@ __all__ = ["app"]
 
 _STEP_COLUMNS: Final = ("is_done", "what", "subject")
 
-app = App(
+app = Noun(
     name="admin",
     help=("Manage access to the job store: init, restored, user, token, tenant, role. Needs access to its database."),
-    result_action="return_value",
 )
 for _noun in (user, token, tenant, role):
     app.command(_noun)

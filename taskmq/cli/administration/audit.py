@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.administration.store import user_id_of
 from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note, write_json
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.operations.audit import parse_chain_head
@@ -20,11 +21,7 @@ __all__ = ["app"]
 
 _FACTS: Final = ("is_whole", "entries", "head", "erased", "unsealed")
 
-app = App(
-    name="audit",
-    help="Read and verify the audit log of administrators and operators.",
-    result_action="return_value",
-)
+app = Noun(name="audit", help="Read and verify the audit log of administrators and operators.")
 
 _COLUMNS: Final = ("at", "user", "action", "kind", "subject", "tenant", "address", "before", "after", "note")
 

@@ -3,18 +3,17 @@
 from typing import Annotated, Final, Literal
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.pools import QuotaBody
 from taskmq.cli.actor import name_caller
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, show_record, show_rows
 
 __all__ = ["app"]
 
-app = App(
-    name="quota", help="Limit how much tenants and users may submit: list, set, remove.", result_action="return_value"
-)
+app = Noun(name="quota", help="Limit how much tenants and users may submit: list, set, remove.")
 
 _COLUMNS: Final = (
     "tenant",

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.administration.store import user_id_of
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_rows
 from taskmq.errors import InvalidOption
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="role",
-    help="Manage the roles of users on tenants: add, list, remove, permissions.",
-    result_action="return_value",
-)
+app = Noun(name="role", help="Manage the roles of users on tenants: add, list, remove, permissions.")
 
 _COLUMNS: Final = ("tenant", "user", "role", "tasks")
 _RULES: Final = ("permission", "on", "role", "about")

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cyclopts import App
-
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, show_record, show_rows, text_of_instant
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="tenant", help="Manage tenants: add, list, disable, enable, remove.", result_action="return_value")
+app = Noun(name="tenant", help="Manage tenants: add, list, disable, enable, remove.")
 
 _COLUMNS: Final = ("name", "description", "created", "disabled")
 

@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.administration.store import read_own_password, user_id_of
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_rows, text_of_instant
 from taskmq.errors import ConfirmationNeeded, NotPermitted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="token", help="Manage API tokens: add, list, remove.", result_action="return_value")
+app = Noun(name="token", help="Manage API tokens: add, list, remove.")
 
 _COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
 _LISTS: Final = ("scopes", "tenants", "tasks")

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.administration.store import read_password, user_id_of
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="user",
-    help="Manage users: add, list, show, password, disable, enable, remove.",
-    result_action="return_value",
-)
+app = Noun(name="user", help="Manage users: add, list, show, password, disable, enable, remove.")
 
 _COLUMNS: Final = ("name", "email", "created", "last_login", "password", "disabled")
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.history.alerts import RuleBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="alert",
-    help="Manage alerts: list, rules, apply, remove, test, silence, unsilence, notices.",
-    result_action="return_value",
-)
+app = Noun(name="alert", help="Manage alerts: list, rules, apply, remove, test, silence, unsilence, notices.")
 
 _ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
 _RULE_COLUMNS: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import CONFLICT, FAILED, OK
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import confirm, note, print_record
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import instant_of
@@ -31,11 +32,7 @@ class _Order(TypedDict, total=False):
     note: str
 
 
-app = App(
-    name="bulk",
-    help="Act on many jobs at once: begin, list, show, abort.",
-    result_action="return_value",
-)
+app = Noun(name="bulk", help="Act on many jobs at once: begin, list, show, abort.")
 
 _COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refused", "began", "by")
 

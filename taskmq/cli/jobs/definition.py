@@ -4,11 +4,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.definitions import DefinitionBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.flags import JobFlags
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, object_of
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="definition",
-    help="Manage job definitions. Submit a job of one with `taskmq job submit NAME`.",
-    result_action="return_value",
-)
+app = Noun(name="definition", help="Manage job definitions. Submit a job of one with `taskmq job submit NAME`.")
 
 _COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
 

@@ -5,13 +5,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.actor import change_with_app, name_caller, of_tenant
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
+from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import duration_text, note, print_record, print_rows, when
 from taskmq.cli.server_link import Api, ask, show_record, text_of_instant
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
+app = Noun(
     name="job",
     help="Show, cancel and reschedule jobs; submit, list, change, hold, release and retry jobs of the store.",
-    result_action="return_value",
 )
 app.command(logs)
 for _name, _command in COMMANDS.items():

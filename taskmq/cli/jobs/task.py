@@ -4,8 +4,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from cyclopts import App
 
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="task",
-    help="List and show tasks of the app, or registered by workers and schedulers: queues and arguments.",
-    result_action="return_value",
+app = Noun(
+    name="task", help="List and show tasks of the app, or registered by workers and schedulers: queues and arguments."
 )
 
 _COLUMNS: Final = ("task", "queue", "arguments", "registered", "by", "description")

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cyclopts import App
-
 from taskmq.cli.actor import name_caller
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.model.resources import amounts_text
@@ -14,11 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="node",
-    help="Manage host nodes: list, show, drain, resume, remove, allocations.",
-    result_action="return_value",
-)
+app = Noun(name="node", help="Manage host nodes: list, show, drain, resume, remove, allocations.")
 
 _NODE_COLUMNS: Final = ("node", "state", "capacity", "used", "labels", "heartbeat")
 _ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")

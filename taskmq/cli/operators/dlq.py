@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from taskmq.api.dead_letters import LetterGroupView, LetterView, PlannedReplay, ReplayBody
@@ -15,6 +15,7 @@ from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.noun import Noun
 from taskmq.cli.operators.letters import COLUMNS, Filters, letter_row, parse_rate
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export.", result_action="return_value"
-)
+app = Noun(name="dlq", help="Manage dead letters: list, groups, show, replay, purge, export.")
 
 _GROUP_COLUMNS: Final = (
     "count", "jobs", "queue", "tenants", "first", "last", "task", "error", "sample", "fingerprint"

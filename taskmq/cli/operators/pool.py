@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.pools import PolicyBody, PoolBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note, print_record
 from taskmq.cli.server_link import Api, ask, show_record, show_rows
 from taskmq.errors import InvalidOption
@@ -23,11 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="pool",
-    help="Manage the pools of tenants and the scheduling policies of queues.",
-    result_action="return_value",
-)
+app = Noun(name="pool", help="Manage the pools of tenants and the scheduling policies of queues.")
 
 _COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
 

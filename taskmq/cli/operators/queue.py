@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.actor import name_caller
+from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="queue", help="Manage queues: list, show, pause, resume, move, purge.", result_action="return_value")
+app = Noun(name="queue", help="Manage queues: list, show, pause, resume, move, purge.")
 
 _COLUMNS: Final = ("queue", "ready", "unsettled", "delayed", "consumers")
 

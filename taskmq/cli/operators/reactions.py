@@ -4,10 +4,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from cyclopts import App
 
 from taskmq.api.schedules import PutReactionBody
 from taskmq.cli.actor import name_caller
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import ask_first, note
 from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import object_of
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "show"]
 
-app = App(
-    name="reaction",
-    help="List, show and change the app's reactions.",
-    result_action="return_value",
-)
+app = Noun(name="reaction", help="List, show and change the app's reactions.")
 
 _COLUMNS: Final = ("reaction", "task", "means")
 _SEEN_BY: Final = {

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import instant_of
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["api_of_tenant", "app", "paused_text"]
 
-app = App(
+app = Noun(
     name="schedule",
     help="Manage schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",
-    result_action="return_value",
 )
 # Loaded on use, since the other commands need less.
 for _name, _help in {

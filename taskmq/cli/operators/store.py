@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.actor import change_with_app, me, name_caller
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import confirm, note, print_record, print_rows, write_json
 from taskmq.cli.progress import progress
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
+app = Noun(
     name="store",
     help="Manage the job store: upgrade, current, check, rotate-key, prune, archive, read, erase, import.",
-    result_action="return_value",
 )
 
 _ARCHIVED: Final = ("day", "file", "jobs", "is_new")

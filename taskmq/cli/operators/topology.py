@@ -5,12 +5,13 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.app import TaskMQ
 from taskmq.cli.actor import name_caller, note_change
 from taskmq.cli.exits import CONFLICT, FAILED
 from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import announce, confirm, note, print_rows
 from taskmq.contracts.topology_plan import (
     Comparison,
@@ -29,11 +30,7 @@ from taskmq.model.units import parse_duration
 
 __all__ = ["app"]
 
-app = App(
-    name="topology",
-    help="Manage the queues and exchanges of an app (--app) at the broker.",
-    result_action="return_value",
-)
+app = Noun(name="topology", help="Manage the queues and exchanges of an app (--app) at the broker.")
 
 _T = TypeVar("_T")
 _COLUMNS = ("status", "kind", "name", "detail", "remedy")

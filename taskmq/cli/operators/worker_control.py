@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.workers import ControlBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
+from taskmq.cli.noun import Noun
 from taskmq.cli.operators.workers import describe, seconds_of
 from taskmq.cli.output import note, print_record, print_rows, printable, write_line
 from taskmq.cli.server_link import ask, show_rows
@@ -24,11 +25,7 @@ __all__ = ["app"]
 
 _COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
-app = App(
-    name="control",
-    help="Command running workers: status, drain, concurrency, stacks.",
-    result_action="return_value",
-)
+app = Noun(name="control", help="Command running workers: status, drain, concurrency, stacks.")
 
 
 @Parameter(name="*")

@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.cli.config_options import config_values, with_config_options
 from taskmq.cli.globals import current_globals, target_of
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import announce
 from taskmq.durable.health import parse_address
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -24,7 +25,7 @@ __all__ = ["app", "banner", "watch_folders", "worker"]
 
 _SHORTEST_HANG = 10.0
 
-app = App(name="worker", help="Run the tasks of an app's queues.", result_action="return_value")
+app = Noun(name="worker", help="Run the tasks of an app's queues.")
 app.command(
     "taskmq.cli.operators.worker_control:app",
     name="control",

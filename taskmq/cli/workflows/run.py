@@ -5,12 +5,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.workflows.runs import CloneRunBody, SignalBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.globals import current_globals
 from taskmq.cli.jobs.logs import print_log, read_log
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import any_value, param_of
@@ -25,11 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="run",
-    help="Manage runs of workflows: list, inspect, signal, hold, release, cancel, redrive, clone.",
-    result_action="return_value",
-)
+app = Noun(name="run", help="Manage runs of workflows: list, inspect, signal, hold, release, cancel, redrive, clone.")
 
 _COLUMNS: Final = ("run", "workflow", "state", "started", "ended", "unfinished", "error")
 _STEP_COLUMNS: Final = ("step", "kind", "task", "state", "started", "ended", "children", "job", "error")

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.cli.actor import name_caller
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.noun import Noun
 from taskmq.cli.output import note, print_rows, printable, write_json, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import label_of, param_of
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(
-    name="workflow",
-    help="Manage workflows: validate, schema, apply, list, show, versions, activate, diff, start.",
-    result_action="return_value",
+app = Noun(
+    name="workflow", help="Manage workflows: validate, schema, apply, list, show, versions, activate, diff, start."
 )
 
 _COLUMNS: Final = ("workflow", "version", "current", "at")
