@@ -1,9 +1,11 @@
 import copy
 import pickle
+from datetime import timedelta
 
 import pytest
 
 from taskmq import errors
+from taskmq.control_flow import Suspension, find_suspension
 
 _CLASSES = [getattr(errors, name) for name in errors.__all__]
 _WITH_FACTS: list[Exception] = [
@@ -115,3 +117,26 @@ def test_control_flow_without_a_reason_still_has_a_message() -> None:
     for control in (errors.Retry(), errors.Snooze(1), errors.Ignore()):
         assert str(control)
     assert (errors.Retry().delay, errors.Retry().reason, errors.Snooze("1m").delay) == (None, "", "1m")
+
+
+def test_a_suspension_passes_through_pickle_and_through_handlers_of_errors() -> None:
+    suspension = Suspension("asleep until noon", 12, timedelta(hours=1))
+
+    restored = pickle.loads(pickle.dumps(suspension))
+
+    assert (str(restored), restored.until, restored.left) == ("asleep until noon", 12, timedelta(hours=1))
+    assert not isinstance(restored, Exception)
+
+
+def test_a_group_of_suspensions_ends_a_run_with_the_one_that_is_over_first() -> None:
+    early, late = Suspension("a", 1, timedelta()), Suspension("b", 2, timedelta())
+
+    assert find_suspension(BaseExceptionGroup("", [late, BaseExceptionGroup("", [early])])) is early
+    assert find_suspension(early) is early
+
+
+def test_an_error_beside_a_suspension_ends_the_run_as_an_error() -> None:
+    suspension = Suspension("a", 1, timedelta())
+
+    assert find_suspension(BaseExceptionGroup("", [suspension, ValueError()])) is None
+    assert find_suspension(ValueError()) is None

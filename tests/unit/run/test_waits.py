@@ -1,6 +1,5 @@
 """Calls that suspend a job."""
 
-import pickle
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -8,7 +7,7 @@ import msgspec
 import pytest
 
 from taskmq import Context
-from taskmq.control_flow import Suspension, find_suspension
+from taskmq.control_flow import Suspension
 from taskmq.errors import EncodeError, InvalidOption, SignalTimeout, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.history.suspensions import decode_arguments
@@ -100,23 +99,6 @@ async def test_only_runs_of_stored_jobs_sleep() -> None:
         plain.sleep("1h")
     with pytest.raises(UnsupportedFeature, match="submit it with"):
         await plain.asleep("1h")
-
-
-def test_a_suspension_passes_from_process_to_process_and_through_handlers() -> None:
-    suspension = Suspension("asleep", 7, _HOUR)
-
-    found = pickle.loads(pickle.dumps(suspension))
-
-    assert (type(found), found.reason, found.until, found.left) == (Suspension, "asleep", 7, _HOUR)
-    assert not isinstance(found, Exception)
-
-
-def test_the_first_suspension_of_a_group_is_that_of_its_run() -> None:
-    first, last = Suspension("a", 1, _HOUR), Suspension("b", 2, _HOUR)
-
-    assert find_suspension(BaseExceptionGroup("", [last, BaseExceptionGroup("", [first])])) is first
-    assert find_suspension(BaseExceptionGroup("", [first, ValueError()])) is None
-    assert find_suspension(ValueError()) is None
 
 
 def test_a_wait_ends_its_run_until_the_signal_or_the_timeout() -> None:
