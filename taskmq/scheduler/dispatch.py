@@ -100,8 +100,12 @@ class JobDispatcher:
         """Return how many jobs of a queue may be in flight now."""
         return self._state.window(queue, self._workers.slots_of(queue), now=self._now())
 
+    def publish_left(self, batch: DispatchBatch, *, has_caught_up: asyncio.Event) -> None:
+        """Publish, in the background, a batch that an earlier holder of the partition left without a confirm."""
+        self._publishing.start(self._publisher.publish_left(batch, has_caught_up=has_caught_up))
+
     def publish_again(self, batch: DispatchBatch) -> None:
-        """Publish, in the background, a batch that an earlier holder of the partition may have published."""
+        """Publish, in the background, jobs that a worker returned or lost."""
         self._publishing.start(self._publisher.publish_again(batch))
 
     async def aclose(self) -> None:

@@ -247,7 +247,8 @@ class HeldPartition:
         return batch
 
     async def _republish(self, batches: Sequence[DispatchBatch]) -> None:
-        """Publish again the jobs that were not confirmed and are not known to run.
+        """Publish again the jobs that were not confirmed and are not known to run, once waiting reports are applied.
+
         This is the last step of the take-over, so nothing is being published if an earlier step fails.
         """
         for batch in batches:
@@ -255,13 +256,8 @@ class HeldPartition:
                 self.state.ledger.confirm(batch.id)
         rest = [batch for batch in batches if not batch.confirmed]
         waiting = [job for batch in rest for job in batch.jobs if self.state.ledger.waits(job.id, job.token)]
-        if waiting:
-            count = len(waiting)
-            _log.warning(
-                "partition %d: %d jobs were not confirmed; publishing them again", self.lease.partition, count
-            )
         once = [job for job in waiting if self.state.rules.runs_once(job)]
         if not await self._publisher.fail(once, reason=_UNKNOWN_RUN) or self._is_lost:
             return
         for batch in rest:
-            self.dispatcher.publish_again(batch)
+            self.dispatcher.publish_left(batch, has_caught_up=self._reports.has_caught_up)

@@ -11,9 +11,9 @@
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
     a parcel is refused                -> published again at once, one message for each of its jobs
 
-An unconfirmed batch is published again by the partition's next holder. A job may thus be published twice with one
-token; the first report counts. A job that a worker has started, by a report or the store, is not published again,
-withdrawn or failed here: it continues, and its report will arrive.
+An unconfirmed batch is published again by the partition's next holder, after it has applied the reports that waited
+for it. A job may thus be published twice with one token; the first report counts. A job that a worker has started, by
+a report or the store, is not published again, withdrawn or failed here: it continues, and its report will arrive.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from taskmq.contracts.jobs import (
     TakenClaims,
     Withdrawn,
 )
-from taskmq.durable.service import pause
+from taskmq.durable.service import pause, unless_set
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
@@ -79,6 +79,8 @@ _QUEUE_PAUSE: Final = 1.0
 _LONGEST_QUEUE_PAUSE: Final = 30.0
 # After this time the watch for lost jobs decides whether a worker has a job that the broker refuses.
 _IN_DOUBT: Final = 300.0
+# A suspended scheduler may keep reports that the queue counted.
+_CATCHING_UP: Final = 10.0
 
 
 class InvitationPublisher:
@@ -130,6 +132,20 @@ class InvitationPublisher:
         If retrying was stopped before, the batch stays unconfirmed, and the next holder publishes it again.
         """
         await self._publish_all(batch, in_doubt=set())
+
+    async def publish_left(self, batch: DispatchBatch, *, has_caught_up: asyncio.Event) -> None:
+        """Publish a batch that an earlier holder left without a confirm, except jobs that have begun or ended.
+
+        Args:
+            has_caught_up: set once the reports that waited for this holder are applied.
+        """
+        await unless_set(self._is_stopping, has_caught_up.wait(), timeout=_CATCHING_UP)
+        if self._is_stopping.is_set():
+            return
+        if count := len(self._waiting(batch.jobs)):
+            partition = self._lease.partition
+            _log.warning("partition %d: %d jobs were not confirmed; publishing them again", partition, count)
+        await self.publish_again(batch)
 
     async def publish_again(self, batch: DispatchBatch) -> None:
         """Publish a batch that an earlier holder may have published; refused jobs may then be at workers."""

@@ -103,6 +103,7 @@ class ReportConsumer:
 
     Attributes:
         name: name of the queue.
+        has_caught_up: set once it has applied the reports that were in the queue when it began to consume.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class ReportConsumer:
         counts: SchedulerCounts,
     ) -> None:
         self.name = queue.name
+        self.has_caught_up = asyncio.Event()
         self._session = session
         self._store = store
         self._state = state
@@ -141,6 +143,8 @@ class ReportConsumer:
         self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
+        # Deliveries that were in the queue when it began to consume.
+        self._behind = 0
         self._arrived = asyncio.Event()
         self._is_stopping = asyncio.Event()
         self._consumer: Consumer | None = None
@@ -177,6 +181,9 @@ class ReportConsumer:
             # A cheap check of the store, before anything is consumed again.
             await self._store.now_ms()
         await self._queue.declare()
+        if not self.has_caught_up.is_set():
+            (stats,) = await self._session.broker.stats([self.name])
+            self._catch_up(stats.ready, 0)
         self._consumer = await self._session.broker.consume(
             [Subscription(self.name, _PREFETCH, is_punctual=True)], self._receive
         )
@@ -201,10 +208,16 @@ class ReportConsumer:
                 await self._journals.save()
                 for delivery in self._in_work:
                     delivery.ack()
+                self._catch_up(self._behind, len(self._in_work))
                 self._in_work.clear()
                 self._backoff.reset()
                 if len(received) < _FEW and not has_answered:
                     await pause(self._is_stopping, max(began + _PACE - asyncio.get_running_loop().time(), 0))
+
+    def _catch_up(self, behind: int, applied: int) -> None:
+        self._behind = max(behind - applied, 0)
+        if not self._behind:
+            self.has_caught_up.set()
 
     def _receive(self, delivery: Delivery) -> None:
         self._waiting.append(delivery)

@@ -1,5 +1,6 @@
 """Concurrency limits and idempotency keys of an app without a state: the store decides, over all queues."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import JobUpdate, NewJob, OpenedClaims, partition_of
+from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
@@ -97,6 +99,29 @@ async def test_a_limit_stays_held_while_its_scheduler_is_replaced(stage: Stage, 
         await player.has(1)
         assert _ids(player) == [job]
         await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play, _define)
+async def test_a_run_that_ended_before_the_take_over_frees_its_limit_without_another_run(stage: Stage, /) -> None:
+    async def never_confirms(batches: Sequence[int]) -> None:
+        raise StoreUnavailable("the confirm is not recorded (staged)")
+
+    store = stage.store
+    vars(store.dispatching)["confirm"] = never_confirms
+    jobs = await _submit(stage, "book-work", "acme", count=2)
+    first = stage.start(has_state=False, store=store)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    await first.kill()
+    await player.finish()
+
+    stage.start(has_state=False)
+    await player.has(1)
+    await stage.pass_by(20)
+
+    assert _ids(player) == jobs[1:]
+    await player.finish()
     await stage.all_ended()
 
 

@@ -5,8 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq import TaskMQ
+from taskmq.contracts.broker import QueueStats
 from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick, Withdrawn, partition_of
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
@@ -238,6 +240,58 @@ async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stag
 
 
 @run_by(play)
+async def test_jobs_whose_reports_wait_are_not_published_again(stage: Stage, /) -> None:
+    store = stage.store
+    vars(store.dispatching)["confirm"] = _never_confirms
+    first = stage.start(store=store)
+    ended, begun, unknown = await stage.submit(3)
+    player = await stage.player()
+    await player.has(3)
+    await first.kill()
+    envelopes = {each.store.id: each for each in player.envelopes if each.store}
+    await player.report(envelopes[ended])
+    await player.report(envelopes[begun], "started")
+    player.deliveries.clear()
+
+    stage.start()
+    await player.has(1)
+    await stage.pass_by(20)
+
+    assert [each.store.id for each in player.envelopes if each.store] == [unknown]
+    assert stage.job(ended).state is JobState.SUCCEEDED
+    assert stage.job(begun).state is JobState.RUNNING
+    await player.report(envelopes[begun])
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play)
+async def test_jobs_are_published_again_although_an_earlier_holder_keeps_reports(stage: Stage, /) -> None:
+    store = stage.store
+    vars(store.dispatching)["confirm"] = _never_confirms
+    first = stage.start(store=store)
+    (job,) = await stage.submit()
+    player = await stage.player()
+    await player.has(1)
+    await first.kill()
+    (envelope,) = player.envelopes
+    assert envelope.store is not None
+    process = stage.start()
+    stats = process.broker.stats
+
+    async def count_more(queues: Sequence[str]) -> list[QueueStats]:
+        return [replace(each, ready=each.ready + 5) for each in await stats(queues)]
+
+    vars(process.broker)["stats"] = count_more
+
+    await player.has(2)
+    await player.finish()
+
+    await stage.all_ended()
+    assert stage.job(job).state is JobState.SUCCEEDED
+
+
+@run_by(play)
 async def test_a_confirmed_batch_is_delivered_by_the_broker_and_counts_as_in_flight(stage: Stage, /) -> None:
     first = stage.start()
     await stage.submit(100)
@@ -417,3 +471,7 @@ async def test_an_unavailable_broker_leaves_jobs_in_the_store(stage: Stage, /) -
     assert {each.store.id: each.store.token for each in player.envelopes if each.store} == tokens
     stage.plays(player)
     await stage.all_ended()
+
+
+async def _never_confirms(batches: Sequence[int]) -> None:
+    raise StoreUnavailable("the confirm is not recorded (staged)")
