@@ -98,6 +98,9 @@ class StoredReactions:
         """Return the reaction that `put` would store; raises the errors of `put`."""
         if name in self._reactions:
             raise InvalidOption(f"reaction {name!r} is defined in the code already")
+        # The store takes what follows for the tenant that owns the record.
+        if name.startswith("@"):
+            raise InvalidOption(f"reaction {name!r}: a name must not begin with @; choose another")
         others = [each for each in await self.list_all() if each.name != name]
         if len(others) >= _MOST:
             raise InvalidOption(f"reaction {name!r}: the app has {_MOST} stored reactions; remove some")
@@ -110,8 +113,8 @@ class StoredReactions:
         """Create or replace a reaction. If its condition stays the same, it keeps its events.
 
         Raises:
-            InvalidOption: the app's code defines a reaction of that name, the app has no such task, the task does not
-                accept the events, or the condition is invalid.
+            InvalidOption: the app's code defines a reaction of that name, the name begins with `@`, the app has no
+                such task, the task does not accept the events, or the condition is invalid.
         """
         reaction = await self.check(name, rule)
         while True:

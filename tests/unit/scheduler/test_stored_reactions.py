@@ -182,6 +182,7 @@ async def test_a_reaction_that_cannot_work_is_refused_by_name(stage: Stage, /) -
 
     for name, task, when, reason in (
         ("of-code", "tidy", ends, "reaction 'of-code' is defined in the code already"),
+        ("@acme:a", "tidy", ends, "reaction '@acme:a': a name must not begin with @"),
         ("a", "none", ends, "reaction 'a': the app has no task 'none'"),
         ("a", "tidy", _ends_of("none"), "reaction 'a': the app has no task 'none'"),
         ("a", "load", ends, "reaction 'a': the task must accept a JobEnded as its only argument"),
