@@ -148,4 +148,4 @@ class EncodeError(SendError):
 
 
 class InvalidArguments(EncodeError):
-    """Raised when the arguments do not match the task's signature."""
+    """Raised when arguments do not match their task's signature, or a signal's value its form."""

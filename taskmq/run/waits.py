@@ -19,7 +19,9 @@ from taskmq.model.history.suspensions import (
     check_signal,
     describe_sleep,
     describe_wait,
+    encode_wait,
 )
+from taskmq.model.jobs.call_schemas import schema_of
 from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_ms
 from taskmq.run.journal import RunJournal, check_size
 
@@ -84,6 +86,7 @@ class SignalWait:
     def __init__(self, journal: RunJournal, name: str, form: Any, timeout: Duration | None, default: object) -> None:
         self._journal = journal
         self._name = check_signal(name, what="signal")
+        self._form = form
         self._type = ReturnType(form)
         self._default = default
         self._until: int = LAST_INSTANT if timeout is None else _end_of(journal, timeout, what="timeout")
@@ -95,14 +98,17 @@ class SignalWait:
         self._call = call = self._journal.waits.next_wait(self._name, values)
         if call.value is not None or call.has_timed_out:
             return None
-        if call.until is None:
-            self.key = call.key
-            return b"%d" % self._until
-        self._until = call.until
-        if self._until <= self._journal.now_ms():
-            self.key = call.timeout_key
-            return b"true"
-        return None
+        if call.until is not None:
+            self._until = call.until
+            if self._until <= self._journal.now_ms():
+                self.key = call.timeout_key
+                return b"true"
+        # A deploy may have changed the form.
+        wait = encode_wait(self._until, schema_of(self._form))
+        if values.get(call.key) == wait:
+            return None
+        self.key = call.key
+        return wait
 
     def end(self) -> Any:
         """Return the signal's value, or the default.

@@ -11,15 +11,23 @@ from msgspec import UNSET
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import InvalidOption, JobConflict, SavedValuesFull, StateUnavailable
+from taskmq.errors import (
+    InvalidArguments,
+    InvalidOption,
+    JobConflict,
+    SavedValuesFull,
+    StateUnavailable,
+    UnsupportedFeature,
+)
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, LAST_INSTANT
-from taskmq.model.history.suspensions import JobSignal, check_signal, is_awaited
+from taskmq.model.history.suspensions import JobSignal, check_signal, find_form, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.values.schemas import find_misfit
 from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.named_calls import NamedCalls
@@ -165,6 +173,7 @@ class JobChanges(JobQueries):
 
         Raises:
             EncodeError: the value has no form in JSON.
+            InvalidArguments: the job waits for the signal, and the value does not fit the form of that call.
             SavedValuesFull: the job has no room for the signal.
             InvalidOption: the name or the id has other characters than letters, digits, `_`, `.`, `:` and `-`.
         """
@@ -172,6 +181,8 @@ class JobChanges(JobQueries):
         sender = secrets.token_hex(16) if signal_id is None else check_signal(signal_id, what="signal_id")
         signal = JobSignal(name, sender, PLAIN.encode(value, JSON))
         record = await self._store.get(id_of(of_tenant(job, tenant)))
+        if is_awaited(name, record.suspension):
+            await self._check_form(record, signal)
         effect = await self._sessions.store().journals.signal(record.id, signal)
         if effect is None:
             raise JobConflict(
@@ -185,6 +196,25 @@ class JobChanges(JobQueries):
         return sender
 
     signal = blocking(asignal)
+
+    async def _check_form(self, record: JobRecord, signal: JobSignal) -> None:
+        """Check the value of a signal against the form of the call that waits for it.
+
+        Raises:
+            InvalidArguments: see `asignal`.
+        """
+        saved = (await self._sessions.store().journals.values([record.id])).get(record.id)
+        values = {} if saved is None else saved.values
+        # A large form is kept elsewhere: then only the task checks the value.
+        form = find_form({key: each.value for key, each in values.items() if not each.is_reference}, signal)
+        flaw = ""
+        # Without the validator, or with a schema that is not one, only the task checks it, too.
+        with suppress(UnsupportedFeature, ValueError):
+            # A type accepts more than the format of its schema, for example durations with parts of a second.
+            value = PLAIN.decode(signal.value, JSON)
+            flaw = find_misfit(form or {}, value, purpose="forms of signals", checks_formats=False)
+        if flaw:
+            raise InvalidArguments(f"job {name_of(record)}: signal {signal.name!r} does not fit its form: {flaw}")
 
     async def _wake(self, job_id: str, signal: str, *, by: By) -> None:
         """Make a job due that waits for the signal."""

@@ -122,6 +122,7 @@ class AppJobs(AppCalls):
         """Send a signal to a job. A call of its task that waits for it returns the value.
 
         Raises:
+            InvalidArguments: the value does not fit the form of the call that waits for the signal.
             SavedValuesFull: the job has no room for it.
         """
         record = await self._jobs.get(job_id)

@@ -11,12 +11,14 @@
 A job runs again from the start of its function. Its calls get their values by name and number: the second `sleep` of
 a run finds the value of the second `sleep` of the run before. A wait takes the first signal of its name that no wait
 before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
+
+A wait with a form saves it with the instant. Once it is saved, the signal for this wait has to fit it.
 """
 
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -39,6 +41,8 @@ __all__ = [
     "decode_arguments",
     "describe_sleep",
     "describe_wait",
+    "encode_wait",
+    "find_form",
     "is_awaited",
     "place_signal",
 ]
@@ -81,6 +85,13 @@ class NewArguments(msgspec.Struct, frozen=True):
     args: msgspec.Raw
     kwargs: msgspec.Raw
     drops: list[str]
+
+
+class _SavedWait(msgspec.Struct, frozen=True, array_like=True):
+    """The instant at which a wait times out, and the JSON Schema of its signal."""
+
+    until: int
+    form: dict[str, Any]
 
 
 class SignalEffect(NamedTuple):
@@ -156,7 +167,7 @@ class RunWaits:
         saved = values.get(f"wait {call}")
         has_timed_out = f"timeout {call}" in values
         value = None if has_timed_out else self._take(name, values)
-        until = None if saved is None else int(saved)
+        until = None if saved is None else _decode_wait(saved).until
         return WaitCall(f"wait {call}", f"timeout {call}", until, has_timed_out, value)
 
     def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
@@ -184,6 +195,31 @@ def check_signal(text: str, *, what: str) -> str:
 def decode_arguments(value: bytes) -> NewArguments:
     """Decode the value that `ARGUMENTS` names; a worker has encoded it."""
     return msgspec.json.decode(value, type=NewArguments)
+
+
+def encode_wait(until: int, form: Mapping[str, Any]) -> bytes:
+    """Return what a wait saves.
+
+    Args:
+        form: JSON Schema of the signal; an empty one accepts anything.
+    """
+    return msgspec.json.encode(_SavedWait(until, dict(form)) if form else until)
+
+
+def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:
+    """Return the form of the wait that takes a new signal; None: that wait has none, or no run has reached it."""
+    known = _signals(values)
+    if any(sender == signal.id for _, sender, _ in known):
+        return None
+    taken = sum(name == signal.name for _, _, name in known)
+    timeouts = sum(key.startswith("timeout ") and key.split(" ")[2] == signal.name for key in values)
+    saved = values.get(f"wait {taken + timeouts + 1} {signal.name}")
+    return None if saved is None else _decode_wait(saved).form or None
+
+
+def _decode_wait(saved: bytes) -> _SavedWait:
+    found = msgspec.json.decode(saved, type=int | _SavedWait)
+    return _SavedWait(found, {}) if isinstance(found, int) else found
 
 
 def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:

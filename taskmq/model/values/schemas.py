@@ -8,13 +8,14 @@ from taskmq.errors import UnsupportedFeature
 __all__ = ["find_flaw", "find_misfit", "open_validator"]
 
 
-def open_validator(schema: Mapping[str, Any], *, purpose: str) -> Any:
+def open_validator(schema: Mapping[str, Any], *, purpose: str, checks_formats: bool = True) -> Any:
     """Return a validator of a JSON Schema, which never reads other documents.
 
     Its messages do not contain the values, which may be secret and large. Its patterns match in linear time.
 
     Args:
         purpose: what it is used for, for the error.
+        checks_formats: whether it checks the keyword `format`.
 
     Raises:
         ValueError: the schema is not one.
@@ -25,7 +26,7 @@ def open_validator(schema: Mapping[str, Any], *, purpose: str) -> Any:
     except ImportError as error:
         raise UnsupportedFeature(f"{purpose} need the schema validator: run pip install 'taskmq[schemas]'") from error
     return Draft202012Validator(
-        dict(schema), mask="the value", validate_formats=True, offline=True, pattern_options=RegexOptions()
+        dict(schema), mask="the value", validate_formats=checks_formats, offline=True, pattern_options=RegexOptions()
     )
 
 
@@ -42,11 +43,15 @@ def find_flaw(schema: Mapping[str, Any], *, purpose: str) -> str:
     return ""
 
 
-def find_misfit(schema: Mapping[str, Any], value: Any, *, purpose: str) -> str:
+def find_misfit(schema: Mapping[str, Any], value: Any, *, purpose: str, checks_formats: bool = True) -> str:
     """Return why a value does not fit a JSON Schema; "" if it does.
+
+    Args:
+        purpose, checks_formats: as of `open_validator`.
 
     Raises:
         ValueError, UnsupportedFeature: as `open_validator`.
     """
-    error = next(open_validator(schema, purpose=purpose).iter_errors(value), None)
+    validator = open_validator(schema, purpose=purpose, checks_formats=checks_formats)
+    error = next(validator.iter_errors(value), None)
     return "" if error is None else str(error.message)

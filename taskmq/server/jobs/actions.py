@@ -60,7 +60,7 @@ async def release_job(
 async def signal_job(api: ApiGiven, job_id: FromPath[str], data: JSONBody[JobSignalBody]) -> SignalledJob:
     """Send a signal to a job. A call of its task that waits for it returns the value.
 
-    409: the job has ended, or has no room for the signal.
+    409: the job has ended, or has no room for the signal. 422: the call has a form, which the value does not fit.
     """
     return await api.jobs.signal(job_id, data)
 

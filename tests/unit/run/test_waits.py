@@ -113,6 +113,21 @@ def test_a_wait_ends_its_run_until_the_signal_or_the_timeout() -> None:
     assert shelf.values == {"wait 1 ok": b"3605000"}
 
 
+async def test_a_wait_saves_the_form_of_its_type_again_when_that_has_changed() -> None:
+    shelf = Shelf()
+    shelf.now = 5_000
+
+    with pytest.raises(Suspension):
+        _run(shelf).wait_for("ok", int, timeout="1h")
+    assert shelf.values == {"wait 1 ok": b'[3605000,{"type":"integer"}]'}
+    with pytest.raises(Suspension):
+        await _run(shelf).await_for("ok", str, timeout="2h")
+    assert shelf.values == {"wait 1 ok": b'[3605000,{"type":"string"}]'}
+
+    shelf.now = 3_605_000
+    assert _run(shelf).wait_for("ok", bool, default=None) is None
+
+
 async def test_a_wait_returns_the_signal_as_its_type_without_saving_anything() -> None:
     shelf = Shelf({"signal 1 a ok": b'{"by":"ada"}', "signal 2 b ok": b"7"})
     run = _run(shelf)

@@ -11,12 +11,14 @@ from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import MSGPACK
-from taskmq.model.history.journals import RunProgress
+from taskmq.model.history.journals import RunProgress, SaveRequest
+from taskmq.model.history.suspensions import SUSPENDED, describe_wait, encode_wait
 from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED, Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq.model.units import LAST_INSTANT
+from taskmq.testing.job_store_suite.driver import JobDriver, report
 from tests.unit.server.kit import DOCUMENT, Site
 
 
@@ -541,6 +543,36 @@ def test_a_tenant_does_not_learn_for_which_other_one_its_run_was_preempted(site:
     assert 'other"' not in asked + gone
     assert "pool other" not in asked + gone
     assert shown.count("preempted by pool other") == 4
+
+
+def _suspend(site: Site, form: dict[str, Any]) -> str:
+    """Create a job of acme that waits for the signal `go`; return the store's id."""
+
+    async def suspend() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatch_new(tenant="acme")
+        begin = SaveRequest(reply="worker.saved.w1", number=1, run="a")
+        (begun,) = await driver.store.journals.save([report(job, "saving", saving=begin)])
+        wait = Raw(encode_wait(LAST_INSTANT, form))
+        save = replace(begin, number=2, fence=begun.fence, name="wait 1 go", value=wait)
+        await driver.store.journals.save([report(job, "saving", saving=save)])
+        why = ErrorRecord(type_name=SUSPENDED, message=describe_wait("go", LAST_INSTANT))
+        await driver.expect_accepted(job, "snoozed", delay=1, until=LAST_INSTANT, error=why, saves=1)
+        return job.id
+
+    with site.client.portal() as portal:
+        return portal.call(suspend)
+
+
+def test_a_signal_has_to_fit_the_form_of_the_call_that_waits_for_it(site: Site) -> None:
+    job = _suspend(site, {"type": "integer"})
+
+    wrong = site("POST", f"/jobs/{job}/signals", {"signal": "go", "value": "7"})
+    right = site("POST", f"/jobs/{job}/signals", {"signal": "go", "value": 7})
+
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_arguments")
+    assert "signal 'go' does not fit its form" in wrong.json()["detail"]
+    assert right.status_code == 200
 
 
 def _succeed_with_large_value(site: Site, **damage: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from taskmq import Context, TaskMQ
-from taskmq.errors import JobConflict, JobNotFound, SavedValuesFull
+from taskmq.errors import InvalidArguments, JobConflict, JobNotFound, SavedValuesFull
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -130,6 +130,22 @@ async def test_a_job_that_waits_runs_again_with_the_signal(shop: Shop, /) -> Non
     assert await job.aresult(timeout="9m") == [1, 42, "yes"]
     assert _made == ["first"]
     assert [each.note for each in await shop.jobs.ahistory(job.id)] == ["signal 'answer'"] * 2
+
+
+@run_by(in_own_store)
+async def test_a_signal_that_does_not_fit_the_awaited_form_is_refused(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+
+    with pytest.raises(InvalidArguments, match=r"signal 'answer' does not fit its form: .*\"integer\""):
+        await shop.jobs.asignal(job.id, "answer", "42", signal_id="one")
+    assert (await shop.jobs.aget(job.id)).suspension == "waiting for the signal 'answer'"
+    await shop.jobs.asignal(job.id, "answer", 42, signal_id="one")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    await shop.jobs.asignal(job.id, "answer", 42, signal_id="one")
+    await shop.jobs.asignal(job.id, "answer", "yes")
+
+    assert await job.aresult(timeout="9m") == [1, 42, "yes"]
 
 
 @run_by(in_own_store)

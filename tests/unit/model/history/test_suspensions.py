@@ -16,6 +16,8 @@ from taskmq.model.history.suspensions import (
     decode_arguments,
     describe_sleep,
     describe_wait,
+    encode_wait,
+    find_form,
     is_awaited,
     place_signal,
 )
@@ -55,6 +57,32 @@ def test_a_wait_that_timed_out_leaves_a_late_signal_to_the_next() -> None:
 
     assert (first.until, first.has_timed_out, first.value) == (70, True, None)
     assert (second.key, second.until, second.has_timed_out, second.value) == ("wait 2 ok", None, False, b"1")
+
+
+def test_a_wait_reads_the_instant_that_is_saved_with_a_form() -> None:
+    values = {"wait 1 ok": encode_wait(70, {"type": "integer"}), "wait 1 stop": encode_wait(80, {})}
+    waits = RunWaits()
+
+    assert (waits.next_wait("ok", values).until, waits.next_wait("stop", values).until) == (70, 80)
+    assert values == {"wait 1 ok": b'[70,{"type":"integer"}]', "wait 1 stop": b"80"}
+
+
+def test_a_signal_has_the_form_of_the_wait_that_will_take_it() -> None:
+    values = {
+        "wait 1 ok": encode_wait(70, {"type": "integer"}), "timeout 1 ok": b"true",
+        "wait 3 ok": encode_wait(90, {"type": "string"}), "signal 1 a ok": b"1", "signal 2 b stop": b"2",
+    }  # fmt: skip
+
+    assert find_form(values, _SIGNAL) == {"type": "string"}
+    assert find_form({**values, "signal 3 you ok": b"3"}, _SIGNAL) is None
+    assert find_form({**values, "signal 3 me ok": b"3"}, _SIGNAL) is None
+    assert find_form({"wait 1 ok": b"70"}, _SIGNAL) is None
+
+
+def test_a_repeated_signal_has_no_form_to_fit_again() -> None:
+    values = {"wait 2 ok": encode_wait(70, {"type": "integer"}), "signal 1 me ok": b"1"}
+
+    assert find_form(values, _SIGNAL) is None
 
 
 def test_a_signal_gets_the_next_number_of_its_job() -> None:
