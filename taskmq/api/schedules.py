@@ -329,12 +329,13 @@ class ChangeScheduleBody(ScheduleFields, frozen=True, kw_only=True, forbid_unkno
 
 
 class PutReactionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A reaction to ends of stored jobs, to create or replace.
+    """A reaction to ends of stored jobs or runs, to create or replace.
 
     Attributes:
         task: the task to call, as a stored job. It gets the event, or the list of events of joined conditions.
-        when: its condition: `{"kind": "job", "tasks": ["load"], "states": ["failed"]}`, or `parts` that are such
-            conditions, joined by the kind `all_of`, `any_of` or `at_least` (with a `count`).
+        when: its condition: `{"kind": "job", "tasks": ["load"], "states": ["failed"]}`, `{"kind": "run", "workflow":
+            "nightly", "states": ["failed"]}`, or `parts` that are such conditions, joined by the kind `all_of`,
+            `any_of` or `at_least` (with a `count`).
         debounce: a duration without further events before it calls the task.
         limit: the longest wait from its first event to the call; `at_limit` says what happens then.
     """

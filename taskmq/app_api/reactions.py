@@ -24,6 +24,7 @@ from taskmq.reactions import (
     ReactionStatus,
     StoredReactions,
     TimeComes,
+    WorkflowRunEnds,
 )
 
 __all__ = ["AppReactions", "reaction_line"]
@@ -78,7 +79,7 @@ class AppReactions(AppCalls):
         return True
 
     async def put(self, name: str, body: PutReactionBody) -> ReactionView:
-        """Create or replace a reaction to ends of stored jobs. With an equal condition it keeps its events.
+        """Create or replace a reaction to ends of stored jobs or runs. With an equal condition it keeps its events.
 
         Raises:
             InvalidOption: it is defined in code, or it is invalid.
@@ -170,7 +171,7 @@ def reaction_line(app: str, reaction: Reaction) -> ReactionLine:
         limit=plan.limit / 1000 if plan.limit else None,
         at_limit=plan.at_limit,
         is_dynamic=reaction.is_dynamic,
-        seen_by="scheduler" if reaction.is_dynamic else "beat" if reaction.needs_beat else "worker",
+        seen_by="scheduler" if reaction.needs_scheduler else "beat" if reaction.needs_beat else "worker",
         queues=[queue for queue in queues if queue],
     )
 
@@ -186,6 +187,8 @@ def _to_data(expression: Expression) -> dict[str, Any]:
             return {"kind": "at_least", "count": count, "parts": [_to_data(part) for part in parts]}
         case JobEnds(tasks, states):
             return {"kind": "job", "tasks": [*tasks], "states": [state.value for state in states]}
+        case WorkflowRunEnds(workflow, states):
+            return {"kind": "run", "workflow": workflow, "states": [state.value for state in states]}
         case FileArrives(pattern, done, stable):
             return {"kind": "file", "pattern": pattern, "done": done, "stable": stable / 1000}
         case MessageComes(patterns, exchange):

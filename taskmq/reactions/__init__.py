@@ -1,6 +1,6 @@
 """Reactions: tasks that are called when an event occurs.
 
-    condition   a kind of event: a job ends, a file arrives, a message arrives, a schedule is due
+    condition   a kind of event: a job or a run ends, a file arrives, a message arrives, a schedule is due
     expression  conditions, joined by `all_of`, `any_of` and `at_least`
     event       an occurrence of a condition, passed to the task
     pending     the events of an expression since its last call, and the calls to send
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Part,
         QueueMessageComes,
         TimeComes,
+        WorkflowRunEnds,
         all_of,
         amqp,
         any_of,
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
         file,
         job,
         message,
+        run,
     )
-    from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+    from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, RunEnded, TimeCame
     from taskmq.reactions.pending_calls import PendingCalls
     from taskmq.reactions.pending_store import change_pending, read_pending
     from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus
@@ -74,10 +76,12 @@ __all__ = [
     "ReactionRule",
     "ReactionStatus",
     "Reactions",
+    "RunEnded",
     "Sighting",
     "StoredReactions",
     "TimeCame",
     "TimeComes",
+    "WorkflowRunEnds",
     "all_of",
     "amqp",
     "any_of",
@@ -87,12 +91,13 @@ __all__ = [
     "job",
     "message",
     "read_pending",
+    "run",
 ]
 
 _NAMES_BY_MODULE = {
     "model.arrivals": ("Arrivals", "Sighting"),
     "deliver": ("Cause", "ReactionDelivery", "CallFailed"),
-    "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
+    "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "RunEnded", "TimeCame"),
     "pending_calls": ("PendingCalls",),
     "pending_store": ("change_pending", "read_pending"),
     "reactions": ("Reaction", "ReactionStatus", "Reactions"),

@@ -12,6 +12,7 @@ from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidArguments, InvalidOption, ReactionNotFound, UnsupportedFeature
 from taskmq.model.keys import reaction_record_key
+from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.topology import TOPIC_QUEUE
 from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
@@ -27,8 +28,9 @@ from taskmq.reactions.model.conditions import (
     MessageComes,
     QueueMessageComes,
     TimeComes,
+    WorkflowRunEnds,
 )
-from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, RunEnded, TimeCame
 from taskmq.reactions.model.pending import PendingReaction, ReactionPlan
 from taskmq.reactions.pending_store import read_pending
 from taskmq.schedules.triggers import for_schedule
@@ -73,7 +75,15 @@ class Reaction(msgspec.Struct, frozen=True):
     def needs_beat(self) -> bool:
         """Whether the reaction needs a beat, because workers do not see all of its events."""
         return not self.is_dynamic and (
-            not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
+            not self.is_direct
+            or not all(isinstance(each, JobEnds | WorkflowRunEnds) for each in self.plan.conditions)
+        )
+
+    @property
+    def needs_scheduler(self) -> bool:
+        """Whether only schedulers see some of its events, and no beat is needed."""
+        return self.is_dynamic or (
+            not self.needs_beat and any(isinstance(each, WorkflowRunEnds) for each in self.plan.conditions)
         )
 
     def queue_of(self, app: str, number: int) -> str:
@@ -196,7 +206,7 @@ class Reactions(Mapping[str, Reaction]):
         """
         if not isinstance(expression, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
-                f"reaction {name!r}: {expression!r} is not a condition: use job(), file(), message(), amqp(), "
+                f"reaction {name!r}: {expression!r} is not a condition: use job(), run(), file(), message(), amqp(), "
                 "all_of(), any_of() or at_least() of taskmq.reactions; for a time alone, @app.every or @app.cron"
             )
         if not name.isprintable():
@@ -368,6 +378,8 @@ def _sample(condition: Condition) -> ReactionEvent:
     match condition:
         case JobEnds(tasks):
             return JobEnded(job_id="1", task=tasks[0], state=JobState.SUCCEEDED.value, finished=_THEN)
+        case WorkflowRunEnds(workflow):
+            return RunEnded(run_id="1", workflow=workflow, state=RunState.SUCCEEDED.value, finished=_THEN)
         case FileArrives(pattern):
             return FileArrived(path=pattern, size=0, modified=_THEN)
         case MessageComes(patterns):

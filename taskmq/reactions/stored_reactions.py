@@ -1,6 +1,6 @@
 """Reactions that were made at run time: rows in the job store, beside those of schedules.
 
-They wait for ends of stored jobs. A scheduler delivers these, and submits the calls to the store.
+They wait for ends of stored jobs and of runs. A scheduler delivers these, and submits the calls to the store.
 """
 
 import logging
@@ -14,7 +14,7 @@ from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedu
 from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import InvalidOption, ReactionNotFound
 from taskmq.model.keys import reaction_record_key
-from taskmq.reactions.model.conditions import Expression, JobEnds, all_of, any_of, at_least, job
+from taskmq.reactions.model.conditions import Expression, JobEnds, all_of, any_of, at_least, job, run
 from taskmq.reactions.pending_store import read_pending
 from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus, status_of
 from taskmq.tasks.tasks import Tasks
@@ -48,7 +48,9 @@ class ReactionRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_expression(data: Mapping[str, Any], *, depth: int = 0) -> Expression:
-    """Read a condition from data: `{"kind": "job", "tasks": [...], "states": [...]}`, and such data joined.
+    """Read a condition from data, such as `{"kind": "job", "tasks": [...], "states": [...]}`, and such data joined.
+
+    The end of a run is `{"kind": "run", "workflow": "...", "states": [...]}`.
 
     Joined are `parts` by the kinds `all_of`, `any_of` and `at_least`, the last one with a `count`.
 
@@ -60,6 +62,10 @@ def read_expression(data: Mapping[str, Any], *, depth: int = 0) -> Expression:
         tasks, states = data.get("tasks"), data.get("states", ["succeeded"])
         if _are_texts(tasks) and _are_texts(states):
             return job(*cast("list[str]", tasks), state=cast("list[str]", states))
+    elif kind == "run":
+        workflow, states = data.get("workflow"), data.get("states", ["succeeded"])
+        if isinstance(workflow, str) and _are_texts(states):
+            return run(workflow, cast("list[str]", states))
     elif kind in {"all_of", "any_of", "at_least"} and parts is not None and depth < _DEEPEST:
         found = [read_expression(_as_data(part), depth=depth + 1) for part in parts]
         if kind == "all_of":
@@ -69,8 +75,9 @@ def read_expression(data: Mapping[str, Any], *, depth: int = 0) -> Expression:
         if isinstance(count := data.get("count"), int):
             return at_least(count, *found)
     raise InvalidOption(
-        'when: give {"kind": "job", "tasks": [...], "states": [...]}, or such conditions as "parts" of the kind '
-        '"all_of", "any_of" or "at_least" (with a "count")'
+        'when: give {"kind": "job", "tasks": [...], "states": [...]}, {"kind": "run", "workflow": "...", '
+        '"states": [...]}, or such conditions as "parts" of the kind "all_of", "any_of" or "at_least" '
+        '(with a "count")'
     )
 
 

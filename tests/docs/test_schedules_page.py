@@ -115,6 +115,7 @@ def test_reactions_of_the_tasks_on_the_page_are_listed(folder: Path) -> None:
     assert rules == {
         "load": "when a file /srv/in/*.csv has arrived, with its .done file",
         "tidy": "when a job of load has ended succeeded or failed",
+        "warn": "when a run of nightly* has ended failed or cancelled",
         "order": "when a message orders.*.new or orders.#.changed has arrived over sales",
         "publish": (
             "when a file /srv/in/prices.csv has arrived, unchanged for 30 s and (a job of load has succeeded or a "

@@ -11,12 +11,14 @@ from taskmq.reactions import (
     MessageArrived,
     ReactionEvent,
     Reactions,
+    RunEnded,
     all_of,
     amqp,
     any_of,
     file,
     job,
     message,
+    run,
 )
 from taskmq.schedules.triggers import cron
 
@@ -32,6 +34,11 @@ def load(arrived: FileArrived) -> str:
 @app.on(job(load, "other", state=["succeeded", "dead"]))
 @app.task(name="index")
 async def index(ended: JobEnded) -> None: ...
+
+
+@app.on(run("nightly", ["failed", "cancelled"]))
+@app.task(name="alarm")
+def alarm(ended: RunEnded) -> None: ...
 
 
 @app.on(message("orders.#", exchange="sales"))

@@ -12,9 +12,13 @@ from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.starts import RUN_CODES, read_run
 from taskmq_sql.steps import JobId, Steps, ask
 
-__all__ = ["list_runs"]
+__all__ = ["list_ended", "list_runs"]
 
 _LIST: Final = "select record from taskmq.run where {where} order by id desc limit {limit}"
+_ENDED: Final = """
+select record from taskmq.run where ended >= $1 and (ended > $1 or id > $2) and state <> 0
+order by ended, id limit $3"""
+_FIRST: Final = UUID(int=0)
 _LAST: Final = UUID(int=2**128 - 1)
 _BITS_OF_TIME: Final = 80
 _END_OF_TIME: Final = 2**48 - 1
@@ -51,6 +55,12 @@ def list_runs(which: RunFilter, after: str | None, limit: int) -> Steps[RunPage]
         before = runs[-1].id
         if compared >= _COMPARED:
             return RunPage(found, before, is_bounded=True)
+
+
+def list_ended(since: int, after: str, limit: int) -> Steps[list[RunRecord]]:
+    """Implement `RunStore.ended_since`."""
+    rows = yield from ask(_ENDED, since, JobId(after or str(_FIRST)), limit)
+    return [read_run(row[0]) for row in rows]
 
 
 def _statement(which: RunFilter, before: str, limit: int) -> tuple[str, list[Any]]:

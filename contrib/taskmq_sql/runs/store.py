@@ -21,7 +21,7 @@ from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs import inbox, workflows
 from taskmq_sql.runs.deletion import forget_some_ended, forget_some_of_tenant
-from taskmq_sql.runs.lists import list_runs
+from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.starts import check_content, read_run, start
 from taskmq_sql.runs.transitions import Graphs, advance
 from taskmq_sql.runs.values import children, read_values, steps
@@ -88,6 +88,9 @@ class SqlRuns:
 
     async def list_runs(self, which: RunFilter = EVERY_RUN, *, after: str | None = None, limit: int = 50) -> RunPage:
         return await self._lists.read(partial(list_runs, which, after, limit))
+
+    async def ended_since(self, since: int, *, after: str = "", limit: int = 500) -> list[RunRecord]:
+        return await self._lists.read(partial(list_ended, since, after, limit))
 
     async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:
         run = await self.get(run_id)

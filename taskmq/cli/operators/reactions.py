@@ -58,7 +58,7 @@ def put(
     limit: str | None = None,
     at_limit: Literal["drop", "call"] = "drop",
 ) -> None:
-    """Create or replace a reaction to ends of stored jobs.
+    """Create or replace a reaction to ends of stored jobs or runs.
 
     Parameters
     ----------
@@ -67,8 +67,9 @@ def put(
     task
         The task to call, as a stored job.
     when
-        The condition as JSON: {"kind": "job", "tasks": ["load"], "states": ["failed"]}, or such conditions as "parts"
-        of the kind "all_of", "any_of" or "at_least" (with a "count").
+        The condition as JSON: {"kind": "job", "tasks": ["load"], "states": ["failed"]}, {"kind": "run", "workflow":
+        "nightly", "states": ["failed"]}, or such conditions as "parts" of the kind "all_of", "any_of" or "at_least"
+        (with a "count").
     debounce
         Duration without further events before it calls the task.
     limit

@@ -238,6 +238,15 @@ class RunStore(Protocol):
         """
         ...
 
+    async def ended_since(self, since: int, *, after: str = "", limit: int = 500) -> list[RunRecord]:
+        """Return up to `limit` runs of all tenants that ended at an instant (ms) or later, the earliest first.
+
+        Args:
+            after: of the runs that ended at that instant, only those with a larger id. The next page follows from the
+                end and the id of the last run.
+        """
+        ...
+
     async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:
         """Return up to `limit` steps with names after `after`, in code point order; a step without a record waits."""
         ...

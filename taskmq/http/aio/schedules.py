@@ -120,7 +120,7 @@ class AsyncReactionCalls:
         return await self._connection.ask("getReaction", ReactionView, path={"name": name})
 
     async def put(self, name: str, body: PutReactionBody) -> ReactionView:
-        """Create or replace a reaction to ends of stored jobs. With an equal condition it keeps its events.
+        """Create or replace a reaction to ends of stored jobs or runs. With an equal condition it keeps its events.
 
         Raises:
             InvalidOption: it is defined in code, or it is invalid.

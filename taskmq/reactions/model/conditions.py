@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import InvalidOption
+from taskmq.model.runs.records import RunState
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.schedules.triggers import Trigger
@@ -28,6 +29,7 @@ __all__ = [
     "Part",
     "QueueMessageComes",
     "TimeComes",
+    "WorkflowRunEnds",
     "all_of",
     "amqp",
     "any_of",
@@ -38,9 +40,11 @@ __all__ = [
     "job",
     "message",
     "rule_of",
+    "run",
 ]
 
 _ENDS: Final = tuple(state for state in JobState if state in TERMINAL)
+_RUN_ENDS: Final = tuple(state for state in RunState if state is not RunState.RUNNING)
 _TOPIC_BYTES: Final = 255
 _MOST_PREFETCH: Final = 65_535
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
@@ -54,6 +58,21 @@ class JobEnds(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         return f"a job of {_either(self.tasks)} has {'ended ' if len(self.states) > 1 else ''}{_either(self.states)}"
+
+
+class WorkflowRunEnds(msgspec.Struct, frozen=True):
+    """Condition: a run of a workflow ends in one of these states; in the name, `*` stands for any text."""
+
+    workflow: str
+    states: tuple[RunState, ...]
+
+    def describe(self) -> str:
+        return f"a run of {self.workflow} has {'ended ' if len(self.states) > 1 else ''}{_either(self.states)}"
+
+    def is_met_by(self, workflow: str, state: RunState) -> bool:
+        """Whether a run of the workflow that ends in this state meets it."""
+        pattern = ".*".join(map(re.escape, self.workflow.split("*")))
+        return state in self.states and re.fullmatch(pattern, workflow, re.DOTALL) is not None
 
 
 class FileArrives(msgspec.Struct, frozen=True):
@@ -138,7 +157,7 @@ class TimeComes(msgspec.Struct, frozen=True):
         return f"it is due {self.trigger.describe()}"
 
 
-Condition = JobEnds | FileArrives | MessageComes | QueueMessageComes | TimeComes
+Condition = JobEnds | WorkflowRunEnds | FileArrives | MessageComes | QueueMessageComes | TimeComes
 
 
 class AllOf(msgspec.Struct, frozen=True):
@@ -202,6 +221,24 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
     if not states:
         raise InvalidOption(f"state=(): a job ends as {_either(_ENDS)}")
     return JobEnds(tuple(dict.fromkeys(names)), tuple(dict.fromkeys(states)))
+
+
+def run(workflow: str, state: str | Collection[str] = "succeeded") -> WorkflowRunEnds:
+    """Build the condition that a run of a workflow ends.
+
+    Args:
+        workflow: name of the workflow, in which `*` stands for any text.
+        state: one or several of `succeeded`, `failed` and `cancelled`.
+
+    Raises:
+        InvalidOption: no workflow is given, or no run ends in a given state.
+    """
+    if not workflow or not workflow.isprintable():
+        raise InvalidOption(f"run({workflow!r}): give the name of a workflow, in which * stands for any text")
+    names = [state] if isinstance(state, str) else list(state)
+    if not names or not set(names) <= set(_RUN_ENDS):
+        raise InvalidOption(f"run({workflow!r}): state={state!r}: a run ends as {_either(_RUN_ENDS)}")
+    return WorkflowRunEnds(workflow, tuple(dict.fromkeys(map(RunState, names))))
 
 
 def file(pattern: str, *, done: str = "", stable: Duration | None = None) -> FileArrives:
@@ -378,8 +415,8 @@ def _parse_parts(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
             found.append(TimeComes(part))
         else:
             raise InvalidOption(
-                f"{what}(): {part!r} is not a condition: use job(), file(), message(), amqp() or a trigger of "
-                "taskmq.schedules.triggers"
+                f"{what}(): {part!r} is not a condition: use job(), run(), file(), message(), amqp() or a trigger "
+                "of taskmq.schedules.triggers"
             )
     return tuple(found)
 

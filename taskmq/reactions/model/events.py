@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-__all__ = ["FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"]
+__all__ = ["FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "RunEnded", "TimeCame"]
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="kind"):
@@ -21,6 +21,23 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="
     task: str
     state: str
     finished: datetime
+
+
+class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="kind"):
+    """The end of a run of a workflow.
+
+    Attributes:
+        run_id: id of the run, for `app.runs.get(run_id)`.
+        workflow: name of its workflow.
+        state: `succeeded`, `failed` or `cancelled`.
+        scheduled_for: instant of its occurrence in ISO 8601; "" if no schedule started it.
+    """
+
+    run_id: str
+    workflow: str
+    state: str
+    finished: datetime
+    scheduled_for: str = ""
 
 
 class FileArrived(msgspec.Struct, frozen=True, kw_only=True, tag="file", tag_field="kind"):
@@ -59,4 +76,4 @@ class TimeCame(msgspec.Struct, frozen=True, kw_only=True, tag="time", tag_field=
     instant: datetime
 
 
-ReactionEvent = JobEnded | FileArrived | MessageArrived | TimeCame
+ReactionEvent = JobEnded | RunEnded | FileArrived | MessageArrived | TimeCame

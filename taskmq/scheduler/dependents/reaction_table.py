@@ -1,4 +1,4 @@
-"""Delivery of ends of stored jobs to reactions whose calls are stored jobs.
+"""Delivery of ends of stored jobs and of runs to reactions.
 
     a report ends a job -> applied -> delivered, if a reaction waits for its task -> the report is acknowledged
 
@@ -24,7 +24,8 @@ from taskmq.errors import (
     TooLarge,
 )
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.keys import reaction_record_key
+from taskmq.model.keys import reaction_record_key, tenant_key
+from taskmq.model.runs.records import RunRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
 from taskmq.reactions import (
@@ -35,13 +36,15 @@ from taskmq.reactions import (
     PendingCalls,
     Reaction,
     ReactionDelivery,
+    RunEnded,
     StoredReactions,
+    WorkflowRunEnds,
     read_pending,
 )
 from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["Awaiting", "JobEnd", "ReactionTable"]
+__all__ = ["Awaiting", "AwaitingRun", "JobEnd", "ReactionTable"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -55,6 +58,14 @@ class Awaiting(NamedTuple):
     reaction: Reaction
     number: int
     condition: JobEnds
+
+
+class AwaitingRun(NamedTuple):
+    """A reaction that waits for runs, and the number of its condition."""
+
+    reaction: Reaction
+    number: int
+    condition: WorkflowRunEnds
 
 
 class JobEnd(NamedTuple):
@@ -80,6 +91,8 @@ class ReactionTable:
         self._of_code = [each for each in app.reactions.values() if each.is_direct and each.is_submitted]
         self._dynamic: Mapping[str, list[Awaiting]] = {}
         self._reported = _by_task(self._of_code)
+        self._runs_of_code = _to_runs(app.reactions.values())
+        self._runs = self._runs_of_code
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -104,6 +117,7 @@ class ReactionTable:
         reactions = await self._stored.list_all()
         self._dynamic = _by_task(reactions)
         self._reported = _by_task([*self._of_code, *reactions])
+        self._runs = [*self._runs_of_code, *_to_runs(reactions)]
         for reaction in reactions:
             if not reaction.is_direct:
                 await self._fire(reaction)
@@ -116,6 +130,11 @@ class ReactionTable:
     def stored_for(self, task: str) -> Sequence[Awaiting]:
         """Return the stored reactions to jobs of this task."""
         return self._dynamic.get(task, ())
+
+    @property
+    def to_runs(self) -> Sequence[AwaitingRun]:
+        """The reactions to runs, of the code and stored."""
+        return self._runs
 
     async def deliver(self, ends: Iterable[JobEnd]) -> None:
         """Deliver reported ends to the reactions that wait for them.
@@ -142,17 +161,41 @@ class ReactionTable:
         ended = JobEnded(job_id=name, task=job.task, state=state.value, finished=to_datetime(at))
         cause = Cause(name, _root_of(job.body) or name)
         for reaction, number, _ in wanted:
-            try:
-                event = RecordedEvent(f"{name} {ended.state}", ended)
-                await self._delivery.deliver(reaction, number, event, cause=cause)
-                if reaction.is_dynamic and not reaction.is_direct:
-                    await self._fire(reaction)
-            except ReactionNotFound:
-                continue
-            except (CallFailed, EncodeError, TooLarge) as error:
-                # It would fail again, and hold up other ends.
-                _log.error("job %s: giving up reaction %s to its end: %s", name, reaction.name, error)
+            await self._deliver(reaction, number, RecordedEvent(f"{name} {ended.state}", ended), f"job {name}", cause)
         return len(wanted)
+
+    async def deliver_run(self, waiting: Iterable[AwaitingRun], run: RunRecord) -> int:
+        """Deliver the end of a run to those of these reactions whose conditions it meets; return their number.
+
+        Raises:
+            SendError, StateUnavailable, StoreUnavailable: as for `deliver`.
+        """
+        wanted = [each for each in waiting if each.condition.is_met_by(run.workflow, run.state)]
+        name = tenant_key(run.tenant or None, run.id)
+        ended = RunEnded(
+            run_id=name,
+            workflow=run.workflow,
+            state=run.state.value,
+            finished=to_datetime(run.ended or 0),
+            scheduled_for=run.scheduled_for,
+        )
+        for reaction, number, _ in wanted:
+            event = RecordedEvent(f"{run.id} {run.generation} {ended.state}", ended)
+            await self._deliver(reaction, number, event, f"run {name}")
+        return len(wanted)
+
+    async def _deliver(
+        self, reaction: Reaction, number: int, event: RecordedEvent, what: str, cause: Cause | None = None
+    ) -> None:
+        try:
+            await self._delivery.deliver(reaction, number, event, cause=cause)
+            if reaction.is_dynamic and not reaction.is_direct:
+                await self._fire(reaction)
+        except ReactionNotFound:
+            return
+        except (CallFailed, EncodeError, TooLarge) as error:
+            # It would fail again, and hold up other ends.
+            _log.error("%s: giving up reaction %s to its end: %s", what, reaction.name, error)
 
     async def _fire(self, reaction: Reaction) -> None:
         try:
@@ -171,6 +214,15 @@ def _by_task(reactions: Iterable[Reaction]) -> Mapping[str, list[Awaiting]]:
                 for task in condition.tasks:
                     found[task].append(Awaiting(reaction, number, condition))
     return dict(found)
+
+
+def _to_runs(reactions: Iterable[Reaction]) -> list[AwaitingRun]:
+    return [
+        AwaitingRun(reaction, number, condition)
+        for reaction in reactions
+        for number, condition in enumerate(reaction.plan.conditions)
+        if isinstance(condition, WorkflowRunEnds)
+    ]
 
 
 def _root_of(body: bytes) -> str | None:

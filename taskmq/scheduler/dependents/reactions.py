@@ -1,7 +1,8 @@
-"""Reactions to ends of stored jobs that no worker sees.
+"""Reactions to ends of runs, and of stored jobs that no worker sees.
 
     cancelled, expired, ended by another job's end, or given up by a scheduler
         -> an event in the job's history -> found here within a second -> delivered like an end that a worker sees
+    a run ends -------------------------> found here within a second -> delivered
 
 One scheduler at a time looks, under a lease. It begins an hour back, so ends count while no scheduler runs for less
 than that. Delivering an end again has no effect, except for calls over the broker lane without a state: these count
@@ -33,6 +34,7 @@ _LEASE: Final = 30.0
 _HOUR: Final = 3_600_000
 # If there are more in a look, the earlier ones are left out.
 _MOST: Final = 5_000
+_PAGE: Final = 500
 _KINDS: Final = frozenset({"cancel", "ended", "undispatched"})
 
 
@@ -51,6 +53,7 @@ class EndReactions:
         self._key = f"reactions:{app.name}"
         self._table = table
         self._lookback = Lookback(past=_HOUR)
+        self._lookback_of_runs = Lookback(past=_HOUR)
         self._began: int | None = None
         self._is_stopping = asyncio.Event()
 
@@ -78,10 +81,11 @@ class EndReactions:
 
     @property
     def _are_any(self) -> bool:
-        return bool(self._app.reactions.awaited_tasks) or not self._table.is_empty
+        return bool(self._app.reactions.awaited_tasks or self._table.to_runs) or not self._table.is_empty
 
     async def _look_while_leading(self, token: int) -> None:
-        self._lookback, self._began = Lookback(past=_HOUR), None
+        self._lookback, self._lookback_of_runs = Lookback(past=_HOUR), Lookback(past=_HOUR)
+        self._began = None
         try:
             while not self._is_stopping.is_set() and self._are_any:
                 await self.look()
@@ -100,26 +104,52 @@ class EndReactions:
         now = await self._store.now_ms()
         if self._began is None:
             self._began = now
+        return await self._look_at_jobs(now, self._began) + await self._look_at_runs(now, self._began)
+
+    async def _look_at_jobs(self, now: int, began: int) -> int:
         found = 0
         for action in await self._store.actions(self._lookback.since(now), limit=_MOST):
             entry = action.entry
             if entry.kind in _KINDS and entry.state in TERMINAL:
                 key = (action.job_id, str(entry.version))
                 if not self._lookback.has_seen(key):
-                    found += await self._deliver(action, self._began)
+                    found += await self._deliver(action, began)
                     self._lookback.is_new(key, entry.at)
         self._lookback.end(now)
         return found
+
+    async def _look_at_runs(self, now: int, began: int) -> int:
+        found, since, after = 0, self._lookback_of_runs.since(now), ""
+        while reactions := self._table.to_runs:
+            page = await self._store.runs.ended_since(since, after=after, limit=_PAGE)
+            for run in page:
+                key = (run.id, str(run.generation))
+                at = since = run.ended or 0
+                after = run.id
+                if not self._lookback_of_runs.has_seen(key):
+                    waiting = [each for each in reactions if self._counts(each.reaction, at, began)]
+                    found += await self._table.deliver_run(waiting, run) > 0
+                    self._lookback_of_runs.is_new(key, at)
+            if len(page) < _PAGE:
+                break
+        self._lookback_of_runs.end(now)
+        return found
+
+    def _counts(self, reaction: Reaction, at: int, began: int) -> bool:
+        """Whether an end at this instant counts for a reaction."""
+        if reaction.is_dynamic:
+            return at >= reaction.since
+        return at >= began or self._is_repeatable(reaction)
 
     async def _deliver(self, action: JobAction, began: int) -> bool:
         """Deliver an end to the reactions that wait for it; return whether there are any."""
         entry = action.entry
         assert entry.state is not None
-        waiting = [each for each in self._table.stored_for(action.task) if entry.at >= each.reaction.since]
-        waiting += [
+        of_code = map(Awaiting._make, self._app.reactions.waiting_for(action.task))
+        waiting = [
             each
-            for each in map(Awaiting._make, self._app.reactions.waiting_for(action.task))
-            if entry.at >= began or self._is_repeatable(each.reaction)
+            for each in (*self._table.stored_for(action.task), *of_code)
+            if self._counts(each.reaction, entry.at, began)
         ]
         if not waiting or (job := await self._store.get(action.job_id)) is None:
             return False

@@ -51,7 +51,7 @@ async def get_reaction(api: ApiGiven, name: FromPath[str]) -> ReactionView:
     tags=["reactions"],
 )
 async def put_reaction(api: ApiGiven, name: FromPath[str], data: JSONBody[PutReactionBody]) -> Response[ReactionView]:
-    """Create a reaction to ends of stored jobs (201) or replace the one with this name (200).
+    """Create a reaction to ends of stored jobs or runs (201) or replace the one with this name (200).
 
     A scheduler submits its calls to the store. Schedulers know it within a second. With an equal condition it keeps
     its events. A reaction defined in code cannot be replaced.

@@ -18,6 +18,7 @@ from taskmq.reactions import (
     file,
     job,
     message,
+    run,
 )
 from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.schedules.triggers import cron, once
@@ -43,7 +44,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         app.on(
             at_least(
                 2,
-                any_of(file("/srv/in/*.csv", done=".done"), cron("0 6 * * *", tz="Europe/Paris")),
+                any_of(file("/srv/in/*.csv", done=".done"), run("nightly*"), cron("0 6 * * *", tz="Europe/Paris")),
                 amqp("amqp://crm:s3cret@crm/sales", queue="orders"),
                 amqp(exchange="sales"),
                 once(datetime(2099, 1, 31, tzinfo=UTC)),
@@ -88,6 +89,7 @@ def test_every_kind_of_condition_is_shown_as_data_without_passwords(site: Site) 
                 "kind": "any_of",
                 "parts": [
                     {"kind": "file", "pattern": "/srv/in/*.csv", "done": ".done", "stable": 0.0},
+                    {"kind": "run", "workflow": "nightly*", "states": ["succeeded"]},
                     {
                         "kind": "time",
                         "means": "at 06:00 every day, Europe/Paris time",
@@ -109,7 +111,7 @@ def test_every_kind_of_condition_is_shown_as_data_without_passwords(site: Site) 
         ],
     }
     assert (answer.json()["debounce"], answer.json()["seen_by"]) == (10.0, "beat")
-    assert answer.json()["queues"] == ["orders", "taskmq.on.taskmq.sales.3"]
+    assert answer.json()["queues"] == ["orders", "taskmq.on.taskmq.sales.4"]
     assert "s3cret" not in answer.text
 
 

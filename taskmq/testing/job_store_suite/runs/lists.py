@@ -68,6 +68,29 @@ class RunLists(JobStoreCase):
         assert await find(until=now - HOUR) == set()
 
     @case
+    async def test_ended_runs_are_read_in_the_order_of_their_ends(self) -> None:
+        driver = RunDriver(self.store())
+        began = await driver.store.now_ms()
+        runs = [await driver.start(_SLEEPS, tenant=tenant) for tenant in ("", "acme", "")]
+        late, live = await driver.start(_WAITS), await driver.start(_WAITS)
+        await driver.settle()
+        await driver.runs.fire_timers()
+        await driver.settle()
+        await driver.send(late, NewInboxRow(kind="cancel", id="c"))
+        ends = [(run.ended or 0, run.id) for run in [await driver.run(each) for each in (*runs, late)]]
+
+        pages = [await driver.runs.ended_since(began, limit=3)]
+        pages.append(await driver.runs.ended_since(pages[0][-1].ended or 0, after=pages[0][-1].id, limit=3))
+
+        assert [(run.ended, run.id) for page in pages for run in page] == sorted(ends)
+        assert [len(page) for page in pages] == [3, 1]
+        assert await driver.runs.ended_since(max(ends)[0] + 1) == []
+        await driver.send(late, NewInboxRow(kind="redrive", id="r"))
+        found = {run.id for run in await driver.runs.ended_since(began)}
+        assert found == {*runs}
+        assert live not in found
+
+    @case
     async def test_old_runs_are_deleted_with_their_contents_and_live_ones_stay(self) -> None:
         driver = RunDriver(self.store())
         store = driver.store

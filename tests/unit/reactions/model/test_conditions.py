@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import taskmq.reactions
 from taskmq.errors import InvalidOption
-from taskmq.reactions import all_of, amqp, any_of, at_least, file, job, message
+from taskmq.model.runs.records import RunState
+from taskmq.reactions import all_of, amqp, any_of, at_least, file, job, message, run
 from taskmq.reactions.model.conditions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers import every, once
 
@@ -24,6 +25,8 @@ ORDER = message("orders.#")
         (LOADED, "a job of shop.load has succeeded"),
         (job("a", "b", state=["failed", "cancelled"]), "a job of a or b has ended failed or cancelled"),
         (job("a", state="failed"), "a job of a has failed"),
+        (run("nightly"), "a run of nightly has succeeded"),
+        (run("nightly*", ["failed", "cancelled"]), "a run of nightly* has ended failed or cancelled"),
         (CSV, "a file /in/*.csv has arrived, unchanged for 5 s"),
         (file("/in/*", done=".done"), "a file /in/* has arrived, with its .done file"),
         (
@@ -59,6 +62,10 @@ def test_a_condition_describes_what_it_waits_for(condition: Expression, words: s
         (lambda: job("a", state="retrying"), "a job ends as succeeded, failed, cancelled"),
         (lambda: job("a", state="asleep"), "a job ends as succeeded, failed, cancelled"),
         (lambda: job("a", state=()), "a job ends as"),
+        (lambda: run(""), "give the name of a workflow"),
+        (lambda: run("a\n"), "give the name of a workflow"),
+        (lambda: run("a", state="running"), "a run ends as succeeded, failed or cancelled"),
+        (lambda: run("a", state=()), "a run ends as succeeded, failed or cancelled"),
         (lambda: file(""), "a path"),
         (lambda: file("/in/*", done="../x"), "give a suffix of a name"),
         (lambda: file("/in/a.done", done=".done"), "itself ends with done='.done'"),
@@ -84,6 +91,19 @@ def test_a_task_may_be_used_instead_of_its_name() -> None:
         name = "shop.load"
 
     assert job(Named(), "shop.load") == LOADED
+
+
+@pytest.mark.parametrize(
+    ("workflow", "state", "fits"),
+    [
+        ("nightly", RunState.FAILED, True),
+        ("nightly.report", RunState.FAILED, True),
+        ("nightly", RunState.SUCCEEDED, False),
+        ("a nightly", RunState.FAILED, False),
+    ],
+)
+def test_a_condition_of_runs_matches_names_and_ends(workflow: str, state: RunState, fits: bool) -> None:
+    assert run("nightly*", "failed").is_met_by(workflow, state) is fits
 
 
 def test_conditions_are_numbered_from_left_to_right() -> None:
