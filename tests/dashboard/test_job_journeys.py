@@ -279,6 +279,24 @@ def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site
     eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
 
 
+def test_the_palette_pauses_and_resumes_a_queue_and_retries_failed_jobs(eyes: Eyes, site: Served) -> None:
+    site.run(site.app.sessions.current().declare(site.app.tasks.queues))
+    page = eyes.open("queues").page
+    row = page.get_by_role("row", name="billing").first
+
+    _choose(page, "pause queue billing")
+    page.get_by_label("Note").fill("the bank is closed")
+    eyes.confirm("Pause")
+    expect(row).to_contain_text("Paused")
+    _choose(page, "resume queue billing")
+    expect(row).not_to_contain_text("Paused")
+    _choose(page, "retry failed")
+
+    expect(page.get_by_role("dialog", name="Bulk operation")).to_contain_text("status:failed,expired,upstream_failed")
+    expect(page.locator("[data-matched]")).to_have_text("0")
+    assert violations(page) == []
+
+
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )

@@ -104,6 +104,24 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_a_run_is_held_from_the_palette(eyes: Eyes, site: Served) -> None:
+    _store(site, "posters")
+    started = site.api.post("/workflows/posters/start", json={"params": {"album": "x"}}).raise_for_status().json()
+    page = eyes.open("runs").page
+
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Go to").fill(f"hold run {started['run_id']}")
+    expect(page.locator("dialog [aria-selected=true]")).to_contain_text("Hold run posters")
+    page.keyboard.press("Enter")
+    page.get_by_label("Note").fill("the paper is wet")
+    with working(site):
+        eyes.confirm("Hold run")
+        eyes.see("Held.")
+        eyes.open(f"runs/{started['run_id']}")
+        eyes.see("Held: the paper is wet.")
+
+
+@pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> None:
     _store(site, "posters")
     site.api.post("/workflows/posters/start", json={"params": {"album": "x"}}).raise_for_status()

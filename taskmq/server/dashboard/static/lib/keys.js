@@ -15,7 +15,7 @@ export const PLACES = {
 
 /** @type {[string, string][]} */
 export const KEYS = [
-  ["?", "show keyboard shortcuts"], ["Ctrl K", "go to a page, task or job"], ["/", "focus the filter"], ["g, then a letter", "go to a page"], ["j, k", "next, previous row"],
+  ["?", "show keyboard shortcuts"], ["Ctrl K", "go to a page, task or job, or act"], ["/", "focus the filter"], ["g, then a letter", "go to a page"], ["j, k", "next, previous row"],
   ["x", "select the row"], ["Enter", "open the row"], ["r", "retry"], ["c", "cancel"], ["h", "hold or release"],
   ["p", "pause or resume"], [".", "refresh"], ["y", "copy the link"], ["Esc", "close"],
 ];

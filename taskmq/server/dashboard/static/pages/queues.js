@@ -2,6 +2,7 @@
 /** Queues of the broker. */
 import { may, part, send } from "../lib/api.js";
 import { stateOf } from "../lib/backlog.js";
+import { PauseQueue, resumeQueue } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { count, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
@@ -11,10 +12,9 @@ import { to } from "../lib/route.js";
 function PauseAction({ name, isPaused, reload }) {
   const [open, show] = useState(false);
   if (!may("queues.operate") || isPaused === null) return null;
-  const resume = async () => { await send(`queues/${part(name)}/resume`); notify(`${name} is resumed.`); reload(); };
-  const pause = async (/** @type {string} */ note) => { await send(`queues/${part(name)}/pause`, { note }); notify(`${name} is paused.`); reload(); };
+  const resume = async () => { await resumeQueue(name); reload(); };
   return html`${isPaused ? html`<${Action} act=${resume} mark="p" title="p">Resume<//>` : html`<button type="button" data-key="p" title="p" onClick=${() => show(true)}>Pause</button>`}
-    ${open && html`<${Confirm} title=${`Pause ${name}`} verb="Pause" note close=${() => show(false)} act=${pause}><p>Workers start no jobs of this queue until it is resumed. Running jobs continue.</p><//>`}`;
+    ${open && html`<${PauseQueue} name=${name} close=${() => show(false)} reload=${reload} />`}`;
 }
 
 const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
