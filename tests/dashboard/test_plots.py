@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from taskmq.contracts.history import history_of
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
-from tests.dashboard.kit import Eyes, Served
+from tests.dashboard.kit import Eyes, Served, violations
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -42,6 +42,20 @@ def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site:
     expected = [[str(round(value)) for value in values] for values in told if values[0] is not None]
     assert is_painted
     assert [values for values in shown if values[0] != "\u2013"] == expected == [["7", "0", "0"], ["40", "3", "5"]]
+
+
+@pytest.mark.nightly("tests/dashboard/test_golden.py::test_a_screen_reader_finds_the_same_content_as_before")
+def test_the_page_of_a_queue_charts_its_own_day(eyes: Eyes, site: Served) -> None:
+    site.run(_count(site))
+    page = eyes.open("queues/reports").page
+    plot = page.get_by_role("figure").filter(has_text="jobs that ended")
+
+    expect(plot.locator(".chart")).to_have_attribute("aria-label", re.compile("succeeded [1-9]"))
+    expect(page.get_by_role("figure").filter(has_text="from due time to start")).to_be_visible()
+    assert violations(page) == []
+    eyes.open("queues/billing")
+
+    expect(plot.locator(".chart")).to_have_attribute("aria-label", re.compile("succeeded none"))
 
 
 def test_a_crosshair_shows_all_values_of_its_time(eyes: Eyes) -> None:

@@ -4,6 +4,7 @@ import { may, part, send } from "../lib/api.js";
 import { stateOf } from "../lib/backlog.js";
 import { PauseQueue, resumeQueue } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
+import { FigurePlots, Ranges } from "../lib/figures.js";
 import { count, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
 import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Loading, Table, When } from "../lib/parts.js";
@@ -19,7 +20,7 @@ function PauseAction({ name, isPaused, reload }) {
 
 const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
 
-function Queue({ name }) {
+function Queue({ name, range }) {
   const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
   const [open, show] = useState(false);
   const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages deleted.`); loaded.reload(); };
@@ -32,6 +33,7 @@ function Queue({ name }) {
     <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["In the store", queue.stored === null ? "" : count(queue.stored)], ["Oldest", queue.oldest && html`<${When} at=${queue.oldest} />`], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
       ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
       ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
+    ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["jobs", "wait"]} range=${range} queue=${name} /></div>`}
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
 }
 
@@ -46,6 +48,6 @@ function List() {
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
 
-export default function Queues({ rest }) {
-  return rest.length ? html`<${Queue} name=${rest[0]} />` : html`<${List} />`;
+export default function Queues({ rest, query }) {
+  return rest.length ? html`<${Queue} name=${rest[0]} range=${query.range ?? "24h"} />` : html`<${List} />`;
 }
