@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskmq import JobCancelled, RunFailed, TaskMQ, batch, chain, dag
+from taskmq import JobCancelled, RunFailed, TaskMQ, Workflow, batch, chain, dag, subworkflow, wait
 from taskmq.scheduler import Scheduler
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
@@ -51,7 +51,20 @@ class _Site:
             await self.gate.wait()
             return number
 
+        @app.workflow(name="sum_up")
+        def sum_up(count: int) -> Workflow[int]:
+            return numbers.s(count) | total.s()
+
+        @app.workflow(name="release")
+        def release(count: int = 5) -> Workflow[dict[str, Any]]:
+            graph = dag()
+            inner = graph.add(subworkflow(sum_up, count))
+            approval = graph.add(wait("approval", int), after=[])
+            graph.add(add.s(), after=[inner, approval], name="sum")
+            return graph
+
         self.add, self.numbers, self.total, self.waits = add, numbers, total, waits
+        self.release = release
         return app
 
     @asynccontextmanager
@@ -85,6 +98,26 @@ async def test_workflows_need_no_state_and_outlive_a_scheduler(amqp_url: str, jo
         await asyncio.wait({scheduling[0]})
         site.gate.set()
         assert await held.aresult(60) == list(range(6))
+
+
+async def test_a_named_workflow_runs_for_its_code_and_for_a_program_without_it(
+    amqp_url: str, job_store_url: str
+) -> None:
+    site = _Site(amqp_url, job_store_url)
+    async with site.open() as scheduling, TaskMQ(amqp_url, store=job_store_url, name="other") as other:
+        own = await site.release.asend(count=10)
+        await own.asignal("approval", 100)
+        assert await own.aresult(30) == {"sum": 145}
+
+        # The schedulers have stored the workflow.
+        named = await other.runs.astart("release", tenant="acme")
+        scheduling[0].cancel()
+        await asyncio.wait({scheduling[0]})
+        await named.asignal("approval", 7)
+        assert await named.aresult(60) == {"sum": 17}
+        assert named.id.startswith("@acme:")
+        (job,) = [step.job for step in await named.asteps() if step.name == "sum"]
+        assert (await other.jobs.aget(job)).tenant == "acme"
 
 
 async def test_runs_in_postgresql_are_redriven_cancelled_and_extended(amqp_url: str, job_store_url: str) -> None:
