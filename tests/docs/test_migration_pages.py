@@ -1,4 +1,4 @@
-"""The examples of docs/airflow.md and docs/temporal.md, with their own tests."""
+"""Workflows on pages that bring their own tests: those translated from other systems, and further examples."""
 
 import subprocess
 import sys
@@ -14,9 +14,10 @@ from tests.docs.blocks import ROOT, write_files
     [
         ("airflow.md", {"nightly_report.py", "test_nightly_report.py"}),
         ("temporal.md", {"orders.py", "test_orders.py"}),
+        ("workflow-examples.md", {"crawler.py", "test_crawler.py", "agent.py", "test_agent.py"}),
     ],
 )
-def test_the_translated_workflow_passes_the_tests_of_its_page(page: str, names: set[str], tmp_path: Path) -> None:
+def test_the_workflows_of_a_page_pass_its_tests(page: str, names: set[str], tmp_path: Path) -> None:
     assert write_files(ROOT / "docs" / page, tmp_path) == names
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
