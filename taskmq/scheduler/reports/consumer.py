@@ -182,8 +182,8 @@ class ReportConsumer:
             await self._store.now_ms()
         await self._queue.declare()
         if not self.has_caught_up.is_set():
-            (stats,) = await self._session.broker.stats([self.name])
-            self._catch_up(stats.ready, 0)
+            stats = await self._session.broker.stats([self.name])
+            self._catch_up(sum(each.ready for each in stats), applied=0)
         self._consumer = await self._session.broker.consume(
             [Subscription(self.name, _PREFETCH, is_punctual=True)], self._receive
         )
@@ -208,13 +208,13 @@ class ReportConsumer:
                 await self._journals.save()
                 for delivery in self._in_work:
                     delivery.ack()
-                self._catch_up(self._behind, len(self._in_work))
+                self._catch_up(self._behind, applied=len(self._in_work))
                 self._in_work.clear()
                 self._backoff.reset()
                 if len(received) < _FEW and not has_answered:
                     await pause(self._is_stopping, max(began + _PACE - asyncio.get_running_loop().time(), 0))
 
-    def _catch_up(self, behind: int, applied: int) -> None:
+    def _catch_up(self, behind: int, *, applied: int) -> None:
         self._behind = max(behind - applied, 0)
         if not self._behind:
             self.has_caught_up.set()
