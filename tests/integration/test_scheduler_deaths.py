@@ -44,6 +44,8 @@ async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: 
         await first.die()
 
         second = stage.start()
+        # Jobs whose reports wait by now are not published again.
+        await stage.until(lambda: len(stage.invitations) == published * JOBS)
         jobs = await stage.until_ended(ids)
         await stage.until(lambda: database.sql(database.batches) == "0")
 
