@@ -37,7 +37,13 @@ async def work(name: str) -> None:
     os.write(LEDGER, f"{name} {os.getpid()}\\n".encode())
 """
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.slow, pytest.mark.timeout(180 + 20 * _KILLS)]
+pytestmark = [
+    pytest.mark.rabbitmq,
+    pytest.mark.real_time,
+    pytest.mark.slow,
+    pytest.mark.nightly("tests/integration/test_cut_connections.py::test_cuts_under_load_lose_no_job_of_a_parcel"),
+    pytest.mark.timeout(180 + 20 * _KILLS),
+]
 
 
 async def test_killed_workers_lose_no_job_of_a_parcel_and_charge_none(amqp_url: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_importing_taskmq_imports_next_to_nothing() -> None:
 def test_a_name_loads_its_module_on_first_use() -> None:
     imported = _imported_by("from taskmq import TaskMQError, Retry")
 
-    assert {name for name in imported if name.startswith("taskmq.")} == {"taskmq.control_flow", "taskmq.errors"}
+    assert {name.split(".")[1] for name in imported if name.startswith("taskmq.")} == {"control_flow", "errors"}
     assert imported & _HEAVY == set()
 
 
