@@ -115,10 +115,14 @@ def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> Non
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
-    """$TASKMQ_TEST_RUNS: number of random graphs of up to 60 steps, with cut calls and several schedulers."""
+    """Random graphs with cut calls and several schedulers.
+
+    $TASKMQ_TEST_RUNS: number of graphs; $TASKMQ_TEST_RUN_STEPS: maximum of steps in one.
+    """
+    largest = int(os.environ.get("TASKMQ_TEST_RUN_STEPS", "60"))
     for seed in range(int(os.environ.get("TASKMQ_TEST_RUNS", "20"))):
         suite = TestSqlite()
-        suite.graphs, suite.first_graph, suite.largest = 1, seed, 60
+        suite.graphs, suite.first_graph, suite.largest = 1, seed, largest
         suite.path = tmp_path / f"{seed}.db"
         suite.url = f"sqlite:///{suite.path}"
         suite.test_random_runs_end_as_in_the_model()
