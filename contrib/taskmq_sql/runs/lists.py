@@ -7,7 +7,7 @@ from uuid import UUID
 
 from taskmq.contracts.jobs import RunFilter, RunPage
 from taskmq.errors import InvalidOption
-from taskmq.model.runs.records import RunRecord
+from taskmq.model.runs.records import RunRecord, RunState
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs.starts import RUN_CODES, read_run
 from taskmq_sql.steps import JobId, Steps, ask
@@ -87,12 +87,14 @@ def _statement(which: RunFilter, before: str, limit: int) -> tuple[str, list[Any
 def _rest_of(which: RunFilter) -> Callable[[RunRecord], bool] | None:
     """Return a predicate for the conditions that the statement does not check; None if it checks all."""
     has_pattern = "*" in which.workflow
-    if not has_pattern and not which.labels:
+    if not has_pattern and not which.labels and not which.is_held:
         return None
     pattern = re.compile(".*".join(map(re.escape, which.workflow.split("*"))), re.DOTALL)
 
     def matches(run: RunRecord) -> bool:
         if has_pattern and pattern.fullmatch(run.workflow) is None:
+            return False
+        if which.is_held and run.state is RunState.RUNNING and run.held is None:
             return False
         return which.labels.items() <= run.labels.items()
 

@@ -127,6 +127,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tenant: None: all tenants.
         workflow: name, in which `*` stands for any text.
+        is_held: whether runs that are running and not held are left out.
         since, until: bounds of the start, ms since the epoch; `until` is excluded.
         labels: labels that a run must have.
         parent: id of the run that started it.
@@ -135,6 +136,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     workflow: str = ""
     states: tuple[RunState, ...] = ()
+    is_held: bool = False
     since: int | None = None
     until: int | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])

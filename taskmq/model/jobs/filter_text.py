@@ -42,7 +42,8 @@ _FIELDS: Final = (
     "label.NAME", "key", "id", "retried",
 )  # fmt: skip
 _RUN_FIELDS: Final = ("workflow", "status", "tenant", "started", "label.NAME", "parent")
-_RUN_STATES: Final = {str(state): state for state in RunState}
+_HELD: Final = "held"
+_RUN_STATES: Final = {**{str(state): state for state in RunState}, _HELD: RunState.RUNNING}
 _RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
 _OTHER_NAMES: Final = {
     "submitted": "created",
@@ -250,7 +251,12 @@ def _read_run_status(part: _Part, now: int) -> dict[str, Any]:
     for value in part.values:
         if value.is_beginning or value.text not in _RUN_STATES:
             raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _RUN_STATES)}")
-    return {"states": tuple(_RUN_STATES[value.text] for value in part.values)}
+    words = {value.text for value in part.values}
+    is_held = _HELD in words and RunState.RUNNING not in words
+    return {
+        "states": tuple(dict.fromkeys(_RUN_STATES[value.text] for value in part.values)),
+        **({"is_held": True} if is_held else {}),
+    }
 
 
 def _read_workflow(part: _Part, now: int) -> dict[str, Any]:

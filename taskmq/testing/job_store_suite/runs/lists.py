@@ -91,6 +91,25 @@ class RunLists(JobStoreCase):
         assert live not in found
 
     @case
+    async def test_held_runs_are_found_among_the_running_ones(self) -> None:
+        driver = RunDriver(self.store())
+        held, running, cancelled = [await driver.start(_WAITS) for _ in range(3)]
+        await driver.settle()
+        await driver.send(held, NewInboxRow(kind="hold", id="h", error="disk full"))
+        await driver.send(cancelled, NewInboxRow(kind="cancel", id="c"))
+
+        async def find(*states: RunState) -> list[str]:
+            page = await driver.runs.list_runs(RunFilter(states=states, is_held=True))
+            return [run.id for run in page.runs]
+
+        assert await find(RunState.RUNNING) == [held]
+        assert await find(RunState.RUNNING, RunState.CANCELLED) == [cancelled, held]
+        assert await find() == [cancelled, held]
+        await driver.send(held, NewInboxRow(kind="release", id="r"))
+        assert await find(RunState.RUNNING) == []
+        assert (await driver.run(running)).state is RunState.RUNNING
+
+    @case
     async def test_old_runs_are_deleted_with_their_contents_and_live_ones_stay(self) -> None:
         driver = RunDriver(self.store())
         store = driver.store

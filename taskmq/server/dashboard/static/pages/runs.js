@@ -8,7 +8,7 @@ import { html } from "../lib/html.js";
 import { Code, Empty, Head, Id, Loading, Segments, State, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
-const CHIPS = [["all", ""], ["running", "running"], ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "cancelled"]];
+const CHIPS = [["all", ""], ["running", "running"], ["held", "held"], ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "cancelled"]];
 const EXAMPLE = "chain(photos.s('summer'), resize.s().each(), total.s()).send()";
 
 function Row({ run, hasTenant }) {
