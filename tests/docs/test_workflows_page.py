@@ -1,5 +1,6 @@
 """The examples of `docs/workflows.md`, run as the page says."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     names = write_files(_PAGE, tmp_path)
     assert names == {
         "gallery.py",
+        "first_run.py",
         "send_gallery.py",
         "send_graph.py",
         "mend_gallery.py",
@@ -30,10 +32,14 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
         "albums.py",
         "approvals.py",
     }
-    assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))
+    assert all(block.file_name or block.language in ("console", "text") for block in blocks_of(_PAGE))
 
     with Started(tmp_path, "worker", "approvals:app") as worker, Started(tmp_path, "scheduler", "approvals:app"):
         worker.says("waiting for jobs")
+        assert _output_of(tmp_path, "first_run.py") == block_after(_PAGE, "first_run.py").text
+        command = ("-m", "taskmq", "--app", "gallery:app", "run")
+        (run,) = json.loads(_output_of(tmp_path, *command, "list", "-o", "json"))
+        assert "announce" in _output_of(tmp_path, *command, "steps", run["run_id"])
         for name in ("send_gallery.py", "send_graph.py", "albums.py"):
             assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
         assert _output_of(tmp_path, "approvals.py") == "spring is public: nice\n"
