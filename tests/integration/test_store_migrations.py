@@ -310,6 +310,30 @@ async def test_jobs_in_a_file_of_the_first_version_survive_an_upgrade(tmp_path: 
         await _work_through(store)
 
 
+async def test_runs_get_the_instant_of_their_start_by_an_upgrade(
+    tmp_path: Path, postgres_server: PostgreSQL, postgres_url: str
+) -> None:
+    path = tmp_path / "jobs.db"
+    with closing(connect(path)) as connection:
+        before = schema.JOB_STORE.steps[: revisions().index("0106") - 1]
+        replace(schema.JOB_STORE, steps=before).create(connection)
+        row = (new_job_id(0, uuid4().bytes), b'{"id":"x","created":1234}')
+        run = "INSERT INTO run (id, tenant, workflow, version, state, record) VALUES (?, '', 'w', 'v', 1, ?)"
+        with connection:
+            connection.execute(run, row)
+        schema.JOB_STORE.upgrade(connection)
+        assert connection.execute("SELECT created FROM run").fetchall() == [(1234,)]
+
+    await upgrade(postgres_url, "0105")
+    postgres_server.sql(
+        """insert into taskmq.run (id, tenant, workflow, version, state, record)
+        values (gen_random_uuid(), '', 'w', 'v', 1, '{"id":"x","created":1234}')""",
+        url=postgres_url,
+    )
+    await upgrade(postgres_url)
+    assert postgres_server.sql("select created from taskmq.run", url=postgres_url).strip() == "1234"
+
+
 async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     _file_of(path)

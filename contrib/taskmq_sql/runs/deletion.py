@@ -9,7 +9,8 @@ __all__ = ["forget_some_ended", "forget_some_of_tenant"]
 
 _TOGETHER: Final = 500
 _ENDED: Final = "select id from taskmq.run where ended <= $1 order by ended limit 1"
-_OF_TENANT: Final = "select id from taskmq.run where tenant = $1 and ended is not null order by id limit 1"
+_OF_TENANT: Final = """
+select id from taskmq.run where tenant = $1 and ended is not null order by created, id limit 1"""
 # From here on no call finds the run. A redrive may have begun before.
 _HIDE: Final = "update taskmq.run set state = 0 where id = $1 and ended is not null returning version"
 _STEPS: Final = """

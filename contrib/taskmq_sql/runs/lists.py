@@ -1,4 +1,7 @@
-"""Lists of runs, the newest first, by one of the indexes; what no index has is compared row by row."""
+"""Lists of runs, the newest first, by one of the indexes; what no index has is compared row by row.
+
+Ids that are derived from chosen names do not sort by time, so runs sort by the instant of their start, then by id.
+"""
 
 import re
 from collections.abc import Callable
@@ -14,14 +17,16 @@ from taskmq_sql.steps import JobId, Steps, ask
 
 __all__ = ["list_ended", "list_runs"]
 
-_LIST: Final = "select record from taskmq.run where {where} order by id desc limit {limit}"
+_Place = tuple[int, str]
+"""The start (ms) and the id of a run."""
+
+_LIST: Final = "select record, created from taskmq.run where {where} order by created desc, id desc limit {limit}"
 _ENDED: Final = """
 select record from taskmq.run where ended >= $1 and (ended > $1 or id > $2) and state <> 0
 order by ended, id limit $3"""
-_FIRST: Final = UUID(int=0)
-_LAST: Final = UUID(int=2**128 - 1)
-_BITS_OF_TIME: Final = 80
-_END_OF_TIME: Final = 2**48 - 1
+_FIRST_ID: Final = str(UUID(int=0))
+_END_OF_TIME: Final = 2**62
+_INSTANT: Final = re.compile("[0-9]{1,15}")
 # Rows that one call compares at most.
 _COMPARED: Final = 10_000
 _TOGETHER: Final = 500
@@ -29,43 +34,63 @@ _TOGETHER: Final = 500
 
 def list_runs(which: RunFilter, after: str | None, limit: int) -> Steps[RunPage]:
     """Implement `RunStore.list_runs`."""
-    if after is not None and not is_job_id(after):
-        raise InvalidOption(f"after={after[:80]!r} is not a cursor: pass the `after` of the previous page")
-    before = str(_LAST if after is None else UUID(after))
+    before = _read_cursor(after)
     if which.until is not None:
-        before = min(before, _first_id(which.until))
+        before = min(before, (which.until, _FIRST_ID))
     if which.parent and not is_job_id(which.parent):
         return RunPage([], None)
     matches = _rest_of(which)
     found: list[RunRecord] = []
+    last = before
     compared = 0
     together = _TOGETHER if matches is not None else limit + 1
     while True:
         text, values = _statement(which, before, together)
-        runs = [read_run(row[0]) for row in (yield from ask(text, *values))]
-        for run in runs:
+        rows = yield from ask(text, *values)
+        for record, created in rows:
+            run = read_run(record)
+            before = (created, run.id)
             if matches is not None and not matches(run):
                 continue
             if len(found) == limit:
-                return RunPage(found, found[-1].id if found else None)
+                return RunPage(found, _write_cursor(last) if found else None)
             found.append(run)
-        if len(runs) < together:
+            last = before
+        if len(rows) < together:
             return RunPage(found, None)
-        compared += len(runs)
-        before = runs[-1].id
+        compared += len(rows)
         if compared >= _COMPARED:
-            return RunPage(found, before, is_bounded=True)
+            return RunPage(found, _write_cursor(before), is_bounded=True)
 
 
 def list_ended(since: int, after: str, limit: int) -> Steps[list[RunRecord]]:
     """Implement `RunStore.ended_since`."""
-    rows = yield from ask(_ENDED, since, JobId(after or str(_FIRST)), limit)
+    rows = yield from ask(_ENDED, since, JobId(after or _FIRST_ID), limit)
     return [read_run(row[0]) for row in rows]
 
 
-def _statement(which: RunFilter, before: str, limit: int) -> tuple[str, list[Any]]:
-    conditions = ["id < $1", "id >= $2"]
-    values: list[Any] = [JobId(before), JobId(_first_id(which.since or 0))]
+def _read_cursor(after: str | None) -> _Place:
+    """Return the place of the last run of the page before; one behind all runs for the first page.
+
+    Raises:
+        InvalidOption: it is not a cursor.
+    """
+    if after is None:
+        return _END_OF_TIME, _FIRST_ID
+    created, _, run_id = after.partition(".")
+    if not _INSTANT.fullmatch(created) or not is_job_id(run_id):
+        raise InvalidOption(f"after={after[:80]!r} is not a cursor: pass the `after` of the previous page")
+    return int(created), run_id
+
+
+def _write_cursor(place: _Place) -> str:
+    return "{}.{}".format(*place)
+
+
+def _statement(which: RunFilter, before: _Place, limit: int) -> tuple[str, list[Any]]:
+    created, run_id = before
+    conditions = ["(created, id) < ($1, $2)", "created >= $3"]
+    values: list[Any] = [created, JobId(run_id), min(which.since or 0, _END_OF_TIME)]
 
     def add(condition: str, value: object) -> None:
         values.append(value)
@@ -99,8 +124,3 @@ def _rest_of(which: RunFilter) -> Callable[[RunRecord], bool] | None:
         return which.labels.items() <= run.labels.items()
 
     return matches
-
-
-def _first_id(instant: int) -> str:
-    """Return a lower bound of all ids of this instant (ms) or later."""
-    return str(UUID(int=min(max(instant, 0), _END_OF_TIME) << _BITS_OF_TIME))

@@ -360,6 +360,19 @@ ALTER TABLE job_log ADD COLUMN step TEXT;
 ALTER TABLE job_log ADD COLUMN child INTEGER;
 CREATE INDEX job_log_run ON job_log (run, number) WHERE run IS NOT NULL
 """
+_RUNS_BY_TIME: Final = """
+ALTER TABLE run ADD COLUMN created INTEGER NOT NULL DEFAULT 0;
+UPDATE run SET created = coalesce(json_extract(CAST(record AS TEXT), '$.created'), 0);
+DROP INDEX run_tenant;
+DROP INDEX run_workflow;
+DROP INDEX run_state;
+DROP INDEX run_parent;
+CREATE INDEX run_created ON run (created, id);
+CREATE INDEX run_tenant ON run (tenant, created, id);
+CREATE INDEX run_workflow ON run (tenant, workflow, created, id);
+CREATE INDEX run_state ON run (state, created, id) WHERE state <> 2;
+CREATE INDEX run_parent ON run (parent, created, id) WHERE parent IS NOT NULL
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -377,7 +390,7 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS, _RUN_LOGS),
+    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS, _RUN_LOGS, _RUNS_BY_TIME),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

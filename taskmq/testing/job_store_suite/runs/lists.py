@@ -32,6 +32,31 @@ class RunLists(JobStoreCase):
         assert (second.after, second.is_bounded) == (None, False)
 
     @case
+    async def test_runs_with_ids_that_do_not_sort_by_time_are_listed_by_their_start(self) -> None:
+        driver = RunDriver(self.store())
+        # Of version 5, as those that are derived from chosen names: before and behind all ids that contain the time.
+        derived = [{"id": f"{first}-0000-5000-8000-000000000000"} for first in ("ffffffff", "00000000")]
+        started = [
+            await driver.start(_WAITS, tenant="acme", **fields) for fields in ({}, derived[0], {}, derived[1], {})
+        ]
+        runs = [await driver.run(run_id) for run_id in started]
+        newest_first = sorted(runs, key=lambda run: (run.created, run.id), reverse=True)
+
+        pages: list[list[str]] = []
+        after: str | None = None
+        while not pages or after is not None:
+            page = await driver.runs.list_runs(RunFilter(tenant="acme"), after=after, limit=2)
+            pages.append([run.id for run in page.runs])
+            after = page.after
+        since, until = runs[0].created, runs[-1].created
+        all_of_them = await driver.runs.list_runs(RunFilter(since=since, until=until + 1))
+        none_of_the_last = await driver.runs.list_runs(RunFilter(since=since, until=until))
+
+        assert [each for page in pages for each in page] == [run.id for run in newest_first]
+        assert all_of_them.runs == newest_first
+        assert none_of_the_last.runs == [run for run in newest_first if run.created < until]
+
+    @case
     async def test_runs_are_selected_by_each_field_of_a_filter(self) -> None:
         driver = RunDriver(self.store())
         await driver.runs.put_workflow("acme", "inner", content_of(_WAITS))
