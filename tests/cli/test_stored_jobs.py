@@ -1,9 +1,15 @@
 """`taskmq job` over an app with a store."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from taskmq import TaskMQ
+from taskmq.model.history.suspensions import SUSPENDED, describe_wait
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.units import LAST_INSTANT
+from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.cli.kit import Here, Result, bury, declare, run_on_terminal
 
 _APP = """\
@@ -45,6 +51,25 @@ class Shop:
         result = self("list", *words)
         assert result.code == 0, result.err
         return [row["job_id"] for row in result.data]
+
+
+async def _suspend(folder: Path) -> None:
+    async with TaskMQ(f"local://{folder}/broker", store=f"sqlite:///{folder}/jobs.db") as app:
+        driver = JobDriver(app.sessions.store())
+        why = ErrorRecord(type_name=SUSPENDED, message=describe_wait("go", LAST_INSTANT))
+        await driver.expect_accepted(await driver.dispatch_new(), "snoozed", until=LAST_INSTANT, error=why)
+
+
+def test_a_list_and_a_job_show_what_a_suspended_job_waits_for(home: Path, shop: Shop, taskmq: Here) -> None:
+    asyncio.run(_suspend(home))
+    (job,) = shop.list_ids()
+
+    listed = taskmq("job", "list", "--app", "shop:app", "-o", "table").out
+    shown = taskmq("job", "show", job, "--app", "shop:app", "-o", "table").out
+
+    assert listed.splitlines()[0].split()[-1] == "reason"
+    assert listed.rstrip().endswith("waiting for the signal 'go'")
+    assert "waiting for the signal 'go'" in shown
 
 
 def test_a_submitted_job_shows_its_arguments_only_on_request(shop: Shop) -> None:

@@ -231,6 +231,7 @@ def _stored_record(name: str, job: "JobDetails", *, values: bool) -> dict[str, A
         "finished": text_of_instant(job.end_time),
         "worker": job.worker,
         "error": "" if job.error is None else ": ".join(filter(None, (job.error.type, job.error.message))),
+        "reason": "" if job.error else job.summary,
         "cancelled": job.cancel_requested,
         "retry_of": job.retry_of,
         "retried_as": job.retried_as,

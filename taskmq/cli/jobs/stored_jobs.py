@@ -45,7 +45,7 @@ _LIST_COLUMNS: Final = (
     "due",
     "submitted",
     "finished",
-    "error",
+    "reason",
 )
 _HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
 _ATTEMPT_COLUMNS: Final = ("attempt", "state", "started", "ended", "worker", "processor", "memory", "error")
@@ -461,5 +461,6 @@ def _row(job: "JobView") -> dict[str, Any]:
         "due": text_of_instant(job.due_at),
         "submitted": text_of_instant(job.submitted_at),
         "finished": text_of_instant(job.end_time),
-        "error": "" if job.error is None else ": ".join(filter(None, (job.error.type, job.error.message))),
+        # The first line of the error, or what a suspended job waits for.
+        "reason": job.summary,
     }
