@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobRecord, Lane, TakenClaims
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobRecord, Lane, Pick, TakenClaims
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.keys import line_key
 from taskmq.model.states import JobState
@@ -158,7 +158,8 @@ class OrderCases(JobStoreCase):
     async def test_a_resumed_job_that_is_not_dispatched_gets_the_last_place(self) -> None:
         driver = self.driver()
         first, second = await _submit(driver, 2)
-        (one,) = await _dispatch(driver, first)
+        (lane,) = await driver.lanes(QUEUE)
+        (one,) = (await driver.dispatch(Pick(lane, 1))).jobs
         await _take(driver, [one])
         failed = await driver.expect_accepted(one, "failed")
         resumed = await driver.update(failed, JobState.QUEUED, kind="retry", due=await driver.store.now_ms())
