@@ -1,4 +1,4 @@
-"""Sleeping jobs whose workers are killed (-9) before and after they report the sleep.
+"""Suspended jobs whose workers are killed (-9) before and after they report that the job waits.
 
 RabbitMQ and PostgreSQL, no state.
 """
@@ -43,6 +43,21 @@ async def remind(ctx: Context, name: str, seconds: float, dies: bool) -> int:
         raise
     await ctx.astep("second", note, "second", name)
     return ctx.attempt
+
+
+@app.task(name="count", queue="work", retry=None)
+async def count(ctx: Context, start: int) -> list[int]:
+    await ctx.astep("made", note, "made", str(start))
+    try:
+        if taken := await ctx.await_for("next", int):
+            await ctx.acontinue_as_new(start + taken)
+    except BaseException as error:
+        died = Path(f"died {error}")
+        if not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise
+    return [start, ctx.attempt]
 """
 
 
@@ -87,3 +102,38 @@ def test_a_sleeping_job_outlives_its_worker_before_and_after_the_report(
         "run before": runs["run before"], "first before": 1, "second before": 1,
     }  # fmt: skip
     assert runs["run before"] >= 2
+
+
+@pytest.mark.nightly(
+    "tests/unit/stored_jobs/test_suspensions.py::test_a_signal_that_comes_during_a_run_wakes_the_job_afterwards"
+)
+@pytest.mark.timeout(300)
+def test_a_waiting_job_continues_with_its_signals_however_its_workers_end(
+    start: Callable[..., Process], amqp_url: str, job_store_url: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        app = TaskMQ(amqp_url, store=job_store_url, name="faults")
+
+        @app.task(name="count", queue="work", retry=None)
+        async def count(start: int) -> list[int]:
+            return []
+
+        async with app:
+            job = await app.jobs.asubmit(count, 1)
+            while not (await app.jobs.aget(job.id)).suspension:
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(workers[0].kill)
+            for _ in range(2):
+                await app.jobs.asignal(job.id, "next", 4, signal_id="first")
+            await app.jobs.asignal(job.id, "next", 0, signal_id="last")
+            workers.append(start("worker-2", "worker", "jobs:app", "--max-crashes", "0"))
+            assert await job.aresult(timeout=200) == [5, 1]
+
+    start("scheduler", "scheduler", "jobs:app")
+    workers = [start("worker-1", "worker", "jobs:app", "--max-crashes", "0")]
+    asyncio.run(main())
+
+    assert Counter((tmp_path / "runs").read_text().splitlines()) == {"made 1": 1, "made 5": 1}
+    assert {each.name for each in tmp_path.glob("died *")} == {
+        "died waiting for the signal 'next'", "died continuing with new arguments",
+    }  # fmt: skip

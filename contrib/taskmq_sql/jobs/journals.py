@@ -1,6 +1,7 @@
 """Progress and saved values of runs: tables `job_progress`, `saved_run` and `saved_value`."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -59,6 +60,7 @@ _LOCKED_JOB: Final = "select id from taskmq.job where id = any($1::uuid[]) for u
 _SIZES: Final = """
 select name, case when is_reference then 0 else length(value) end from taskmq.saved_value
 where id = any($1::uuid[])"""
+_SIGNALS: Final = "select id, name from taskmq.saved_value where id = any($1::uuid[]) and name like 'signal %'"
 _NO_JOB: Final = "id = any($1::uuid[]) and not exists (select 1 from taskmq.job j where j.id = {table}.id)"
 _FORGET: Final = tuple(
     f"{change} where {_NO_JOB.format(table=table)}"
@@ -143,6 +145,7 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
     ids = [JobId(each) for each in sorted({report.id for report in reports})]
     tokens = {job_id(found): token for found, token in (yield from ask(_LOCKED, ids))}
     before = {job_id(row[0]): SaveHead(*row[1:]) for row in (yield from ask(_HEADS, ids))}
+    signals = yield from _count_signals(reports, before)
     now = yield from clock()
     heads: dict[str, SaveHead] = {}
     values: dict[tuple[str, str], SavedContent] = {}
@@ -152,7 +155,9 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
         request = report.saving
         assert request is not None
         head = heads.get(report.id) or before.get(report.id, NO_HEAD)
-        after = after_request(head, request, now=now) if tokens.get(report.id) == report.token else None
+        after = None
+        if tokens.get(report.id) == report.token:
+            after = after_request(head, request, now=now, signals=signals[report.id])
         if after is not None and after is not head:
             heads[report.id] = after
             if request.fence:
@@ -174,6 +179,22 @@ def _save(reports: Sequence[Report]) -> Steps[list[SaveAnswer]]:
         [(JobId(key[0]), key[1], values[key].is_reference, values[key].value) for key in sorted(values)],
     )
     return answers
+
+
+def _count_signals(reports: Sequence[Report], heads: Mapping[str, SaveHead]) -> Steps[Counter[str]]:
+    """Count the signals of the jobs whose runs may begin only if signals are all that they lack."""
+    asked = {
+        each.id
+        for each in reports
+        if each.saving is not None
+        and not each.saving.fence
+        and each.saving.base != heads.get(each.id, NO_HEAD).version
+    }
+    found: Counter[str] = Counter()
+    if asked:
+        rows = yield from ask(_SIGNALS, [JobId(each) for each in sorted(asked)])
+        found.update(job_id(row[0]) for row in rows)
+    return found
 
 
 def _signal(job: JobId, signal: JobSignal) -> Steps[SignalEffect | None]:

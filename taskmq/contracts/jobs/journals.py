@@ -43,8 +43,9 @@ class JournalStore(Protocol):
     async def signal(self, job_id: str, signal: JobSignal) -> SignalEffect | None:
         """Save a signal's value for the job, if it is live; return the effect, or None for other jobs.
 
-        The saved values have one version more, so no run begins without it, and a run that knows fewer saves when it
-        is suspended runs again at once (`Report.saves`). `taskmq.model.history.suspensions.place_signal` decides.
+        The saved values have one version more. A run may begin without it; when that run is suspended, the job runs
+        again at once, because the run knows fewer saves (`Report.saves`).
+        `taskmq.model.history.suspensions.place_signal` decides.
         """
         ...
 

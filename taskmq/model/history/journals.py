@@ -66,7 +66,7 @@ class SaveRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         reply: the topic of the answer.
         number: of the request in its run, from 1; the answer repeats it.
         run: a text that no other run has.
-        base: to begin: the version of the saved values in the invitation.
+        base: to begin: the version of the saved values in the invitation, less the signals among them.
         fence: to save: the number from the answer to the beginning; 0: the run begins.
         name, value: of the value, as JSON.
         is_reference: whether the value is a reference to one that is kept elsewhere.
@@ -132,18 +132,19 @@ class SavedValues(msgspec.Struct, frozen=True):
     values: dict[str, SavedContent]
 
 
-def after_request(head: SaveHead, request: SaveRequest, *, now: int) -> SaveHead | None:
+def after_request(head: SaveHead, request: SaveRequest, *, now: int, signals: int = 0) -> SaveHead | None:
     """Return the head after a request of a run with the job's present token; None if the request is refused.
 
     Args:
         now: ms since the epoch; a fence is at least that, so it grows even if earlier ones were forgotten.
+        signals: number of saved signals. A run may begin without the newest ones, but not without a run's values.
     """
     if request.run == head.run:
         if request.number <= head.number:
             return head
         is_save = bool(request.fence)
         return SaveHead(head.version + is_save, head.fence, head.run, request.number)
-    if request.fence or request.base != head.version:
+    if request.fence or request.base != head.version - signals:
         return None
     return SaveHead(head.version, max(head.fence + 1, now), request.run, request.number)
 

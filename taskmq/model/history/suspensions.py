@@ -38,6 +38,7 @@ __all__ = [
     "SleepCall",
     "WaitCall",
     "check_signal",
+    "count_signals",
     "decode_arguments",
     "describe_sleep",
     "describe_wait",
@@ -235,6 +236,11 @@ def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:
     total = sum(len(name) + size for name, size in sizes.items()) + len(key) + len(signal.value)
     has_room = len(sizes) < MOST_SAVED and total <= LARGEST_SAVED
     return SignalEffect(key if has_room else "", has_room)
+
+
+def count_signals(keys: Collection[str]) -> int:
+    """Return the number of signals among the names of saved values."""
+    return len(_signals(keys))
 
 
 def is_awaited(name: str, reason: str) -> bool:

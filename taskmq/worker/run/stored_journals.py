@@ -28,7 +28,7 @@ from taskmq.errors import (
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Invitation
 from taskmq.model.history.journals import LARGEST_SAVED, NO_DETAILS, RunProgress, SaveRequest, decode_answers
-from taskmq.model.history.suspensions import ARGUMENTS, MOST_SAVED
+from taskmq.model.history.suspensions import ARGUMENTS, MOST_SAVED, count_signals
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import JobState
 from taskmq.run.journal import RunJournal, describe_saved
@@ -98,7 +98,7 @@ class StoredJournals:
         values = {name: bytes(value) for name, value in (invitation.saved or {}).items()}
         sizes = {name: len(name) + len(value) for name, value in values.items()}
         run = _SavingRun(secrets.token_hex(8), 0, sizes, {*values, *(invitation.kept or {})})
-        fence = await self._request(journal, invitation, run, base=invitation.saves)
+        fence = await self._request(journal, invitation, run, base=invitation.saves - count_signals(run.names))
         if not fence:
             return None
         self._runs[journal] = run

@@ -208,7 +208,7 @@ class JournalCases(JobStoreCase):
         assert not await _save(driver, done, 3, fence=fences[0], name="checkpoint", value=b"2")
 
     @case
-    async def test_a_signal_is_saved_once_and_a_run_cannot_begin_without_it(self) -> None:
+    async def test_a_signal_is_saved_once_and_a_run_begins_with_or_without_it(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await driver.dispatch_new()
 
@@ -217,8 +217,10 @@ class JournalCases(JobStoreCase):
         assert await other.store.journals.signal(job.id, _signal("b")) == SignalEffect("signal 2 b ok", True)
 
         assert await _values(other, job) == (2, {"signal 1 a ok": b'"a"', "signal 2 b ok": b'"b"'})
-        assert not await _fence(driver, job)
-        assert await _fence(driver, job, base=2)
+        assert await _fence(driver, job)
+        assert await _save(driver, job, 2, fence=await _fence(driver, job), name="step x", value=b"1")
+        assert not await _fence(driver, job, run="b")
+        assert await _fence(driver, job, run="c", base=1)
 
     @case
     async def test_a_signal_during_a_run_does_not_disturb_its_saves(self) -> None:

@@ -27,6 +27,14 @@ def test_a_later_run_gets_a_larger_fence_even_if_the_clock_went_back() -> None:
     assert after_request(SaveHead(3, 1000, "a", 4), _request(1, run="b", base=3), now=7) == SaveHead(3, 1001, "b", 1)
 
 
+def test_a_run_may_begin_without_a_signal_but_not_without_a_value_of_an_earlier_run() -> None:
+    head = SaveHead(5, 1000, "a", 4)
+
+    assert after_request(head, _request(1, run="b", base=3), now=7, signals=2) == SaveHead(5, 1001, "b", 1)
+    assert after_request(head, _request(1, run="b", base=2), now=7, signals=2) is None
+    assert after_request(head, _request(1, run="b", base=3), now=7) is None
+
+
 def test_each_save_is_counted_once() -> None:
     head = SaveHead(0, 1000, "a", 1)
 
