@@ -13,6 +13,7 @@ from taskmq.model.envelope import JSON, BlobReference
 from taskmq.server.examples import EXAMPLES
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.dashboard.kit import Eyes, Served, a_job, answer, violations
+from tests.servers.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -241,6 +242,11 @@ def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: 
     assert states == ["cancelled", "scheduled", "scheduled"]
 
 
+def _knows_pauses(answer: Any, queue: str) -> bool:
+    """Return whether a list of queues has the queue, and says whether it is paused."""
+    return any(one["queue"] == queue and one["is_paused"] is not None for one in answer["queues"])
+
+
 def _choose(page: Page, letters: str) -> None:
     """Choose the first match of these letters in the palette."""
     page.keyboard.press("Control+k")
@@ -281,6 +287,8 @@ def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site
 
 def test_the_palette_pauses_and_resumes_a_queue_and_retries_failed_jobs(eyes: Eyes, site: Served) -> None:
     site.run(site.app.sessions.current().declare(site.app.tasks.queues))
+    # The palette accepts a list that another page has read, perhaps before the queue existed.
+    eventually(lambda: _knows_pauses(site.api.get("/queues?max_age=3").json(), "billing"), "the queue is listed")
     page = eyes.open("queues").page
     row = page.get_by_role("row", name="billing").first
 
