@@ -24,6 +24,7 @@ _PERIOD: Final = 60.0
 _OURS: Final = (
     "taskmq",
     "taskmq.access",
+    "taskmq.audit",
     "taskmq.beat",
     "taskmq.bulks",
     "taskmq.events",

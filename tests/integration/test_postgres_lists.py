@@ -5,6 +5,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -44,9 +45,10 @@ async def _fill(connection: Any) -> int:
     await connection.execute("insert into taskmq.task (name) values ('a')")
     await connection.execute("insert into taskmq.queue (name, partition) values ('q', 0)")
     for day in range(now // DAY_MS - _DAYS, now // DAY_MS - 1):
-        part = f"taskmq.job_history_{day}"
+        # The store has named its own days so, and one of them is here if midnight has passed since.
+        part = f"taskmq.job_history_{datetime.fromtimestamp(day * DAY_MS / 1000, UTC):%Y%m%d}"
         await connection.execute(
-            f"create table {part} partition of taskmq.job_history "
+            f"create table if not exists {part} partition of taskmq.job_history "
             f"for values from ({day * DAY_MS}) to ({(day + 1) * DAY_MS})"
         )
     rows: list[tuple[object, ...]] = []
