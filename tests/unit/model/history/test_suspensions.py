@@ -13,6 +13,7 @@ from taskmq.model.history.suspensions import (
     SignalEffect,
     SleepCall,
     check_signal,
+    count_signals,
     decode_arguments,
     describe_sleep,
     describe_wait,
@@ -103,6 +104,11 @@ def test_a_job_without_room_takes_no_signal() -> None:
     assert place_signal({f"step {number}": 1 for number in range(MOST_SAVED)}, _SIGNAL) == full
     assert place_signal({"step a": LARGEST_SAVED}, _SIGNAL) == full
     assert place_signal({f"step {number}": 1 for number in range(MOST_SAVED - 1)}, _SIGNAL).is_new
+
+
+def test_only_signals_among_the_saved_values_are_counted() -> None:
+    assert count_signals(["signal 1 a ok", "step signal 2", "wait 1 ok", "signal 2 b other"]) == 2
+    assert count_signals([]) == 0
 
 
 @pytest.mark.parametrize("text", ["", "a b", "x" * 101, "größe", "a\n"])
