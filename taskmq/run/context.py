@@ -260,7 +260,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         """Suspend the job for a time: the run ends here, and a later run returns from this call.
 
         A job that sleeps occupies no slot, and its attempt continues. The task runs again from its start, so work
-        before this call belongs into a `step`. Only jobs of a store can sleep.
+        before this call belongs in a `step`. Only jobs of a store can sleep.
 
         Args:
             duration: counted from the call in the first run that reaches it.

@@ -100,9 +100,14 @@ class JobDispatcher:
         """Return how many jobs of a queue may be in flight now."""
         return self._state.window(queue, self._workers.slots_of(queue), now=self._now())
 
-    def publish_left(self, batch: DispatchBatch, *, has_caught_up: asyncio.Event) -> None:
-        """Publish, in the background, a batch that an earlier holder of the partition left without a confirm."""
-        self._publishing.start(self._publisher.publish_left(batch, has_caught_up=has_caught_up))
+    def publish_left(self, batches: Sequence[DispatchBatch], *, has_caught_up: asyncio.Event) -> None:
+        """Publish, in the background, the batches that an earlier holder left without a confirm.
+
+        Args:
+            has_caught_up: set once the reports that waited for this holder are applied.
+        """
+        if batches:
+            self._publishing.start(self._publish_left(batches, has_caught_up))
 
     def publish_again(self, batch: DispatchBatch) -> None:
         """Publish, in the background, jobs that a worker returned or lost."""
@@ -165,6 +170,18 @@ class JobDispatcher:
         finally:
             self._publisher.stop_trying()
             await self._publishing.aclose()
+
+    async def _publish_left(self, batches: Sequence[DispatchBatch], has_caught_up: asyncio.Event) -> None:
+        try:
+            may_publish = await self._publisher.fail_left(batches, has_caught_up=has_caught_up)
+        except Exception:
+            # The partition is acquired anew, and its take-over repeated.
+            await pause(self._is_stopping, _PAUSE)
+            self._state.give_up()
+            raise
+        if may_publish:
+            # It waits for them, so that they have the grace of a dispatcher that stops.
+            await asyncio.wait([self._publishing.start(self._publisher.publish_again(batch)) for batch in batches])
 
     async def _dispatch(self) -> bool:
         """Dispatch once; return whether anything was dispatched."""

@@ -15,7 +15,6 @@ applied, and the store records all of it. The work for a lost partition just sto
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -48,7 +47,6 @@ __all__ = ["HeldPartition"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_UNKNOWN_RUN: Final = "its scheduler died, so it is unknown whether it ran, and it runs at most once"
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
@@ -221,7 +219,13 @@ class HeldPartition:
                 self.state.add([batch], now=now)
             for job_id, (seconds, worker) in running.items():
                 self.state.begin(job_id, now=now, ran=seconds, worker=worker)
-            await self._republish(batches)
+            for batch in batches:
+                if batch.confirmed:
+                    self.state.ledger.confirm(batch.id)
+            # The last step, so nothing is being published if an earlier one fails.
+            self.dispatcher.publish_left(
+                [batch for batch in batches if not batch.confirmed], has_caught_up=self._reports.has_caught_up
+            )
             return batches
         return None
 
@@ -245,19 +249,3 @@ class HeldPartition:
                 if await pause(self.state.is_ending, backoff.next()):
                     break
         return batch
-
-    async def _republish(self, batches: Sequence[DispatchBatch]) -> None:
-        """Publish again the jobs that were not confirmed and are not known to run, once waiting reports are applied.
-
-        This is the last step of the take-over, so nothing is being published if an earlier step fails.
-        """
-        for batch in batches:
-            if batch.confirmed:
-                self.state.ledger.confirm(batch.id)
-        rest = [batch for batch in batches if not batch.confirmed]
-        waiting = [job for batch in rest for job in batch.jobs if self.state.ledger.waits(job.id, job.token)]
-        once = [job for job in waiting if self.state.rules.runs_once(job)]
-        if not await self._publisher.fail(once, reason=_UNKNOWN_RUN) or self._is_lost:
-            return
-        for batch in rest:
-            self.dispatcher.publish_left(batch, has_caught_up=self._reports.has_caught_up)

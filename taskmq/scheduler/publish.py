@@ -71,6 +71,7 @@ _log = logging.getLogger("taskmq.scheduler")
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 _NEVER: Final = (TooLarge, EncodeError)
 _UNKNOWN_RUN: Final = "its confirm was lost, so it is unknown whether it ran, and it runs at most once"
+_DEAD_SCHEDULER: Final = "its scheduler died, so it is unknown whether it ran, and it runs at most once"
 # Their saved values are in memory together.
 _TOGETHER: Final = 20
 _PAUSE: Final = 0.2
@@ -133,19 +134,24 @@ class InvitationPublisher:
         """
         await self._publish_all(batch, in_doubt=set())
 
-    async def publish_left(self, batch: DispatchBatch, *, has_caught_up: asyncio.Event) -> None:
-        """Publish a batch that an earlier holder left without a confirm, except jobs that have begun or ended.
+    async def fail_left(self, batches: Sequence[DispatchBatch], *, has_caught_up: asyncio.Event) -> bool:
+        """Fail jobs that an earlier holder may have published and that run at most once, unless they have begun.
+
+        Returns False if it was stopped before.
 
         Args:
+            batches: batches without a confirm.
             has_caught_up: set once the reports that waited for this holder are applied.
         """
         await unless_set(self._is_stopping, has_caught_up.wait(), timeout=_CATCHING_UP)
-        if self._is_stopping.is_set():
-            return
-        if count := len(self._waiting(batch.jobs)):
+        waiting = self._waiting([job for batch in batches for job in batch.jobs])
+        once = [job for job in waiting if self._state.rules.runs_once(job)]
+        if self._is_stopping.is_set() or not await self.fail(once, reason=_DEAD_SCHEDULER):
+            return False
+        if count := len(waiting) - len(once):
             partition = self._lease.partition
             _log.warning("partition %d: %d jobs were not confirmed; publishing them again", partition, count)
-        await self.publish_again(batch)
+        return True
 
     async def publish_again(self, batch: DispatchBatch) -> None:
         """Publish a batch that an earlier holder may have published; refused jobs may then be at workers."""
