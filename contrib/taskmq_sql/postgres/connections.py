@@ -20,7 +20,6 @@ __all__ = [
     "Purpose",
     "Row",
     "column_of",
-    "roll_back_with",
 ]
 
 T = TypeVar("T")
@@ -253,11 +252,7 @@ class Connections:
         if (begin := _BEGIN.get(purpose)) is None:
             return await work(connection)
         await connection.execute(begin)
-        try:
-            result = await work(connection)
-        except _Undone as undone:
-            await connection.execute("rollback")
-            return cast("T", undone.result)
+        result = await work(connection)
         progress.is_committing = True
         await connection.execute("commit")
         return result
@@ -401,18 +396,6 @@ class _Progress:
 
     def __init__(self) -> None:
         self.is_committing = False
-
-
-class _Undone(Exception):
-    """Raised by the work of a transaction to roll it back; the transaction returns `result`."""
-
-    def __init__(self, result: object) -> None:
-        self.result = result
-
-
-def roll_back_with(result: object) -> Exception:
-    """Return the exception that rolls the transaction back and makes `run` return `result`."""
-    return _Undone(result)
 
 
 def column_of(values: Sequence[object]) -> Sequence[object] | None:

@@ -18,7 +18,7 @@ from taskmq.contracts.jobs import (
     schedule_shard,
 )
 from taskmq.errors import OccurrenceConflict
-from taskmq_sql.postgres.connections import Connection, roll_back_with
+from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.submission import Numbers, insert_jobs, numbers_of
 
@@ -76,7 +76,7 @@ class PostgresFirings:
         numbers = await numbers_of(self._database.names, jobs)
         ordered = sorted(firings, key=lambda firing: firing.before.id)
 
-        async def fire(connection: Connection) -> set[int] | OccurrenceConflict | None:
+        async def fire(connection: Connection) -> set[int] | None:
             row = await connection.fetchrow(
                 TURN,
                 [firing.before.id for firing in ordered],
@@ -93,13 +93,10 @@ class PostgresFirings:
             taken = set(row["taken"])
             done = [firing for firing in ordered if firing.before.id in taken]
             if conflicts := await _occur(connection, done, numbers):
-                raise roll_back_with(OccurrenceConflict(conflicts))
+                raise OccurrenceConflict(conflicts)
             return taken
 
-        fired = await self._database.firings.run("transaction", fire)
-        if isinstance(fired, OccurrenceConflict):
-            raise fired
-        return fired
+        return await self._database.firings.run("transaction", fire)
 
 
 async def _occur(

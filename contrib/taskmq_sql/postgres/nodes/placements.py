@@ -9,7 +9,7 @@ from taskmq.model.nodes import Placement, startable
 from taskmq_sql.jobs.values import decode_detail, is_job_id
 from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
-from taskmq_sql.postgres.connections import Connection, Row, roll_back_with
+from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.quotas import admit_placements
 from taskmq_sql.postgres.records import dispatched_jobs
@@ -18,8 +18,11 @@ from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
 
-_NOTHING: Final[tuple[Sequence[Row], dict[str, Placement]]] = ([], {})
 _OVER: Final = "the job expired before it started"
+
+
+class _NothingPlaced(Exception):
+    """Raised when no job can be placed; the transaction rolls back."""
 
 
 class PostgresPlacements:
@@ -72,7 +75,7 @@ class PostgresPlacements:
             accepted = {each.job: each for each in await drive(connection, reserve(now)) if is_job_id(each.job)}
             asked = {*accepted, *filter(is_job_id, over)}
             if not asked:
-                return _NOTHING
+                raise _NothingPlaced
             is_over = {str(row["id"]): row["is_over"] for row in await connection.fetch(PLACEABLE, list(asked))}
             expired = [job for job in is_over if is_over[job]]
             chosen = startable(accepted, is_over.keys() - expired)
@@ -86,14 +89,17 @@ class PostgresPlacements:
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
                 # A concurrent dispatch took one of the jobs; the next attempt sees its result.
-                raise roll_back_with(_NOTHING)
+                raise _NothingPlaced
             await drive(
                 connection,
                 insert_allocations(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]),
             )
             return rows, accepted
 
-        rows, accepted = await self._database.dispatches.run("transaction", place)
+        try:
+            rows, accepted = await self._database.dispatches.run("transaction", place)
+        except _NothingPlaced:
+            return None
         if not rows:
             return None
         order = {job: number for number, job in enumerate(accepted)}
