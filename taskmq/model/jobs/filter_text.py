@@ -7,7 +7,7 @@ or a final star are written in double quotes, where a backslash escapes a quote 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,14 @@ from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, instant_text, parse_duration, to_ms
 
-__all__ = ["filter_text", "may_have_times", "parse_filter", "parse_run_filter"]
+__all__ = [
+    "RUN_STATES",
+    "filter_text",
+    "may_have_times",
+    "parse_filter",
+    "parse_run_filter",
+    "select_run_states",
+]
 
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
@@ -43,7 +50,8 @@ _FIELDS: Final = (
 )  # fmt: skip
 _RUN_FIELDS: Final = ("workflow", "status", "tenant", "started", "label.NAME", "parent")
 _HELD: Final = "held"
-_RUN_STATES: Final = {**{str(state): state for state in RunState}, _HELD: RunState.RUNNING}
+RUN_STATES: Final = {**{str(state): state for state in RunState}, _HELD: RunState.RUNNING}
+"""States of runs by the words of filters; a held run is `running`."""
 _RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
 _OTHER_NAMES: Final = {
     "submitted": "created",
@@ -102,6 +110,12 @@ def parse_run_filter(text: str, now_ms: int) -> dict[str, Any]:
     """
     fields = _collect(text, now_ms, _RUNS)
     return {**fields, "labels": dict(fields["labels"])} if "labels" in fields else fields
+
+
+def select_run_states(words: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a `RunFilter` that select runs by these words of `RUN_STATES`."""
+    states = tuple(dict.fromkeys(RUN_STATES[word] for word in words))
+    return {"states": states, "is_held": _HELD in words and RunState.RUNNING not in words}
 
 
 def _collect(text: str, now_ms: int, language: "_Language") -> dict[str, Any]:
@@ -249,14 +263,9 @@ def _read_status(part: _Part, now: int) -> dict[str, Any]:
 def _read_run_status(part: _Part, now: int) -> dict[str, Any]:
     del now
     for value in part.values:
-        if value.is_beginning or value.text not in _RUN_STATES:
-            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, _RUN_STATES)}")
-    words = {value.text for value in part.values}
-    is_held = _HELD in words and RunState.RUNNING not in words
-    return {
-        "states": tuple(dict.fromkeys(_RUN_STATES[value.text] for value in part.values)),
-        **({"is_held": True} if is_held else {}),
-    }
+        if value.is_beginning or value.text not in RUN_STATES:
+            raise _error(value.column, f"unknown status {value.text!r}: {did_you_mean(value.text, RUN_STATES)}")
+    return select_run_states([value.text for value in part.values])
 
 
 def _read_workflow(part: _Part, now: int) -> dict[str, Any]:

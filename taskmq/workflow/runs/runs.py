@@ -11,6 +11,7 @@ from taskmq.contracts.jobs import NewRun, RunFilter
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
+from taskmq.model.jobs.filter_text import RUN_STATES, select_run_states
 from taskmq.model.keys import tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
 from taskmq.model.units import Duration
@@ -129,7 +130,7 @@ class Runs:
 
         Args:
             workflow: name, in which `*` stands for any text; "": all.
-            states: one of these; none: all.
+            states: one of these; `held` selects running runs that are held; none: all.
             tenant: `""`: those without a tenant; None: everybody's.
             since, until: bounds of the start, with a time zone; `until` is excluded.
             labels: labels that the runs have.
@@ -140,25 +141,20 @@ class Runs:
         """
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if unknown := [state for state in states if state not in RUN_STATES]:
+            raise InvalidOption(f"unknown state {unknown[0][:40]!r} of a run: use one of {', '.join(RUN_STATES)}")
         which = RunFilter(
             tenant=tenant,
             workflow=workflow,
-            states=tuple(map(_read_state, states)),
             since=_to_ms(since, "since"),
             until=_to_ms(until, "until"),
             labels=dict(labels or {}),
+            **select_run_states(states),
         )
         page = await self._service.store.list_runs(which, after=after, limit=limit)
         return RunList([_line(record) for record in page.runs], page.after, page.is_bounded)
 
     list = blocking(alist)
-
-
-def _read_state(text: str) -> RunState:
-    try:
-        return RunState(text)
-    except ValueError:
-        raise InvalidOption(f"unknown state {text[:40]!r} of a run: use one of {', '.join(RunState)}") from None
 
 
 def _to_ms(moment: datetime | None, what: str) -> int | None:

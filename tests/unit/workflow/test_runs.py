@@ -150,6 +150,18 @@ async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> 
             await runs.alist(limit=0)
 
 
+async def test_held_runs_are_listed_by_a_state_of_their_own(shop: Shop) -> None:
+    async with shop.open():
+        await _put(shop, "slow", {"ok": {"wait": "approved"}})
+        runs = shop.app.runs
+        held, other = await runs.astart("slow"), await runs.astart("slow")
+        assert await held.ahold("the bank is closed")
+
+        assert [line.id for line in (await runs.alist(states=["held"])).lines] == [held.id]
+        running = await runs.alist(states=["running", "held"])
+        assert {line.id for line in running.lines} == {held.id, other.id}
+
+
 async def test_a_run_of_a_tenant_is_found_by_its_chosen_id(shop: Shop) -> None:
     async with shop.open():
         run = await shop.named.s("a").asend(run_id="nightly", tenant="acme")
