@@ -65,7 +65,6 @@ __all__ = ["PostgresDispatch"]
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
-# Most jobs that one call opens if it names no gates.
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _OVER: Final = "the job expired before it started"
 # Committed with the take-over, before the scheduler acts on it.

@@ -351,20 +351,15 @@ insert into taskmq.gated (partition, gate, priority, due, id, queue, tenant)
 select $5, gate, priority, due, id, queue, tenant from behind"""
 """Moves ready jobs out of their lanes, each behind its gate; those behind a line ($6) without a place get one."""
 
-
-def _open(gone: str) -> str:
-    return f"""
+OPEN_GATES: Final = f"""
 with {_FENCE.format(key="$1", epoch="$2")},
-gone as (delete from taskmq.gated where ctid = any(array({gone})) returning gate, queue, priority, tenant, due, id),
-r as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from gone)
-select gate, queue, priority, tenant from gone"""
-
-
-OPEN_GATES: Final = _open("""
+gone as (delete from taskmq.gated where ctid = any(array(
    select d.ctid from unnest($4::text[], $5::int[]) as w(gate, n) cross join lateral
      (select ctid from taskmq.gated g where g.partition = $3 and g.gate = w.gate
       order by g.partition, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
-   where exists (select from fence)""")
+   where exists (select from fence))) returning gate, queue, priority, tenant, due, id),
+r as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from gone)
+select gate, queue, priority, tenant from gone"""
 """Moves the first jobs behind each gate back into their lanes."""
 
 GATE_OF: Final = "select gate from taskmq.gated where id = $1"

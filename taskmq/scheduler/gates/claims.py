@@ -201,7 +201,8 @@ class ClaimWaits:
     def record_opened(self, asked: Mapping[str, int], opened: OpenedClaims) -> None:
         """Forget requested claims that no job waits for any more."""
         self.record_done(opened.done)
-        for name in asked.keys() - opened.waiting:
+        # The store may have answered before it moved a job behind a fresh one.
+        for name in asked.keys() - opened.waiting - self._fresh:
             self._waiting.pop(name, None)
         if not self._waiting:
             self._next_check = math.inf

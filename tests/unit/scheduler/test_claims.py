@@ -1,5 +1,6 @@
 """Concurrency limits and idempotency keys of an app without a state: the store decides, over all queues."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 import pytest
 
 from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
-from taskmq.contracts.jobs import JobUpdate, NewJob, OpenedClaims, partition_of
+from taskmq.contracts.jobs import JobClaim, JobUpdate, NewJob, OpenedClaims, partition_of
 from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import line_key
@@ -347,6 +348,20 @@ def test_periodic_checks_ask_for_all_waiting_claims_in_turns_of_500() -> None:
 
     assert len(asked) == 1_500
     assert set(asked) == set(gates)
+
+
+def test_a_claim_that_jobs_wait_for_since_the_store_was_asked_is_asked_for_again() -> None:
+    waits = ClaimWaits(TaskClaims({}).of)
+    claim = JobClaim("once:pay:1")
+    waits.wait_for(claim, queue="work", now=0.0)
+    asked = waits.due(now=1.0)
+
+    waits.wait_for(claim, queue="work", now=1.0)
+    waits.record_opened(asked, OpenedClaims(frozenset(), frozenset()))
+
+    assert waits.due(now=waits.next()) == {"once:pay:1": 1}
+    waits.record_opened(asked, OpenedClaims(frozenset(), frozenset()))
+    assert waits.next() == math.inf
 
 
 def test_the_claim_of_a_long_key_begins_with_its_tenant() -> None:
