@@ -153,17 +153,6 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
         by_name = msgspec.json.decode(raw_kwargs, type=dict[str, msgspec.Raw])
         return dict(zip(names, by_position, strict=False)) | by_name
 
-    def content_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> WorkflowContent:
-        """Return the content with these arguments as defaults of its parameters.
-
-        Raises:
-            InvalidArguments, EncodeError: the arguments do not fit.
-        """
-        params = dict(self.content.params)
-        for name, value in self.encode_params(args, kwargs).items():
-            params[name] = {**params[name], "default": msgspec.json.decode(value)}
-        return msgspec.structs.replace(self.content, params=params)
-
     def _begin(self, timeout: Duration | None) -> WorkflowContent:
         positional, named, rest_args, rest_kwargs = self.task.signature.parameters
         every = [*positional, *named]

@@ -1,7 +1,7 @@
 """Validation of workflows before they are stored: every fault, with its step and field; and of parameters of runs."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -52,12 +52,8 @@ class WorkflowFault(NamedTuple):
         return f"{where}: {self.message}"
 
 
-CheckCall = Callable[[StepContent], str]
-"""Returns what is wrong with a step's task or workflow and its arguments; "" if nothing is."""
-
-
 def validate_workflow(
-    content: Mapping[str, Any], *, options: Collection[str] = (), check_call: CheckCall = lambda _: ""
+    content: Mapping[str, Any], *, options: Collection[str] = ()
 ) -> tuple[WorkflowContent | None, list[WorkflowFault]]:
     """Return a workflow's content and its faults; None if it has any.
 
@@ -88,7 +84,6 @@ def validate_workflow(
         return None, faults
     whole = msgspec.structs.replace(rest, steps=steps)
     faults = [*_check_limits(whole), *_check_graph(whole)]
-    faults += [WorkflowFault(name, "task", flaw) for name, step in steps.items() if (flaw := check_call(step))]
     return (None if faults else whole), faults
 
 

@@ -100,16 +100,6 @@ def test_all_steps_of_a_cycle_are_named() -> None:
     assert [fault.step for fault in faults] == ["a", "b", "c"]
 
 
-def test_the_caller_checks_tasks_and_their_arguments() -> None:
-    content, faults = validate_workflow(
-        {"steps": {"a": {"task": "unknown"}, "b": {"task": "t"}}},
-        check_call=lambda step: "no such task" if step.task == "unknown" else "",
-    )
-
-    assert content is None
-    assert [str(fault) for fault in faults] == ["step a, task: no such task"]
-
-
 @pytest.mark.parametrize(
     ("schemas", "params", "wrong"),
     [
