@@ -1,6 +1,5 @@
 """Identities from credentials, and their permissions."""
 
-import asyncio
 import hmac
 import logging
 import secrets
@@ -98,7 +97,6 @@ class Access:
         self._times = times
         self._known: dict[bytes, _Known] = {}
         self._generation = 0
-        self._change = asyncio.Event()
 
     async def authenticate(self, *, token: str | None = None, session: str | None = None) -> Identity:
         """Return the identity of an API token or a session's secret; a token takes precedence.
@@ -149,12 +147,6 @@ class Access:
         """Clear the cache after a revocation by this process."""
         self._generation += 1
         self._known.clear()
-        self._change.set()
-        self._change = asyncio.Event()
-
-    async def wait_for_revocation(self) -> None:
-        """Wait for the next revocation by this process, so that a stream can check its caller again."""
-        await self._change.wait()
 
     async def login(
         self,

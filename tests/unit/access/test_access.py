@@ -305,18 +305,6 @@ async def test_a_revoked_role_is_lost_on_this_server_at_once(house: House) -> No
 
 
 @_run
-async def test_streams_are_notified_of_revocations_on_this_server(house: House) -> None:
-    ann = await house.user()
-    token = await house.administration.add_token(ann.id, "ci", by=BY)
-    waiting = [asyncio.ensure_future(house.access.wait_for_revocation()) for _ in range(2)]
-    await asyncio.sleep(0)
-
-    await house.administration.revoke_token(token.token.id, by=BY)
-
-    assert len(await asyncio.gather(*waiting)) == 2
-
-
-@_run
 async def test_a_credential_revoked_during_its_lookup_is_not_cached(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
