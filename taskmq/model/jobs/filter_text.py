@@ -1,4 +1,4 @@
-"""Filters as people write them: parsing and formatting. Pure.
+"""Filters as people write them. Pure.
 
     status:failed,dead task:billing.* error:TimeoutError created:>-24h attempt:>=3 label.team:ops key:"order 17"
 
@@ -18,16 +18,9 @@ from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried
 from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
-from taskmq.model.units import did_you_mean, instant_text, parse_duration, to_ms
+from taskmq.model.units import did_you_mean, parse_duration, to_ms
 
-__all__ = [
-    "RUN_STATES",
-    "filter_text",
-    "may_have_times",
-    "parse_filter",
-    "parse_run_filter",
-    "select_run_states",
-]
+__all__ = ["RUN_STATES", "may_have_times", "parse_filter", "parse_run_filter", "select_run_states"]
 
 _WORDS: Final[dict[str, frozenset[JobState]]] = {
     **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
@@ -73,7 +66,6 @@ _COUNT: Final = re.compile(r"[0-9]{1,9}")
 class _Value(NamedTuple):
     text: str
     column: int
-    is_quoted: bool = False
     is_beginning: bool = False
 
 
@@ -140,31 +132,6 @@ def may_have_times(text: str) -> bool:
     return "<" in text or ">" in text
 
 
-def filter_text(which: JobFilter) -> str:
-    """Return a text that `parse_filter` reads as this filter at any time."""
-    parts = [f"status:{','.join(sorted(which.states))}"] if which.states else []
-    for field, name in _LISTS.items():
-        if values := getattr(which, name):
-            parts.append(f"{field}:{','.join(map(_quote, values))}")
-    if which.task_prefix:
-        parts.append(f"task:{_quote(which.task_prefix)}*")
-    if which.tenant is not None:
-        parts.append(f"tenant:{_quote(which.tenant)}")
-    for field, name in _SPANS.items():
-        if (span := getattr(which, name)) is not None:
-            parts.append(f"{field}:>={span}ms")
-    if which.min_attempt is not None:
-        parts.append(f"attempt:>={which.min_attempt}")
-    for field, name in _TIMES.items():
-        for sign, end in ((">=", "from"), ("<", "before")):
-            if (instant := getattr(which, f"{name}_{end}")) is not None:
-                parts.append(f"{field}:{sign}{_time_text(instant)}")
-    if which.retried:
-        parts.append(f"retried:{which.retried}")
-    parts += [f"label.{_quote(name)}:{_quote(value)}" for name, value in which.labels]
-    return " ".join(parts)
-
-
 class _Reader:
     """Splits a text into fields and values, without interpreting them."""
 
@@ -211,7 +178,7 @@ class _Reader:
     def _value(self, field: str) -> _Value:
         start = self._at
         if (quoted := self._read_quoted()) is not None:
-            return _Value(quoted, start, is_quoted=True, is_beginning=self._take("*"))
+            return _Value(quoted, start, is_beginning=self._take("*"))
         if (bare := self._match(_BARE)) is None:
             raise _error(start, f"{field}: has no value: write for example {_EXAMPLES.get(field, f'{field}:x')}")
         return _Value(bare.removesuffix("*"), start, is_beginning=bare.endswith("*"))
@@ -395,17 +362,6 @@ def _only(part: _Part) -> _Value:
 
 def _error(index: int, message: str) -> InvalidFilter:
     return InvalidFilter(message, column=index + 1)
-
-
-def _quote(text: str) -> str:
-    if _LABEL.fullmatch(text) and not set(text) & set("*\\"):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _time_text(instant: int) -> str:
-    return instant_text(instant)
 
 
 class _Language(NamedTuple):
