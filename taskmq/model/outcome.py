@@ -81,11 +81,11 @@ def frames_of(error: BaseException) -> TracebackType | None:
     return found
 
 
-def error_line(type_name: str, message: str, *, longest: int = 200) -> str:
-    """Return an error in one line for lists: its type and the first line of its message, at most `longest` long."""
+def error_line(type_name: str, message: str) -> str:
+    """Return an error in one line for lists: its type and the first line of its message, at most 200 characters."""
     first = message.strip().partition("\n")[0].rstrip()
     text = ": ".join(filter(None, (type_name, first)))
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 class Succeeded(msgspec.Struct, frozen=True):

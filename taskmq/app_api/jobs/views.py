@@ -150,14 +150,12 @@ def progress_view(progress: JobProgress) -> ProgressView:
 
 def attempt_view(attempt: AttemptRecord) -> AttemptView:
     """Build the API's view of an attempt."""
-    return AttemptView(
-        attempt=attempt.attempt,
-        state=attempt.state,
+    return view_of(
+        AttemptView,
+        attempt,
         started=instant_text(attempt.started),
         ended=instant_text(attempt.ended),
-        worker=attempt.worker,
-        processor_seconds=None if attempt.processor_ms is None else attempt.processor_ms / 1000,
-        peak_memory=attempt.peak_memory,
+        processor_seconds=_seconds(attempt.processor_ms),
         error=_error(attempt.error),
     )
 

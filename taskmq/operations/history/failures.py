@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -160,9 +160,10 @@ class _Cursor(NamedTuple):
     key: str
 
 
+_C = TypeVar("_C")
 _Lines = Callable[[FailureChoice, _Cursor | None, int], Awaitable[list[FailureLine]]]
-_Read = Callable[[int, int, int | None], Awaitable[list[FailureLine] | None]]
-"""Reads the failures between two instants; None if they exceed the given number."""
+_Read = Callable[[int, int, _C | None], Awaitable[tuple[Iterable[FailureLine], _C | None]]]
+"""Reads a page of the failures between two instants, after a cursor; returns the next cursor, too."""
 
 
 class TenantFailures:
@@ -264,16 +265,10 @@ class TenantFailures:
             errors=() if which.error is None else (which.error,),
         )
 
-        async def read(since: int, until: int, most: int | None) -> list[FailureLine] | None:
-            lines: list[FailureLine] = []
-            after: str | None = None
-            while most is None or len(lines) <= most:
-                part = replace(fixed, finished_from=since, finished_before=until)
-                page = await self._jobs.list(part, after=after, limit=_PAGE)
-                lines += map(self._describe_job, page.jobs)
-                if (after := page.after) is None:
-                    return lines
-            return None
+        async def read(since: int, until: int, after: str | None) -> tuple[Iterable[FailureLine], str | None]:
+            part = replace(fixed, finished_from=since, finished_before=until)
+            page = await self._jobs.list(part, after=after, limit=_PAGE)
+            return map(self._describe_job, page.jobs), page.after
 
         return await _read_newest(read, which, cursor, limit)
 
@@ -283,32 +278,19 @@ class TenantFailures:
             task=which.task, queue=which.queue, error=which.error, job=which.job, tenant=self._tenant
         )
 
-        async def read(since: int, until: int, most: int | None) -> list[FailureLine] | None:
-            lines: list[FailureLine] = []
-            after: int | None = None
-            while most is None or len(lines) <= most:
-                part = replace(fixed, since=since, until=until)
-                page = await store.failures(part, after=after, limit=_PAGE)
-                lines += map(_describe_report, page.failures)
-                if (after := page.after) is None:
-                    return lines
-            return None
+        async def read(since: int, until: int, after: int | None) -> tuple[Iterable[FailureLine], int | None]:
+            page = await store.failures(replace(fixed, since=since, until=until), after=after, limit=_PAGE)
+            return map(_describe_report, page.failures), page.after
 
         return await _read_newest(read, which, cursor, limit)
 
     async def _read_workflows(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
         runs = self._app.sessions.store().runs
 
-        async def read(since: int, until: int, most: int | None) -> list[FailureLine] | None:
-            lines: list[FailureLine] = []
-            after: str | None = None
-            while most is None or len(lines) <= most:
-                part = RunFilter(tenant=self._tenant, states=(RunState.FAILED,), since=since, until=until)
-                page = await runs.list_runs(part, after=after, limit=_PAGE)
-                lines += map(self._describe_run, page.runs)
-                if (after := page.after) is None:
-                    return lines
-            return None
+        async def read(since: int, until: int, after: str | None) -> tuple[Iterable[FailureLine], str | None]:
+            part = RunFilter(tenant=self._tenant, states=(RunState.FAILED,), since=since, until=until)
+            page = await runs.list_runs(part, after=after, limit=_PAGE)
+            return map(self._describe_run, page.runs), page.after
 
         return await _read_newest(read, which, cursor, limit)
 
@@ -469,7 +451,9 @@ def _mark_letters(lines: Iterable[FailureLine], view: LettersView) -> list[Failu
     return [mark(line) for line in lines]
 
 
-async def _read_newest(read: _Read, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+async def _read_newest(
+    read: _Read[_C], which: FailureChoice, cursor: _Cursor | None, limit: int
+) -> list[FailureLine]:
     """Read the newest `limit` lines after a cursor, in time windows of two days first, then of longer ones."""
     assert which.until is not None
     since, end = which.since or 0, which.until if cursor is None else min(which.until, cursor.at + 1)
@@ -477,7 +461,7 @@ async def _read_newest(read: _Read, which: FailureChoice, cursor: _Cursor | None
     width = 2 * DAY_MS
     while end > since and len(found) < limit:
         begin = max(since, end - width)
-        lines = await read(begin, end, _MOST if end - begin > 1 else None)
+        lines = await _read_pages(read, begin, end, _MOST if end - begin > 1 else None)
         if lines is None:
             width = max((end - begin) // _WIDER, 1)
             continue
@@ -486,6 +470,18 @@ async def _read_newest(read: _Read, which: FailureChoice, cursor: _Cursor | None
         end = begin
         width *= _WIDER
     return found[:limit]
+
+
+async def _read_pages(read: _Read[_C], since: int, until: int, most: int | None) -> list[FailureLine] | None:
+    """Return the failures between two instants; None if they exceed the given number."""
+    lines: list[FailureLine] = []
+    after: _C | None = None
+    while most is None or len(lines) <= most:
+        page, after = await read(since, until, after)
+        lines += page
+        if after is None:
+            return lines
+    return None
 
 
 def _sort_key(line: FailureLine) -> _Cursor:
