@@ -100,14 +100,12 @@ class ReportSender:
             is_awaited: whether the report is not to wait for others.
         """
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        # A run waits until its value is saved.
-        is_awaited = is_awaited or report.saving is not None
         self._add(invitation, report, partial(_answer, confirmed), is_awaited=is_awaited)
         return await confirmed
 
     def add(self, invitation: Invitation, report: Report) -> None:
         """Send the report before later ones of the job, without waiting; it may be lost if the worker stops."""
-        self._add(invitation, report, _ignore, is_awaited=report.saving is not None)
+        self._add(invitation, report, _ignore)
 
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
         """Report the start of an attempt that still runs after a quarter of a second."""
@@ -139,13 +137,15 @@ class ReportSender:
         await self.send(invitation, self.about(attempt, invitation, "started"))
 
     def _add(
-        self, invitation: Invitation, report: Report, published: Callable[[bool], None], *, is_awaited: bool
+        self, invitation: Invitation, report: Report, published: Callable[[bool], None], *, is_awaited: bool = False
     ) -> None:
         queue = invitation.reports
         if queue not in self._waiting:
             self._waiting[queue] = []
             if queue not in self._busy:
-                asyncio.get_running_loop().call_later(0.0 if is_awaited else _LINGER, self._flush, queue)
+                # A run waits until its value is saved.
+                linger = 0.0 if is_awaited or report.saving is not None else _LINGER
+                asyncio.get_running_loop().call_later(linger, self._flush, queue)
         self._waiting[queue].append((report, published))
 
     def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
