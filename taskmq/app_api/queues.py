@@ -74,8 +74,7 @@ class AppQueues(AppCalls):
 
     async def purge(self, name: str) -> int:
         """Delete the waiting messages of all priority classes. Returns their number."""
-        await self._caller.note_action(self._app, "queue.purge", subject=name)
-        return await purge_queue(self._app, name)
+        return await purge_queue(self._app, name, record=self._caller.note_action)
 
     async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
         """Move waiting messages to another queue. Returns how many were moved, and how many it cannot take.
@@ -84,9 +83,8 @@ class AppQueues(AppCalls):
             count: the maximum number of messages.
             task: only messages of matching tasks, with `*` and `?`.
         """
-        facts = {"to": to, "count": count, "task": task}
-        await self._caller.note_action(self._app, "queue.move", subject=name, after=facts)
-        moved, stayed = await move_messages(self._app, name, to, count=count, task=task)
+        record = self._caller.note_action
+        moved, stayed = await move_messages(self._app, name, to, count=count, task=task, record=record)
         return MovedView(moved=moved, stayed=stayed)
 
     async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:

@@ -14,6 +14,7 @@ from taskmq.contracts.republish import copy_message
 from taskmq.errors import InvalidOption, MalformedMessage, SendError
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import WorkQueue, is_jobs_queue
+from taskmq.operations.audit.actions import RecordAction, record_as
 from taskmq.operations.queues import find_parts, missing_queue
 
 __all__ = ["Moved", "move_messages"]
@@ -35,7 +36,14 @@ class Moved(NamedTuple):
 
 
 async def move_messages(
-    app: TaskMQ, origin: str, to: str, *, count: int | None = None, task: str | None = None
+    app: TaskMQ,
+    origin: str,
+    to: str,
+    *,
+    count: int | None = None,
+    task: str | None = None,
+    by: str = "",
+    record: RecordAction | None = None,
 ) -> Moved:
     """Move the messages that wait in `origin` now, oldest first within each class, lane and shard.
 
@@ -45,6 +53,8 @@ async def move_messages(
     Args:
         count: most messages to move.
         task: only move messages of this task; may contain `*` and `?`.
+        by: who moves them, for the audit; default: the system's user.
+        record: writes the audit entry; default: as `by`.
 
     Raises:
         InvalidOption: both are the same queue, or a name is invalid.
@@ -61,6 +71,8 @@ async def move_messages(
         raise missing_queue(app, origin)
     if to not in known and not await broker.stats(target.physical):
         raise missing_queue(app, to)
+    facts = {"to": to, "count": count, "task": task}
+    await (record or record_as(by))(app, "queue.move", subject=origin, after=facts)
     done = Moved()
     for part in parts:
         left = part.ready

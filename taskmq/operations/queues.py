@@ -271,11 +271,15 @@ async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueSta
     return in_state + (at_broker or 0)
 
 
-async def purge_queue(app: TaskMQ, name: str) -> int:
+async def purge_queue(app: TaskMQ, name: str, *, by: str = "", record: RecordAction | None = None) -> int:
     """Delete the waiting messages of a queue, in all its classes, lanes and shards. Returns their number.
 
     Invitations to stored jobs stay, because the store would take their jobs for lost and dispatch them again. Cancel
     such jobs in the store.
+
+    Args:
+        by: who purges it, for the audit; default: the system's user.
+        record: writes the audit entry; default: as `by`.
 
     Raises:
         QueueMissing: there is no such queue.
@@ -284,6 +288,7 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
     broker = app.sessions.current().broker
     queue = app.producer.queue(name)
     there = [entry.queue for entry in await find_parts(broker, queue) if not is_jobs_queue(entry.queue)]
+    await (record or record_as(by))(app, "queue.purge", subject=name)
     # Purging raises if one of the queues that always exist is missing; other parts may be missing.
     return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])
 

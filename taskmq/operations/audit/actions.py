@@ -21,7 +21,9 @@ _log = logging.getLogger("taskmq.audit")
 class RecordAction(Protocol):
     """A function that writes the audit entry of an action before the action."""
 
-    async def __call__(self, app: TaskMQ, action: str, /, *, subject: str, note: str = "") -> None:
+    async def __call__(
+        self, app: TaskMQ, action: str, /, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
         """Write the entry; see `note_action`."""
         ...
 
@@ -37,16 +39,18 @@ def system_user() -> str:
 def record_as(by: str = "") -> RecordAction:
     """Return a function that records actions of Python code, even if it runs without a server or a command.
 
-    If the store is unavailable, the function logs a warning, so that an operator can still pause a queue.
+    If the store is unavailable, the function logs a warning, so that an operator can still pause or purge a queue.
 
     Args:
         by: the actor's name; "" means the operating system's user.
     """
 
-    async def record(app: TaskMQ, action: str, /, *, subject: str, note: str = "") -> None:
+    async def record(
+        app: TaskMQ, action: str, /, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
         actor = Actor(user=by or system_user(), via="python", address=socket.gethostname(), note=note)
         try:
-            await note_action(app, actor, action, subject=subject)
+            await note_action(app, actor, action, subject=subject, after=after)
         except StoreUnavailable as error:
             _log.warning("%s of %r is not recorded in the audit: %s", action, subject, error)
 

@@ -1,4 +1,4 @@
-"""Queues that Python code pauses and resumes, in the audit."""
+"""Changes of queues by Python code, in the audit."""
 
 import getpass
 import logging
@@ -10,7 +10,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import EVERYTHING_OF_ALL
-from taskmq.operations.queues import find_pauses, pause_queues, resume_queues
+from taskmq.operations.queue_moves import Moved, move_messages
+from taskmq.operations.queues import find_pauses, pause_queues, purge_queue, resume_queues
 from tests.unit.app_kit import new_url
 
 pytestmark = pytest.mark.real_time
@@ -22,6 +23,9 @@ def app(tmp_path: Path) -> TaskMQ:
 
     @app.task(name="send", queue="mail")
     def send() -> None: ...
+
+    @app.task(name="print", queue="letters")
+    def print_letter() -> None: ...
 
     return app
 
@@ -38,6 +42,20 @@ async def test_pauses_by_python_code_are_audited_with_their_user(app: TaskMQ) ->
         ("queue.pause", "queue", "mail", "ann", "the mail server moves"),
     ]
     assert {(one.via, one.address) for one in entries} == {("python", socket.gethostname())}
+
+
+async def test_moves_and_purges_by_python_code_are_audited_with_their_user(app: TaskMQ) -> None:
+    async with app:
+        await app.tasks["send"].asend()
+        assert await move_messages(app, "mail", "letters", count=5, by="ann") == Moved(1, 0)
+        assert await purge_queue(app, "letters") == 1
+        page = await app.sessions.store().identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(), limit=9)
+
+    entries = [record.entry() for record in page.entries]
+    assert [(one.action, one.subject, one.user, one.after) for one in entries] == [
+        ("queue.purge", "letters", getpass.getuser(), None),
+        ("queue.move", "mail", "ann", {"to": "letters", "count": 5, "task": None}),
+    ]
 
 
 async def test_a_queue_is_paused_while_the_audit_is_unavailable(
