@@ -81,9 +81,9 @@ class Reaction(msgspec.Struct, frozen=True):
 
     @property
     def needs_scheduler(self) -> bool:
-        """Whether only schedulers see some of its events, and no beat is needed."""
+        """Whether only schedulers see its events, and no beat is needed."""
         return self.is_dynamic or (
-            not self.needs_beat and any(isinstance(each, WorkflowRunEnds) for each in self.plan.conditions)
+            not self.needs_beat and all(isinstance(each, WorkflowRunEnds) for each in self.plan.conditions)
         )
 
     def queue_of(self, app: str, number: int) -> str:

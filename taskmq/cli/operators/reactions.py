@@ -23,7 +23,7 @@ _COLUMNS: Final = ("reaction", "task", "means")
 _SEEN_BY: Final = {
     "beat": "a beat",
     "scheduler": "a scheduler",
-    "worker": "the worker that runs the job; a scheduler if none does",
+    "worker": "the worker that runs the job; otherwise a scheduler",
 }
 
 

@@ -10,7 +10,17 @@ from taskmq import InvalidOption, TaskMQ
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, RunEnded, StoredReactions, all_of, job, run
+from taskmq.reactions import (
+    JobEnded,
+    ReactionEvent,
+    ReactionRule,
+    RunEnded,
+    StoredReactions,
+    all_of,
+    any_of,
+    job,
+    run,
+)
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Process, Stage, play
@@ -178,8 +188,15 @@ def test_a_reaction_to_runs_alone_needs_a_scheduler_and_no_beat() -> None:
     _define(app)
     app.on(all_of(run("hourly"), job("load")))(app.tasks["publish"])
 
+    @app.on(any_of(run("hourly"), job("load")))
+    @app.task(name="either", queue="calls")
+    def either_ended(events: list[ReactionEvent]) -> None: ...
+
     alarm, publish = app.reactions["alarm"], app.reactions["publish"]
     assert (alarm.needs_scheduler, alarm.needs_beat) == (True, False)
     assert (publish.needs_scheduler, publish.needs_beat) == (False, True)
+    # The worker that runs the job sees its end.
+    either = app.reactions["either"]
+    assert (either.needs_scheduler, either.needs_beat) == (False, False)
     with pytest.raises(InvalidOption, match="the task must accept a RunEnded"):
         app.on(run("hourly"))(app.tasks["load"])
