@@ -47,7 +47,7 @@ def milliseconds_of(instant: datetime) -> int:
     return min(round(instant.timestamp() * 1000), LAST_INSTANT)
 
 
-def view_of(kind: type[S], found: object, **fields: Any) -> S:
+def view_of(kind: type[S], found: object, /, **fields: Any) -> S:
     """Build a view from the attributes of the same names, and from the other fields.
 
     Raises:

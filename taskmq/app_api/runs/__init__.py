@@ -2,4 +2,5 @@
 
 runs       list, inspect, signal, close, cancel and redrive
 timelines  the waits and attempts of steps
+views      how runs, steps and children are shown
 """

@@ -12,12 +12,9 @@ from taskmq.api.workflows.runs import (
     CloneRunBody,
     RedrivenRun,
     RunChildList,
-    RunChildView,
     RunGraphView,
     RunLineList,
-    RunLineView,
     RunStepList,
-    RunStepView,
     RunTimeline,
     SignalBody,
     SignalledRun,
@@ -26,7 +23,7 @@ from taskmq.api.workflows.runs import (
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.history.logs import line_list
 from taskmq.app_api.runs.timelines import build_rows, ready_times
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.runs.views import child_view, line_view, step_view
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
 from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
@@ -37,7 +34,7 @@ from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.built_graphs import begun_content
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
-from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
+from taskmq.model.runs.records import RunRecord, StepRecord
 from taskmq.model.runs.redrives import explain_refusal, find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -65,7 +62,7 @@ class AppRuns(AppCalls):
         shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
         value = await self._service.store.run_value(run.id) if shows_data else None
         return WorkflowRunView(
-            **msgspec.structs.asdict(_line(run, await self._count_steps(run.version))),
+            **msgspec.structs.asdict(line_view(run, await self._count_steps(run.version))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
             value=None if value is None else msgspec.json.decode(value),
         )
@@ -87,7 +84,7 @@ class AppRuns(AppCalls):
             fields["tenant"] = self._caller.tenant
         page = await self._service.store.list_runs(RunFilter(**fields), after=cursor or None, limit=limit)
         steps = {version: await self._count_steps(version) for version in {run.version for run in page.runs}}
-        items = [_line(run, steps[run.version]) for run in page.runs]
+        items = [line_view(run, steps[run.version]) for run in page.runs]
         return RunLineList(items=items, next=page.after, is_bounded=page.is_bounded)
 
     async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
@@ -98,7 +95,7 @@ class AppRuns(AppCalls):
         records = {
             step.key.name: step for step in await self._service.store.steps(run.id, after=cursor or "", limit=limit)
         }
-        items = [_step(graph, name, records.get(name)) for name in names[:limit]]
+        items = [step_view(graph, name, records.get(name)) for name in names[:limit]]
         return RunStepList(items, names[limit - 1] if len(names) > limit else None)
 
     async def children(self, run_id: str, step: str, *, limit: int = 50, cursor: str | None = None) -> RunChildList:
@@ -110,13 +107,13 @@ class AppRuns(AppCalls):
         run = await self._find(run_id)
         graph = await self._service.graph(run)
         found, more = await self._children(run, graph, step, limit=limit, cursor=cursor)
-        return RunChildList([_child(record) for record in found], more)
+        return RunChildList([child_view(record) for record in found], more)
 
     async def graph(self, run_id: str) -> RunGraphView:
         """Return the graph of a run with the state of each step."""
         run = await self._find(run_id)
         graph = await self._service.graph(run)
-        steps = [_step(graph, name, record) for name, record in (await self._service.steps(run)).items()]
+        steps = [step_view(graph, name, record) for name, record in (await self._service.steps(run)).items()]
         return RunGraphView(
             run_id=run.id, workflow=run.workflow, version=run.version, steps=steps, params=graph.content.params
         )
@@ -366,60 +363,3 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
             return
         flaws.append(f"step {name}: {flaw}")
     raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
-
-
-def _line(run: RunRecord, steps: int) -> RunLineView:
-    return RunLineView(
-        run_id=run.id,
-        workflow=run.workflow,
-        version=run.version,
-        tenant=run.tenant,
-        state=run.state.value,
-        cancelled=run.cancelled,
-        held=run.held,
-        error=run.error,
-        started=instant_text(run.created),
-        ended=instant_text(run.ended),
-        steps=steps,
-        unfinished=run.unfinished,
-        failures=run.failures,
-        generation=run.generation,
-        scheduled_for=run.scheduled_for,
-        parent=run.parent,
-        parent_step=run.parent_step,
-        labels=dict(run.labels),
-    )
-
-
-def _step(graph: RunGraph, name: str, record: StepRecord | None) -> RunStepView:
-    content, found = graph.step(name), record or StepRecord(key=StepKey(name))
-    return RunStepView(
-        step=name,
-        kind=content.kind,
-        task=content.task or content.workflow,
-        state=found.state.value,
-        needs=list(graph.upstream[name]),
-        job_id=found.job,
-        generation=found.generation,
-        error=found.error,
-        started=instant_text(found.started),
-        ended=instant_text(found.ended),
-        total=found.total,
-        active=found.active,
-        done=found.done,
-        is_open=found.is_open,
-        signal=content.wait,
-        form=content.form,
-        roles=list(content.roles),
-    )
-
-
-def _child(record: StepRecord) -> RunChildView:
-    return RunChildView(
-        number=record.key.child,
-        state=record.state.value,
-        job_id=record.job,
-        error=record.error,
-        started=instant_text(record.started),
-        ended=instant_text(record.ended),
-    )

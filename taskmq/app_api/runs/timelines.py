@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.api.workflows.runs import TimelineAttempt, TimelineInterruption, TimelineJob, TimelineRow
-from taskmq.app_api.views import instant_text
+from taskmq.app_api.views import instant_text, view_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord, JobStore, all_attempts
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.runs.graphs import RunGraph
@@ -68,13 +68,7 @@ def _job(record: JobRecord, attempts: Sequence[AttemptRecord], events: Sequence[
         due_at=instant_text(record.due),
         ended=instant_text(record.finished),
         attempts=[
-            TimelineAttempt(
-                attempt=one.attempt,
-                state=one.state,
-                started=instant_text(one.started),
-                ended=instant_text(one.ended),
-                worker=one.worker,
-            )
+            view_of(TimelineAttempt, one, started=instant_text(one.started), ended=instant_text(one.ended))
             for one in attempts
         ],
         interruptions=[
