@@ -1,13 +1,17 @@
 """Plots and countdowns show the data of the API."""
 
+import copy
 import re
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from taskmq.contracts.history import history_of
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
-from tests.dashboard.kit import Eyes, Served, violations
+from taskmq.server.examples import EXAMPLES
+from tests.dashboard.examples import Case, show_examples
+from tests.dashboard.kit import Eyes, Served, answer, violations
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -56,6 +60,21 @@ def test_the_page_of_a_queue_charts_its_own_day(eyes: Eyes, site: Served) -> Non
     eyes.open("queues/billing")
 
     expect(plot.locator(".chart")).to_have_attribute("aria-label", re.compile("succeeded none"))
+
+
+def test_the_page_of_a_queue_names_only_the_first_workers_and_tasks(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        found: dict[str, Any] = copy.deepcopy(EXAMPLES["getQueue"].answers[200])
+        found |= {
+            "workers": [f"w{number}" for number in range(1500)],
+            "tasks": [f"t{number}" for number in range(20)],
+        }
+        eyes.page.route(re.compile(r"/api/v1/queues/images"), lambda route: answer(route, found))
+        facts = eyes.open("queues/images").page.locator(".facts div")
+
+        expect(facts.filter(has_text="Workers")).to_have_text(re.compile("^Workersw0, w1, .*, w19 and 1,480 more$"))
+        expect(facts.filter(has_text="Tasks")).to_have_text(re.compile("^Taskst0, t1, .*, t19$"))
+        expect(facts.get_by_role("link", name="t7", exact=True)).to_have_attribute("href", "#/tasks/t7")
 
 
 def test_a_crosshair_shows_all_values_of_its_time(eyes: Eyes) -> None:

@@ -19,8 +19,8 @@ export function PauseQueue({ name, close, reload }) {
 }
 
 /** Dialog that holds a run.
- * @param {{id: string, name: string, close: () => void, reload: () => void}} props */
-export function HoldRun({ id, name, close, reload }) {
-  const hold = async (/** @type {string} */ reason) => { await send(`runs/${part(id)}/hold`, reason ? { reason } : {}); notify("Held."); reload(); };
-  return html`<${Confirm} title=${`Hold ${name}`} verb="Hold run" note close=${close} act=${hold}><p>Running jobs end. No step starts until the run is released.</p><//>`;
+ * @param {{run: any, close: () => void, reload: () => void}} props */
+export function HoldRun({ run, close, reload }) {
+  const hold = async (/** @type {string} */ reason) => { await send(`runs/${part(run.run_id)}/hold`, reason ? { reason } : {}); notify("Held."); reload(); };
+  return html`<${Confirm} title=${`Hold ${run.workflow || run.run_id}`} verb="Hold run" note close=${close} act=${hold}><p>Running jobs end. No step starts until the run is released.</p><//>`;
 }

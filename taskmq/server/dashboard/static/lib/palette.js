@@ -8,6 +8,7 @@ import { refresh } from "./live.js";
 import { PAGES } from "./pages.js";
 import { Dialog, notify } from "./parts.js";
 import { to } from "./route.js";
+import { FAILED } from "./summary.js";
 import { THEMES } from "./theme.js";
 import { views } from "./views.js";
 
@@ -24,7 +25,6 @@ const NOUNS = /** @type {Record<string, string>} */ ({ tasks: "Task", queues: "Q
 /** @param {string} hash */
 const goTo = (hash) => () => { location.hash = hash; };
 
-const FAILED = "status:failed,expired,upstream_failed";
 /** @type {Entry} */
 const RETRY = { kind: "Action", name: "Retry failed jobs …", dialog: (close) => html`<${Bulk} filter=${FAILED} what="" close=${close} reload=${refresh} />` };
 
@@ -38,7 +38,7 @@ function actionsOn(path, answer) {
   }
   if (path === "runs" && may("workflows.operate")) {
     return answer.items.filter((/** @type {any} */ one) => one.state === "running" && one.held === null && one.cancelled === null).map((/** @type {any} */ one) => (
-      { kind: "Action", name: `Hold run ${one.workflow} ${one.run_id} …`, dialog: (/** @type {() => void} */ close) => html`<${HoldRun} id=${one.run_id} name=${one.workflow} close=${close} reload=${refresh} />` }));
+      { kind: "Action", name: `Hold run ${one.workflow} ${one.run_id} …`, dialog: (/** @type {() => void} */ close) => html`<${HoldRun} run=${one} close=${close} reload=${refresh} />` }));
   }
   return [];
 }

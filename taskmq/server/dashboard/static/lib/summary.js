@@ -7,7 +7,7 @@ import { useEffect } from "./html.js";
 
 const EVERY = 15_000;
 
-const FAILED = "status:failed,expired,upstream_failed";
+export const FAILED = "status:failed,expired,upstream_failed";
 export const RUNNING = "status:running";
 export const OVERDUE = "status:queued,scheduled,dispatched due:<-1m";
 export const FAILED_DAY = `${FAILED} ended:>-24h`;

@@ -10,6 +10,9 @@ import { html, useState } from "../lib/html.js";
 import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Loading, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
+// More names push the charts off the screen.
+const MOST = 20;
+
 function PauseAction({ name, isPaused, reload }) {
   const [open, show] = useState(false);
   if (!may("queues.operate") || isPaused === null) return null;
@@ -19,6 +22,10 @@ function PauseAction({ name, isPaused, reload }) {
 }
 
 const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
+
+/** Return the first names of a list, and the number of the others.
+ * @param {string[]} names @param {(name: string) => unknown} show */
+const enumerate = (names, show = (name) => name) => names.length > 0 && html`${names.slice(0, MOST).map((name, at) => html`<span key=${name}>${at ? ", " : ""}${show(name)}</span>`)}${names.length > MOST && ` and ${count(names.length - MOST)} more`}`;
 
 function Queue({ name, range }) {
   const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
@@ -31,8 +38,8 @@ function Queue({ name, range }) {
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
     ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes this queue.</strong> Start one: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
     <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["In the store", queue.stored === null ? "" : count(queue.stored)], ["Oldest", queue.oldest && html`<${When} at=${queue.oldest} />`], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
-      ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
-      ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
+      ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", enumerate(queue.workers)],
+      ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
     ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["jobs", "wait"]} range=${range} queue=${name} /></div>`}
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
 }

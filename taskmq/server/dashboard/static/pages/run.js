@@ -1,6 +1,7 @@
 // @ts-check
 /** A single run: its steps, forms of those that wait for a signal, and actions. */
 import { ApiError, may, part, send } from "../lib/api.js";
+import { HoldRun } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { ValueForm } from "../lib/fields.js";
 import { LiveLog } from "../lib/follow.js";
@@ -84,6 +85,7 @@ function Answer({ id, step, reload }) {
 /** @param {{run: any, steps: any[], params: Record<string, any>, reload: () => void}} props params: schemas of the parameters */
 function Details({ run, steps, params, reload }) {
   const [isCloning, setCloning] = useState(false);
+  const [isHolding, setHolding] = useState(false);
   const [asked, ask] = useState(/** @type {{title: string, verb: string, note?: boolean, text: string, act: (note: string) => Promise<void>} | null} */ (null));
   const isOver = run.state !== "running";
   const canOperate = may("workflows.operate");
@@ -99,10 +101,6 @@ function Details({ run, steps, params, reload }) {
   const cancel = () => ask({
     title: "Cancel the run", verb: "Cancel run", note: true, text: "Steps that have not started never will. Running steps are stopped.",
     act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Cancelled."); reload(); },
-  });
-  const hold = () => ask({
-    title: "Hold the run", verb: "Hold run", note: true, text: "Running jobs end. No step starts until the run is released.",
-    act: async (reason) => { await send(`${path}/hold`, reason ? { reason } : {}); notify("Held."); reload(); },
   });
   const release = async () => { await send(`${path}/release`, {}); notify("Released."); reload(); };
   const close = () => ask({
@@ -120,7 +118,7 @@ function Details({ run, steps, params, reload }) {
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
-      ${canOperate && !isOver && run.cancelled === null && (run.held === null ? html`<button type="button" data-key="h" onClick=${hold}>Hold …</button>` : html`<button type="button" class="primary" data-key="h" onClick=${release}>Release</button>`)}
+      ${canOperate && !isOver && run.cancelled === null && (run.held === null ? html`<button type="button" data-key="h" onClick=${() => setHolding(true)}>Hold …</button>` : html`<button type="button" class="primary" data-key="h" onClick=${release}>Release</button>`)}
       ${canOperate && !isOver && html`<button type="button" class="danger" data-key="c" onClick=${cancel}>Cancel …</button>`}<//>
     ${run.cancelled !== null && html`<p class="reason">Cancelled: ${run.cancelled}</p>`}
     ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
@@ -140,6 +138,7 @@ function Details({ run, steps, params, reload }) {
       ]} /><//>
       <div>${run.params !== null && html`<${Section} title="Parameters"><${Code} label="Parameters" text=${pretty(run.params)} /><//>`}
       ${run.value !== null && html`<${Section} title="Value"><${Code} label="Value" text=${pretty(run.value)} /><//>`}</div></div>
+    ${isHolding && html`<${HoldRun} run=${run} close=${() => setHolding(false)} reload=${reload} />`}
     ${isCloning && html`<${Dialog} title="Clone the run" close=${() => setCloning(false)}><p>Starts a run of the same content.</p>
       <${ValueForm} schema=${{ type: "object", properties: params }} initial=${run.params ?? {}} verb="Start" act=${clone} none="The run has no parameters." /><//>`}
     ${asked && html`<${Confirm} ...${asked} close=${() => ask(null)}><p>${asked.text}</p><//>`}`;
