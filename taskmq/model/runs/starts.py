@@ -158,7 +158,7 @@ def receive_signal(here: Workspace, row: InboxRow) -> Transition[str]:
     if refusal:
         return f"refused: {refusal}"
     if row.name not in here.graph.waits and here.graph.is_complete:
-        return f"refused: no step waits for a signal {row.name!r}"
+        return f"refused: no step waits for the signal {row.name!r}"
     if here.run.signals >= MOST_SIGNALS:
         return f"refused: {MOST_SIGNALS} signals wait already"
     here.keep_signal(row)

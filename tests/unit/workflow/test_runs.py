@@ -70,7 +70,7 @@ async def test_a_stored_workflow_runs_with_parameters_and_waits_for_a_signal(sho
             params={"n": {"type": "integer"}},
         )
         run = await shop.app.runs.astart("approval", {"n": 5}, labels={"team": "ops"})
-        with pytest.raises(InvalidOption, match="no step waits for a signal 'other'"):
+        with pytest.raises(InvalidOption, match="no step waits for the signal 'other'"):
             await run.asignal("other")
         await run.asignal("approved", {"extra": 10}, signal_id="s1")
         await run.asignal("approved", {"extra": 99}, signal_id="s1")

@@ -92,7 +92,7 @@ class RunInboxes(JobStoreCase):
         assert answers == [
             "refused: only finance may send it",
             "refused: only an identified user may send it",
-            "refused: no step waits for a signal 'unknown'",
+            "refused: no step waits for the signal 'unknown'",
         ]
 
     @case

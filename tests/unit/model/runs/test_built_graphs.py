@@ -133,4 +133,4 @@ def test_a_signal_that_precedes_the_graph_is_kept_for_its_steps() -> None:
 
     run.end("build", value={"steps": {"a": {"wait": "go"}, "b": {"wait": "stop", "needs": ["a"]}}})
     assert run.states() == {"build": "succeeded", "a": "succeeded", "b": "running"}
-    assert run.send("signal", name="nobody") == "refused: no step waits for a signal 'nobody'"
+    assert run.send("signal", name="nobody") == "refused: no step waits for the signal 'nobody'"

@@ -193,7 +193,7 @@ def test_a_step_with_roles_takes_signals_of_these_roles_only() -> None:
 def test_a_signal_that_no_step_waits_for_is_refused() -> None:
     run = _run({"a": {"wait": "go"}})
 
-    assert _signal(run, name="gone") == "refused: no step waits for a signal 'gone'"
+    assert _signal(run, name="gone") == "refused: no step waits for the signal 'gone'"
 
 
 def test_the_number_of_waiting_signals_is_limited() -> None:
