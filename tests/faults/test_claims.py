@@ -118,7 +118,7 @@ def test_runs_of_one_claim_never_overlap_and_the_work_of_a_key_is_done_once(
 
         @app.task(name="pay", queue="work", idempotency_key="order")
         async def pay(order: str) -> int:
-            raise NotImplementedError
+            return 0
 
         async with app:
             paid = [await app.jobs.asubmit(pay, "order-7") for _ in range(_COPIES)]

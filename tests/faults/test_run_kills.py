@@ -109,11 +109,11 @@ class _Plan:
 
 
 async def _step(name: str, fails: bool) -> int:
-    raise NotImplementedError(name, fails)
+    return 0
 
 
 async def _total(values: list[int], name: str) -> int:
-    raise NotImplementedError(values, name)
+    return 0
 
 
 class _Processes:
