@@ -20,6 +20,7 @@ from taskmq import TaskMQ
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from tests.faults.field import Commands, Process
+from tests.servers.waiting import eventually
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
@@ -119,6 +120,8 @@ def _play(start: Callable[..., Process], url: str, store_url: str, ledger: Path,
         return start(f"worker-{next(numbers)}", "worker", "jobs:app", "-c", "8", "--max-crashes", "0")
 
     schedulers = [start_scheduler() for _ in range(2)]
+    # A scheduler that heard a worker misses it after 25 s; otherwise, after a minute or more.
+    eventually(lambda: all("acquired partitions" in each.log for each in schedulers), "both schedulers hear workers")
     workers = [start_worker() for _ in range(_WORKERS)]
     left = kills
 
