@@ -6,7 +6,7 @@ from typing import Any
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration
 from taskmq.workflow.model.contents import ContentBuilder, batch_call
-from taskmq.workflow.parts import OpenStep, Step, Workflow
+from taskmq.workflow.parts import OpenStep, SingleStep, Step, Workflow
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService
 from taskmq.workflow.step_call import StepTask
@@ -33,7 +33,7 @@ class Batch(Workflow[list[Any]]):
             if not isinstance(job, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidOption(f"{job!r} is not a job of a batch: use task.s(...) with all its arguments")
         for name, one in (("on_success", on_success), ("on_end", on_end)):
-            if one is not None and not isinstance(one, Step | OpenStep):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if one is not None and not isinstance(one, SingleStep):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidOption(f"{name}={one!r}: must be one step, task.s(...) or task.si(...)")
         self.jobs: tuple[Step[Any], ...] = jobs
         self.on_success: Callback | None = on_success

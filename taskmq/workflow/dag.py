@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.errors import InvalidOption
 from taskmq.workflow.model.contents import ContentBuilder
-from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow, check_part
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, SingleStep, Workflow, check_part
 from taskmq.workflow.step_call import GraphNode, Rule, StepTask
 from taskmq.workflow.taskless_step import TasklessStep
 
@@ -59,7 +59,7 @@ class Dag(Workflow[dict[str, Any]]):
             before = [placed[number].source for number in entry.after]
             named = {name: placed[number].source for name, number in entry.into.items()}
             used.update(entry.after, entry.into.values())
-            if isinstance(entry.part, Step | OpenStep | TasklessStep):
+            if isinstance(entry.part, SingleStep | TasklessStep):
                 one = entry.part.add_to(builder, before, named=named, rule=entry.rule)
             else:
                 one = entry.part.add_to(builder, before)
@@ -98,7 +98,7 @@ class Dag(Workflow[dict[str, Any]]):
         check_part(part)
         if rule not in _RULES:
             raise InvalidOption(f"rule={rule!r}: one of {', '.join(map(repr, _RULES))}")
-        if not isinstance(part, Step | OpenStep | TasklessStep) and (rule != "all" or into):
+        if not isinstance(part, SingleStep | TasklessStep) and (rule != "all" or into):
             raise InvalidOption("rule= and into= are for one step; add the first one of a chain by itself")
         if isinstance(part, TasklessStep) and into and not part.content.workflow:
             raise InvalidOption("into= passes values to tasks and workflows, and this step has no parameters")
@@ -120,7 +120,7 @@ class Dag(Workflow[dict[str, Any]]):
         return node.number
 
     def _default_name(self, part: Part) -> str:
-        label = part.call.task.name.rpartition(".")[2] if isinstance(part, Step | OpenStep) else _label_of(part)
+        label = _label_of(part)
         taken = {entry.name for entry in self.entries}
         found, number = label, 2
         while found in taken:
@@ -137,6 +137,6 @@ def dag() -> Dag:
 
 
 def _label_of(part: Part) -> str:
-    if isinstance(part, TasklessStep):
+    if isinstance(part, SingleStep | TasklessStep):
         return part.label
     return "group" if isinstance(part, Group) else "chain"

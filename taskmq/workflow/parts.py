@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, Self, TypeVar, Unpack, overload
 
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.errors import InvalidOption
@@ -12,9 +12,21 @@ from taskmq.options.task_options import CallOptions
 from taskmq.workflow.model.contents import ContentBuilder, RunPlan
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, check_run_id
-from taskmq.workflow.step_call import CompleteStep, Rule, StepCall, StepTask
+from taskmq.workflow.step_call import CompleteStep, Rule, StepCall, StepTask, TaskStep
 
-__all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
+__all__ = [
+    "Chain",
+    "Each",
+    "Group",
+    "OpenStep",
+    "SingleStep",
+    "Step",
+    "Workflow",
+    "chain",
+    "check_part",
+    "chord",
+    "group",
+]
 
 R_co = TypeVar("R_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -131,10 +143,15 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         return self.then(following)
 
 
-class Step(CompleteStep, Workflow[R_co]):
-    """A call with all its arguments."""
+class SingleStep(TaskStep):
+    """A call as a part of a workflow."""
 
     __slots__ = ()
+
+    @property
+    def label(self) -> str:
+        """Name of the step, unless an earlier one has it."""
+        return self.call.task.name.rpartition(".")[2]
 
     def first_task(self) -> StepTask:
         return self.call.task
@@ -149,15 +166,15 @@ class Step(CompleteStep, Workflow[R_co]):
     ) -> Any:
         return builder.step(self.call, before, named=named, rule=rule)
 
-    def options(self, **options: Unpack[CallOptions]) -> "Step[R_co]":
+    def options(self, **options: Unpack[CallOptions]) -> Self:
         """The same step with other options."""
-        return Step(self.call.with_options(options))
+        return self._with_call(self.call.with_options(options))
 
-    def set(self, **options: Unpack[CallOptions]) -> "Step[R_co]":
+    def set(self, **options: Unpack[CallOptions]) -> Self:
         """Celery's word for `options`."""
         return self.options(**options)
 
-    def when(self, condition: str) -> "Step[R_co]":
+    def when(self, condition: str) -> Self:
         """The same step, which is skipped unless a condition is met, such as `steps.check.result > 3`.
 
         The condition names steps before it, as in workflow files. A skipped step has no value, and steps that need
@@ -166,7 +183,16 @@ class Step(CompleteStep, Workflow[R_co]):
         Raises:
             InvalidOption: the condition cannot be parsed.
         """
-        return Step(self.call.when(condition))
+        return self._with_call(self.call.when(condition))
+
+    def _with_call(self, call: StepCall) -> Self:
+        return type(self)(call)
+
+
+class Step(SingleStep, CompleteStep, Workflow[R_co]):
+    """A call with all its arguments."""
+
+    __slots__ = ()
 
     def each(self, *, limit: int | None = None, max_width: int = _WIDTH) -> "OpenStep[Iterable[Any], list[R_co]]":
         """Call the step for each item, like `OpenStep.each`: the item precedes the present arguments.
@@ -179,38 +205,10 @@ class Step(CompleteStep, Workflow[R_co]):
         return Each(self.call, limit=limit, max_width=max_width)
 
 
-class OpenStep(Generic[A_contra, R_co]):
+class OpenStep(SingleStep, Generic[A_contra, R_co]):
     """A call whose first argument comes from the step before it in a workflow."""
 
-    __slots__ = ("call",)
-
-    def __init__(self, call: StepCall) -> None:
-        self.call: StepCall = call
-
-    def first_task(self) -> StepTask:
-        return self.call.task
-
-    def add_to(
-        self,
-        builder: ContentBuilder,
-        before: Sequence[Any],
-        *,
-        named: Mapping[str, Any] | None = None,
-        rule: Rule = "all",
-    ) -> Any:
-        return builder.step(self.call, before, named=named, rule=rule)
-
-    def options(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
-        """The same step with other options."""
-        return self._with_call(self.call.with_options(options))
-
-    def set(self, **options: Unpack[CallOptions]) -> "OpenStep[A_contra, R_co]":
-        """Celery's word for `options`."""
-        return self.options(**options)
-
-    def when(self, condition: str) -> "OpenStep[A_contra, R_co]":
-        """The same step, which is skipped unless a condition is met; see `Step.when`."""
-        return self._with_call(self.call.when(condition))
+    __slots__ = ()
 
     def each(
         self: "OpenStep[A, B]", *, limit: int | None = None, max_width: int = _WIDTH
@@ -222,9 +220,6 @@ class OpenStep(Generic[A_contra, R_co]):
             max_width: a longer list is refused, so the step fails.
         """
         return Each(self.call, limit=limit, max_width=max_width)
-
-    def _with_call(self, call: StepCall) -> "OpenStep[A_contra, R_co]":
-        return OpenStep(call)
 
 
 class Each(OpenStep[A_contra, R_co]):
@@ -256,8 +251,8 @@ class Each(OpenStep[A_contra, R_co]):
             self.call, before, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread, rule=rule
         )
 
-    def _with_call(self, call: StepCall) -> "OpenStep[A_contra, R_co]":
-        return Each(call, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread)
+    def _with_call(self, call: StepCall) -> Self:
+        return type(self)(call, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread)
 
 
 class Chain(Workflow[R_co]):

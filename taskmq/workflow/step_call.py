@@ -13,7 +13,7 @@ from taskmq.model.runs.conditions import ConditionError, parse_condition
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask", "check_condition"]
+__all__ = ["CompleteStep", "GraphNode", "Rule", "StepCall", "StepTask", "TaskStep", "check_condition"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -78,13 +78,19 @@ def check_condition(condition: str) -> str:
     return condition
 
 
-class CompleteStep:
-    """A step with all arguments: `task.s(...)` with them, or `task.si(...)`."""
+class TaskStep:
+    """A step that calls a task."""
 
     __slots__ = ("call",)
 
     def __init__(self, call: StepCall) -> None:
         self.call: StepCall = call
+
+
+class CompleteStep(TaskStep):
+    """A step with all arguments: `task.s(...)` with them, or `task.si(...)`."""
+
+    __slots__ = ()
 
 
 class GraphNode(Generic[R_co]):
