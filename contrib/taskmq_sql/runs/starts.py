@@ -121,11 +121,13 @@ def _find_sources(runs: Sequence[NewRun]) -> Steps[dict[_Key, _Source]]:
     """Return the contents of new runs, and store those that come with a run."""
     sources: dict[_Key, _Source] = {}
     own = {content: _load_content(content) for content in {new.content for new in runs} if content is not None}
-    # Sorted, because other transactions may lock the same contents.
+    # Sorted, because other transactions may lock the same contents and versions.
     for content, source in sorted(own.items(), key=lambda each: each[1].version):
         yield from keep_content(source.version, content)
         sources[content] = source
-    for tenant, name, wanted in {(new.tenant, new.workflow, new.version) for new in runs if new.content is None}:
+    for tenant, name, wanted in sorted(
+        {(new.tenant, new.workflow, new.version) for new in runs if new.content is None}
+    ):
         sources[tenant, name, wanted] = yield from _find_stored(tenant, name, wanted)
     return sources
 

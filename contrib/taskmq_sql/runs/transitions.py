@@ -2,7 +2,7 @@
 
     lock runs -> read their inboxes -> state machines, in turns -> jobs, child runs, changed rows of all runs
 
-One statement serves all runs of a transaction, except for the rare ones: child runs, cancellations, signals.
+One statement serves all runs of a transaction, except for the rare ones: cancellations and signals.
 """
 
 import os
@@ -17,7 +17,7 @@ from taskmq.model.envelope import new_job_id
 from taskmq.model.runs.graphs import RunGraph, load_graph
 from taskmq.model.runs.machine import advance as apply_rows
 from taskmq.model.runs.machine import has_work
-from taskmq.model.runs.records import InboxRow, RunChanges, RunState, StepKey
+from taskmq.model.runs.records import ChildRun, InboxRow, RunChanges, RunRecord, RunState, StepKey
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import Need, RowBudget, Transition, Workspace
 from taskmq.model.states import JobState
@@ -52,7 +52,7 @@ _SAVE: Final = """
 insert into taskmq.run (id, tenant, workflow, version, state, ended, record, value)
 @rows(uuid, text, text, text, smallint, bigint, bytea, bytea)
 on conflict (id) do update set
-  state = excluded.state, ended = excluded.ended, record = excluded.record,
+  version = excluded.version, state = excluded.state, ended = excluded.ended, record = excluded.record,
   value = coalesce(excluded.value, run.value)"""
 _KEEP: Final = """
 insert into taskmq.run_signal (run, name, number, record) @rows(uuid, text, bigint, bytea)"""
@@ -137,8 +137,8 @@ def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[
         turns.append(_Turn(here, inboxes[run.id]))
     yield from _run_machines(turns)
     yield from _submit(turns, make_job)
+    yield from _start_runs(turns)
     for turn in turns:
-        yield from _start_runs(turn)
         if turn.changes.cancelled_jobs:
             turn.asked += yield from cancel_jobs(turn.changes.cancelled_jobs, turn.here.run.cancelled or "")
         if turn.changes.has_ended and turn.here.run.parent:
@@ -163,7 +163,7 @@ def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[
     )
     yield from change_contents(
         [
-            (turn.id, turn.version, turn.here.run.version, content)
+            (turn.version, turn.here.run.version, content)
             for turn in turns
             if (content := turn.changes.content) is not None
         ]
@@ -257,29 +257,29 @@ def _describe(answer: Submitted) -> str:
     return f"job {answer.id} exists already and has the job's key"
 
 
-def _start_runs(turn: _Turn) -> Steps[None]:
+def _start_runs(turns: Sequence[_Turn]) -> Steps[None]:
     """Start child runs."""
-    run, children = turn.here.run, turn.changes.runs
-    new = [
-        NewRun(
-            id=child.id,
-            tenant=run.tenant,
-            workflow=child.workflow,
-            params=child.params,
-            labels=run.labels,
-            scheduled_for=run.scheduled_for,
-            parent=run.id,
-            parent_step=child.key.name,
-            depth=child.depth,
-        )
-        for child in children
-    ]
-    started = (yield from start(new)) if new else []
-    for child, answer in zip(children, started, strict=True):
+    children = [(turn, child) for turn in turns for child in turn.changes.runs]
+    started = (yield from start([_new_run(turn.here.run, child) for turn, child in children])) if children else []
+    for (turn, child), answer in zip(children, started, strict=True):
         if answer.refusal:
             turn.refused.append(_failure(child.id, child.key, answer.refusal))
         elif answer.is_new:
             turn.woken.append(answer.id)
+
+
+def _new_run(parent: RunRecord, child: ChildRun) -> NewRun:
+    return NewRun(
+        id=child.id,
+        tenant=parent.tenant,
+        workflow=child.workflow,
+        params=child.params,
+        labels=parent.labels,
+        scheduled_for=parent.scheduled_for,
+        parent=parent.id,
+        parent_step=child.key.name,
+        depth=child.depth,
+    )
 
 
 def _failure(job: str, key: StepKey, reason: str) -> InboxRow:

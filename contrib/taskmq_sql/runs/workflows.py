@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import StoredVersion
-from taskmq_sql.steps import JobId, Row, Steps, ask, clock, first
+from taskmq_sql.steps import Row, Steps, ask, clock, first
 
 __all__ = [
     "activate",
@@ -43,7 +43,6 @@ _LIST: Final = """
 select v.name, v.version, v.at, true from taskmq.workflow w
 join taskmq.workflow_version v on v.tenant = w.tenant and v.name = w.name and v.version = w.version
 where w.name > $1 {tenant} order by w.name, w.tenant limit $2"""
-_CHANGE: Final = "update taskmq.run set version = $2 where id = $1"
 _STORED: Final = "select distinct version from taskmq.workflow_version where version = any($1::text[])"
 _OF_TENANT: Final = "select version from taskmq.workflow_version where tenant = $1"
 _FORGET: Final = (
@@ -125,19 +124,17 @@ def keep_content(version: str, content: bytes) -> Steps[None]:
         yield from ask(_KEEP, version, content)
 
 
-def change_contents(changes: Sequence[tuple[str, str, str, bytes]]) -> Steps[None]:
-    """Give runs other contents; delete those that they had unless they are in use.
+def change_contents(changes: Sequence[tuple[str, str, bytes]]) -> Steps[None]:
+    """Store the new contents of runs; delete those that they had unless they are in use.
 
     Args:
-        changes: for each run its id, the version that it had, and its new version with the content.
+        changes: for each run the version that it had, and its new version with the content.
     """
-    contents = {version: content for _, _, version, content in changes}
+    contents = {version: content for _, version, content in changes}
     # Sorted, because other transactions may lock the same contents.
     for version in sorted(contents):
         yield from keep_content(version, contents[version])
-    for run_id, _, version, _ in changes:
-        yield from ask(_CHANGE, JobId(run_id), version)
-    before = {version for _, version, _, _ in changes}
+    before = {version for version, _, _ in changes}
     stored = {row[0] for row in (yield from ask(_STORED, list(before)))} if before else before
     if unused := before - stored:
         yield from forget_contents(list(unused))

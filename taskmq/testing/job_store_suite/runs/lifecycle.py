@@ -229,6 +229,23 @@ class RunLifecycles(JobStoreCase):
         assert [each.id for each in driver.ended] == [child.id, run]
 
     @case
+    async def test_runs_of_one_transaction_start_their_own_child_runs(self) -> None:
+        driver = RunDriver(self.store())
+        await driver.runs.put_workflow("", "inner", content_of({"i": {"wait": "go"}}))
+        steps = {"sub": {"workflow": "inner"}, "missing": {"workflow": "nothing"}}
+        runs = [await driver.start(steps, labels={"number": str(number)}) for number in range(3)]
+
+        advanced = await driver.advance(*runs)
+
+        for number, run in enumerate(runs):
+            child = await driver.run((await driver.step(run, "sub")).job)
+            assert (child.parent, child.labels) == (run, {"number": str(number)})
+            assert advanced[run].woken == (child.id,)
+            assert advanced[run].has_more
+        await driver.settle()
+        assert {(await driver.step(run, "missing")).error for run in runs} == {"there is no workflow 'nothing'"}
+
+    @case
     async def test_a_cancelled_run_cancels_its_child_runs(self) -> None:
         driver = RunDriver(self.store())
         inner = (await driver.new_run({"i": {"wait": "go"}})).content
