@@ -61,7 +61,7 @@ class SignalTimeout(TaskMQError, TimeoutError):
 
     def __init__(self, job_id: str, signal: str) -> None:
         super().__init__(
-            f"job {job_id}: the signal {signal!r} did not come in time; pass default= to go on without it"
+            f"job {job_id}: the signal {signal!r} did not come in time; pass default= to continue without it"
         )
         self.job_id = job_id
         self.signal = signal

@@ -192,7 +192,7 @@ class ClaimWaits:
             fresh, self._fresh = self._fresh, set()
             turn = [name for name in islice(self._waiting, _CHECKED) if name not in fresh]
             for name in turn:
-                # The last one in the next turns.
+                # The next checks ask for it last.
                 self._waiting[name] = self._waiting.pop(name)
             found |= {name: self._waiting[name] for name in (*turn, *fresh) if name in self._waiting}
             self._next_check = now + _CHECK

@@ -128,7 +128,7 @@ class GatePassage:
         return [replace(job, start=taken.instants.get(job.id)) for job in jobs if job.id not in taken.waiting]
 
     async def take_over(self, *, unless: Callable[[], bool]) -> bool:
-        """Adopt the jobs behind gates of an earlier holder, until `unless` is true. Returns whether it was all.
+        """Adopt the jobs behind gates of an earlier holder, until `unless` is true. Returns whether all are adopted.
 
         Jobs behind lines and keys stay there. The others are released, and the usage of their limits becomes known as
         they are examined.
