@@ -12,7 +12,7 @@ A job runs again from the start of its function. Its calls get their values by n
 a run finds the value of the second `sleep` of the run before. A wait takes the first signal of its name that no wait
 before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
 
-A wait with a form saves it with the instant. Once it is saved, the signal for this wait has to fit it.
+A wait saves its form with the instant. Once it is saved, the signal for this wait has to fit it.
 """
 
 import re
@@ -89,7 +89,7 @@ class NewArguments(msgspec.Struct, frozen=True):
 
 
 class _SavedWait(msgspec.Struct, frozen=True, array_like=True):
-    """The instant at which a wait times out, and the JSON Schema of its signal."""
+    """The instant at which a wait times out, and the JSON Schema of its signal; an empty one accepts anything."""
 
     until: int
     form: dict[str, Any]
@@ -168,7 +168,7 @@ class RunWaits:
         saved = values.get(f"wait {call}")
         has_timed_out = f"timeout {call}" in values
         value = None if has_timed_out else self._take(name, values)
-        until = None if saved is None else _decode_wait(saved).until
+        until = None if saved is None else msgspec.json.decode(saved, type=_SavedWait).until
         return WaitCall(f"wait {call}", f"timeout {call}", until, has_timed_out, value)
 
     def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
@@ -204,7 +204,7 @@ def encode_wait(until: int, form: Mapping[str, Any]) -> bytes:
     Args:
         form: JSON Schema of the signal; an empty one accepts anything.
     """
-    return msgspec.json.encode(_SavedWait(until, dict(form)) if form else until)
+    return msgspec.json.encode(_SavedWait(until, dict(form)))
 
 
 def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:
@@ -215,12 +215,7 @@ def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] 
     taken = sum(name == signal.name for _, _, name in known)
     timeouts = sum(key.startswith("timeout ") and key.split(" ")[2] == signal.name for key in values)
     saved = values.get(f"wait {taken + timeouts + 1} {signal.name}")
-    return None if saved is None else _decode_wait(saved).form or None
-
-
-def _decode_wait(saved: bytes) -> _SavedWait:
-    found = msgspec.json.decode(saved, type=int | _SavedWait)
-    return _SavedWait(found, {}) if isinstance(found, int) else found
+    return None if saved is None else msgspec.json.decode(saved, type=_SavedWait).form or None
 
 
 def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:

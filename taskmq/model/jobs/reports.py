@@ -123,7 +123,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         processor: processor time of the run; None: unknown.
         peak_memory: largest resident memory of the run's process, in bytes; None: unknown.
         delay: time until it runs again, from now; at most `LONGEST_DELAY`.
-        until: instant at which it runs again, which replaces `delay` in a store that knows it; None: `delay` decides.
+        until: of a suspended job: the instant at which it runs again, instead of `delay` from now.
         saves: of a suspended job: the number of saves that its run knows. If the store has more, a signal came
             meanwhile, and the job runs again at once.
         limited: whether it did not start because of a limit of its task: a snoozed one because the limit was

@@ -110,7 +110,7 @@ def test_a_wait_ends_its_run_until_the_signal_or_the_timeout() -> None:
 
     assert found.value.left == _HOUR
     assert str(found.value) == "waiting for the signal 'ok' until 1970-01-01T01:00:05.000Z"
-    assert shelf.values == {"wait 1 ok": b"3605000"}
+    assert shelf.values == {"wait 1 ok": b"[3605000,{}]"}
 
 
 async def test_a_wait_saves_the_form_of_its_type_again_when_that_has_changed() -> None:
@@ -145,7 +145,7 @@ def test_a_value_of_another_type_is_refused() -> None:
 
 
 async def test_a_wait_that_is_over_raises_or_returns_its_default_in_every_later_run() -> None:
-    shelf = Shelf({"wait 1 ok": b"5000"})
+    shelf = Shelf({"wait 1 ok": b"[5000,{}]"})
     shelf.now = 5_000
 
     with pytest.raises(SignalTimeout, match=r"the signal 'ok' did not come in time"):

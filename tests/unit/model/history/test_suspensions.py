@@ -51,7 +51,7 @@ def test_each_wait_takes_the_next_signal_of_its_name() -> None:
 
 
 def test_a_wait_that_timed_out_leaves_a_late_signal_to_the_next() -> None:
-    values = {"wait 1 ok": b"70", "timeout 1 ok": b"true", "signal 1 late ok": b"1"}
+    values = {"wait 1 ok": encode_wait(70, {}), "timeout 1 ok": b"true", "signal 1 late ok": b"1"}
     waits = RunWaits()
 
     first, second = waits.next_wait("ok", values), waits.next_wait("ok", values)
@@ -65,7 +65,7 @@ def test_a_wait_reads_the_instant_that_is_saved_with_a_form() -> None:
     waits = RunWaits()
 
     assert (waits.next_wait("ok", values).until, waits.next_wait("stop", values).until) == (70, 80)
-    assert values == {"wait 1 ok": b'[70,{"type":"integer"}]', "wait 1 stop": b"80"}
+    assert values == {"wait 1 ok": b'[70,{"type":"integer"}]', "wait 1 stop": b"[80,{}]"}
 
 
 def test_a_signal_has_the_form_of_the_wait_that_will_take_it() -> None:
@@ -77,7 +77,7 @@ def test_a_signal_has_the_form_of_the_wait_that_will_take_it() -> None:
     assert find_form(values, _SIGNAL) == {"type": "string"}
     assert find_form({**values, "signal 3 you ok": b"3"}, _SIGNAL) is None
     assert find_form({**values, "signal 3 me ok": b"3"}, _SIGNAL) is None
-    assert find_form({"wait 1 ok": b"70"}, _SIGNAL) is None
+    assert find_form({"wait 1 ok": encode_wait(70, {})}, _SIGNAL) is None
 
 
 def test_a_repeated_signal_has_no_form_to_fit_again() -> None:
