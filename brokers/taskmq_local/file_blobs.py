@@ -12,13 +12,13 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting, StateUnavailable
 from taskmq.model.clock import Clock
+from taskmq.model.units import to_datetime
 
 __all__ = ["FileBlobs", "open_file_blobs"]
 
@@ -108,7 +108,7 @@ class FileBlobs:
 
 def _hour(instant: int) -> str:
     # Instants up to the end of 9999, as in envelopes.
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant)).strftime(_HOUR).rjust(10, "0")
+    return to_datetime(instant).strftime(_HOUR).rjust(10, "0")
 
 
 def _hash(data: bytes) -> str:

@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 import logging
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from taskmq.errors import InvalidSetting, StateUnavailable
 from taskmq.model.clock import Clock
+from taskmq.model.units import to_datetime
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Store
@@ -121,7 +122,7 @@ def _first_line(error: Exception) -> str:
 
 def _hour(instant: int) -> str:
     # Instants up to the end of 9999, as in envelopes.
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant)).strftime(_HOUR).rjust(10, "0")
+    return to_datetime(instant).strftime(_HOUR).rjust(10, "0")
 
 
 def _hash(data: bytes) -> str:

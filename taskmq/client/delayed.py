@@ -16,7 +16,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.envelope import LAST_INSTANT, amend, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.topology import MOST_LANES, WorkQueue, check_queue_name, lanes_of, logical_queue, shard_queue
-from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
+from taskmq.model.units import Duration, instant_ms, parse_duration, to_datetime, to_ms
 
 __all__ = [
     "WaitingJob",
@@ -98,9 +98,7 @@ def due_instant(*, delay: Duration | None, eta: datetime | None, now: int) -> in
         return min(now + to_ms(parse_duration(delay, what="delay")), LAST_INSTANT)
     if eta is None or delay is not None:
         raise InvalidOption("give either delay or eta")
-    if eta.tzinfo is None:
-        raise InvalidOption(f"eta={eta.isoformat()}: needs a time zone")
-    return min(max(round(eta.timestamp() * 1000), 0), LAST_INSTANT)
+    return instant_ms(eta, what="eta")
 
 
 def to_waiting(message: Outgoing, *, due: int) -> WaitingMessage:
@@ -125,10 +123,6 @@ def _job(message: WaitingMessage) -> WaitingJob:
         id=message.job_id,
         task=message.task,
         queue=logical_queue(message.queue),
-        due=_instant(message.due),
-        enqueued=None if message.enqueued is None else _instant(message.enqueued),
+        due=to_datetime(message.due),
+        enqueued=None if message.enqueued is None else to_datetime(message.enqueued),
     )
-
-
-def _instant(milliseconds: int) -> datetime:
-    return to_datetime(milliseconds)

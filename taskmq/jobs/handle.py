@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from taskmq.client.job_service import JobService
@@ -22,7 +22,7 @@ from taskmq.jobs.outcome import JobOutcome
 from taskmq.jobs.watch import JobNews, watch
 from taskmq.model.codec import ReturnType
 from taskmq.model.states import Cancellation, JobState
-from taskmq.model.units import Duration, parse_duration
+from taskmq.model.units import Duration, parse_duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
 
 __all__ = ["AsCompleted", "Job", "as_completed"]
@@ -223,8 +223,8 @@ class Job(CeleryHints, Generic[R_co]):
             record.state,
             self._error_of(record),
             attempts=record.attempt,
-            started=None if record.started is None else _instant(record.started),
-            finished=_instant(record.finished),
+            started=None if record.started is None else to_datetime(record.started),
+            finished=to_datetime(record.finished),
             worker=record.worker,
             _value=record.value,
             _content_type=record.content_type,
@@ -324,7 +324,3 @@ def _enqueue_when_done(
     ended: "asyncio.Queue[tuple[Job[R], asyncio.Task[JobOutcome[R]]]]", job: Job[R]
 ) -> Callable[["asyncio.Task[JobOutcome[R]]"], None]:
     return lambda wait: ended.put_nowait((job, wait))
-
-
-def _instant(milliseconds: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

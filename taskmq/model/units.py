@@ -13,6 +13,7 @@ __all__ = [
     "Duration",
     "Size",
     "did_you_mean",
+    "instant_ms",
     "instant_text",
     "milliseconds_in",
     "parse_duration",
@@ -92,6 +93,17 @@ def seconds_in(text: str) -> float | None:
 def to_datetime(milliseconds: int) -> datetime:
     """Return an instant (ms since the epoch) in UTC; one out of range yields the first or last possible datetime."""
     return _EPOCH + timedelta(milliseconds=min(max(milliseconds, _FIRST_INSTANT), LAST_INSTANT))
+
+
+def instant_ms(moment: datetime, *, what: str) -> int:
+    """Convert to milliseconds since the epoch, limited to the range of an envelope.
+
+    Raises:
+        InvalidOption: the datetime has no time zone.
+    """
+    if moment.tzinfo is None:
+        raise InvalidOption(f"{what}={moment!r}: give a datetime with a time zone, for example datetime.now(UTC)")
+    return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
 def instant_text(milliseconds: int) -> str:

@@ -1,7 +1,7 @@
 """Calls of a task that wait outside of the worker: their job is suspended, and runs again later."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 import msgspec
@@ -22,12 +22,11 @@ from taskmq.model.history.suspensions import (
     encode_wait,
 )
 from taskmq.model.jobs.call_schemas import schema_of
-from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_ms
+from taskmq.model.units import LAST_INSTANT, Duration, parse_duration, to_datetime, to_ms
 from taskmq.run.journal import RunJournal, check_size
 
 __all__ = ["NO_DEFAULT", "SignalWait", "Sleep", "continue_now", "replace_arguments"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DEFAULT: Final = object()
 """Default of a wait that raises when it times out."""
 
@@ -165,4 +164,4 @@ def _end_of(journal: RunJournal, duration: Duration, *, what: str) -> int:
 def _instant_of(until: datetime | None) -> int:
     if not isinstance(cast("object", until), datetime) or until is None or until.tzinfo is None:
         raise InvalidOption(f"sleep(until={until!r}): use a datetime with a time zone")
-    return -(-(until - _EPOCH) // timedelta(milliseconds=1))
+    return to_ms(until - to_datetime(0))

@@ -26,13 +26,13 @@ from taskmq.model.history.suspensions import JobSignal, check_signal, find_form,
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
 from taskmq.model.values.schemas import find_misfit
 from taskmq.stored_jobs.dependencies import resolve_upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.named_calls import NamedCalls
 from taskmq.stored_jobs.new_jobs import clone_job, default_mode, name_of
-from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms, of_tenant
+from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, of_tenant
 
 __all__ = ["ChangeOptions", "JobChanges"]
 

@@ -1,7 +1,6 @@
 """Reads and compare-and-set changes of stored jobs, for `app.jobs`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -26,7 +25,7 @@ from taskmq.errors import (
     TooLarge,
 )
 from taskmq.middleware.chain import Sending
-from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, resumption_refusal
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
@@ -41,7 +40,7 @@ from taskmq.stored_jobs.new_jobs import build_resumed_body, name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 from taskmq.tasks.task import Task
 
-__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_accepted"]
+__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "of_tenant", "require_accepted"]
 
 T = TypeVar("T")
 
@@ -507,17 +506,6 @@ def of_tenant(job: JobRef, tenant: str | None) -> JobRef:
     if tenant in (None, job.tenant):
         return job
     raise JobNotFound(f"tenant {tenant!r} has no job {job.key or job.id!r}")
-
-
-def instant_ms(moment: datetime, *, what: str) -> int:
-    """Convert to milliseconds since the epoch, limited to the range of an envelope.
-
-    Raises:
-        InvalidOption: the datetime has no time zone.
-    """
-    if moment.tzinfo is None:
-        raise InvalidOption(f"{what}={moment!r}: give a datetime with a time zone, for example datetime.now(UTC)")
-    return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
 def _build_entry(

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
@@ -22,7 +22,7 @@ from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
 from taskmq.middleware.chain import Middleware
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import dead_letter_queue
-from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
+from taskmq.model.units import Duration, parse_duration, parse_seconds, to_datetime, to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
@@ -165,7 +165,7 @@ class Harness:
     @property
     def now(self) -> datetime:
         """Current time of the app under test, which moves only in `drain` and `advance`."""
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.clock.now_ms())
+        return to_datetime(self.clock.now_ms())
 
     @property
     def sent(self) -> list[SentJob]:

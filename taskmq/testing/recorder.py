@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from taskmq.app import TaskMQ
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware, Proceed, Sending
 from taskmq.model.envelope import Envelope
+from taskmq.model.units import to_datetime
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 
@@ -65,7 +66,7 @@ class SendRecorder(Middleware):
                 task=envelope.task,
                 arguments=self._arguments(envelope, sending.content_type),
                 queue=sending.queue,
-                eta=None if envelope.eta is None else _instant(envelope.eta),
+                eta=None if envelope.eta is None else to_datetime(envelope.eta),
                 headers=dict(sending.headers),
                 envelope=envelope,
             )
@@ -109,7 +110,3 @@ def _bind(task: Task[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> Arg
     bound = whole.replace(parameters=travelling).bind(*args, **kwargs)
     bound.apply_defaults()
     return {name: value for name, value in bound.arguments.items() if value is not context}
-
-
-def _instant(milliseconds: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

@@ -15,10 +15,9 @@ from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.stored_jobs.stored import instant_ms
 
 __all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "build_end_entry"]
 

@@ -1,8 +1,8 @@
 """`app.runs`: the runs in the app's store, and runs of stored workflows."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -14,14 +14,11 @@ from taskmq.model.envelope import JSON
 from taskmq.model.jobs.filter_text import RUN_STATES, select_run_states
 from taskmq.model.keys import tenant_key
 from taskmq.model.runs.records import RunRecord, RunState
-from taskmq.model.units import Duration
+from taskmq.model.units import Duration, instant_ms
 from taskmq.workflow.runs.handle import Run
 from taskmq.workflow.runs.service import RunService, timeout_of_run
 
 __all__ = ["ListedRun", "RunList", "Runs"]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MS: Final = timedelta(milliseconds=1)
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +143,8 @@ class Runs:
         which = RunFilter(
             tenant=tenant,
             workflow=workflow,
-            since=_to_ms(since, "since"),
-            until=_to_ms(until, "until"),
+            since=None if since is None else instant_ms(since, what="since"),
+            until=None if until is None else instant_ms(until, what="until"),
             labels=dict(labels or {}),
             **select_run_states(states),
         )
@@ -155,14 +152,6 @@ class Runs:
         return RunList([_line(record) for record in page.runs], page.after, page.is_bounded)
 
     list = blocking(alist)
-
-
-def _to_ms(moment: datetime | None, what: str) -> int | None:
-    if moment is None:
-        return None
-    if moment.tzinfo is None:
-        raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
-    return (moment - _EPOCH) // _MS
 
 
 def _line(record: RunRecord) -> ListedRun:

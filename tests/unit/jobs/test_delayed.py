@@ -97,7 +97,7 @@ def test_a_time_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: d
     [
         (None, None, "either delay or eta"),
         ("5m", datetime(2030, 1, 1, tzinfo=UTC), "either delay or eta"),
-        (None, datetime(2030, 1, 1), "needs a time zone"),  # noqa: DTZ001 - that is what is refused
+        (None, datetime(2030, 1, 1), "give a datetime with a time zone"),  # noqa: DTZ001 - that is what is refused
         (-1, None, "delay=-1 is not a duration"),
     ],
 )

@@ -1,6 +1,6 @@
 """Durations, amounts of memory and numbers of processes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import cast
@@ -13,6 +13,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import (
     LAST_INSTANT,
     Duration,
+    instant_ms,
     instant_text,
     milliseconds_in,
     parse_duration,
@@ -225,3 +226,21 @@ def test_an_invalid_instant_is_not_parsed(text: str) -> None:
 
 def test_an_instant_is_written_to_the_millisecond_in_utc() -> None:
     assert instant_text(1_796_000_000_125) == "2026-11-30T00:53:20.125Z"
+
+
+@pytest.mark.parametrize(
+    ("moment", "instant"),
+    [
+        (datetime(1970, 1, 1, 1, tzinfo=UTC), 3_600_000),
+        (datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), 0),
+        (datetime(1969, 12, 31, tzinfo=UTC), 0),
+        (datetime.max.replace(tzinfo=UTC), LAST_INSTANT),
+    ],
+)
+def test_a_datetime_becomes_an_instant_that_an_envelope_can_hold(moment: datetime, instant: int) -> None:
+    assert instant_ms(moment, what="eta") == instant
+
+
+def test_a_datetime_without_a_time_zone_is_no_instant() -> None:
+    with pytest.raises(InvalidOption, match="give a datetime with a time zone"):
+        instant_ms(datetime(2027, 1, 1), what="eta")  # noqa: DTZ001 - the mistake
