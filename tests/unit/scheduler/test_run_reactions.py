@@ -11,11 +11,9 @@ from taskmq.contracts.jobs import NewInboxRow
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.reactions import (
-    JobEnded,
     ReactionEvent,
     ReactionRule,
     RunEnded,
-    StoredReactions,
     all_of,
     any_of,
     job,
@@ -23,7 +21,8 @@ from taskmq.reactions import (
 )
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Process, Stage, play
+from tests.unit.scheduler.reaction_kit import list_calls, put_reaction, reactions_of
+from tests.unit.scheduler.stage import Stage, play
 
 _WAITS: dict[str, Any] = {"ok": {"wait": "go"}}
 _SLEEPS: dict[str, Any] = {"now": {"sleep": 0}}
@@ -58,27 +57,6 @@ async def _send(stage: Stage, run_id: str, **fields: Any) -> None:
     await stage.pass_by(8)
 
 
-async def _calls(stage: Stage, task: str) -> list[list[tuple[str, str]]]:
-    """Return the kinds and states of the events of each call of the task, in order."""
-    found: list[list[tuple[str, str]]] = []
-    for one in (await stage.store.list_jobs(JobFilter(tasks=(task,)), limit=1000)).jobs:
-        (given,) = msgspec.json.decode(bytes(decode_envelope(stage.job(one.id).body).args), type=tuple[Any])
-        events = msgspec.convert(given if isinstance(given, list) else [given], list[RunEnded | JobEnded])
-        found.append([(each.workflow if isinstance(each, RunEnded) else each.task, each.state) for each in events])
-    return sorted(found)
-
-
-async def _put(stage: Stage, process: Process, name: str, task: str, when: dict[str, Any]) -> None:
-    rule = ReactionRule(task=task, when=when, since=stage.clock.now_ms())
-    await _reactions_of(process).put(name, rule)
-    await stage.pass_by(2)
-
-
-def _reactions_of(process: Process) -> StoredReactions:
-    app = process.app
-    return StoredReactions(app.name, app.tasks, app.reactions, process.store.schedules)
-
-
 @run_by(_play)
 async def test_each_end_of_a_matching_run_calls_the_task_once(stage: Stage, /) -> None:
     stage.start()
@@ -89,7 +67,7 @@ async def test_each_end_of_a_matching_run_calls_the_task_once(stage: Stage, /) -
     for each in (nightly, other):
         await _send(stage, each, kind="cancel", id="c")
 
-    assert await _calls(stage, "alarm") == [[("nightly-report", "cancelled")]]
+    assert await list_calls(stage, "alarm") == [[("nightly-report", "cancelled")]]
     (call,) = (await stage.store.list_jobs(JobFilter(tasks=("alarm",)))).jobs
     (ended,) = msgspec.json.decode(bytes(decode_envelope(stage.job(call.id).body).args), type=tuple[RunEnded])
     assert (ended.run_id, ended.scheduled_for) == (f"@acme:{nightly}", "")
@@ -103,7 +81,7 @@ async def test_a_run_that_ends_again_after_a_redrive_calls_the_task_again(stage:
     await _send(stage, run_id, kind="redrive", id="again")
     await _send(stage, run_id, kind="cancel", id="second")
 
-    assert await _calls(stage, "alarm") == [[("nightly", "cancelled")]] * 2
+    assert await list_calls(stage, "alarm") == [[("nightly", "cancelled")]] * 2
 
 
 @run_by(_play)
@@ -118,12 +96,12 @@ async def test_runs_that_end_while_no_scheduler_reacts_are_found_by_the_next(sta
     driver = RunDriver(stage.store)
     await driver.runs.send(late, NewInboxRow(kind="cancel", id="c"))
     await driver.settle()
-    assert len(await _calls(stage, "alarm")) == 1
+    assert len(await list_calls(stage, "alarm")) == 1
     await stage.pass_by(60)
     stage.start()
     await stage.pass_by(40)
 
-    assert await _calls(stage, "alarm") == [[("nightly", "cancelled")]] * 2
+    assert await list_calls(stage, "alarm") == [[("nightly", "cancelled")]] * 2
 
 
 @run_by(_play)
@@ -136,36 +114,36 @@ async def test_many_runs_that_end_at_one_instant_are_all_seen(stage: Stage, /) -
     stage.start()
     await stage.pass_by(60)
 
-    assert len(await _calls(stage, "alarm")) == 501
+    assert len(await list_calls(stage, "alarm")) == 501
 
 
 @run_by(_play)
 async def test_a_stored_reaction_counts_ends_since_it_was_made(stage: Stage, /) -> None:
     process = stage.start()
     await _start(stage, _SLEEPS, workflow="hourly")
-    await _put(stage, process, "tidy-up", "tidy", {"kind": "run", "workflow": "hourly"})
+    await put_reaction(stage, process, "tidy-up", "tidy", {"kind": "run", "workflow": "hourly"})
     await _start(stage, _SLEEPS, workflow="hourly")
     await _start(stage, _SLEEPS, workflow="daily")
 
-    assert await _calls(stage, "tidy") == [[("hourly", "succeeded")]]
-    await _reactions_of(process).remove("tidy-up")
+    assert await list_calls(stage, "tidy") == [[("hourly", "succeeded")]]
+    await reactions_of(process).remove("tidy-up")
     await stage.pass_by(2)
     await _start(stage, _SLEEPS, workflow="hourly")
-    assert len(await _calls(stage, "tidy")) == 1
+    assert len(await list_calls(stage, "tidy")) == 1
 
 
 @run_by(_play)
 async def test_the_end_of_a_run_and_that_of_a_job_are_joined(stage: Stage, /) -> None:
     process = stage.start()
     parts = [{"kind": "run", "workflow": "hourly"}, {"kind": "job", "tasks": ["load"], "states": ["cancelled"]}]
-    await _put(stage, process, "publish-prices", "publish", {"kind": "all_of", "parts": parts})
+    await put_reaction(stage, process, "publish-prices", "publish", {"kind": "all_of", "parts": parts})
     await _start(stage, _SLEEPS, workflow="hourly")
-    assert await _calls(stage, "publish") == []
+    assert await list_calls(stage, "publish") == []
     (cancelled,) = await stage.submit(task="load", held=True)
     await process.app.jobs.acancel(cancelled)
     await stage.pass_by(5)
 
-    assert await _calls(stage, "publish") == [[("hourly", "succeeded"), ("load", "cancelled")]]
+    assert await list_calls(stage, "publish") == [[("hourly", "succeeded"), ("load", "cancelled")]]
 
 
 @run_by(_play)
@@ -180,7 +158,7 @@ async def test_a_stored_reaction_to_runs_that_cannot_work_is_refused(stage: Stag
         ),
     ):
         with pytest.raises(InvalidOption, match=reason):
-            await _reactions_of(process).put("a", ReactionRule(task="tidy", when=when))
+            await reactions_of(process).put("a", ReactionRule(task="tidy", when=when))
 
 
 def test_a_reaction_to_runs_alone_needs_a_scheduler_and_no_beat() -> None:

@@ -3,16 +3,14 @@
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
 from taskmq import InvalidOption, TaskMQ
 from taskmq.errors import ReactionNotFound
-from taskmq.model.envelope import decode_envelope
-from taskmq.model.jobs.filters import JobFilter
-from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, StoredReactions, job
+from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, job
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Process, Stage, play
+from tests.unit.scheduler.reaction_kit import list_calls, put_reaction, reactions_of
+from tests.unit.scheduler.stage import Stage, play
 
 _ANY_END = ["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]
 
@@ -28,30 +26,8 @@ def _define(app: TaskMQ) -> None:
     def publish(events: list[ReactionEvent]) -> None: ...
 
 
-def _reactions_of(process: Process) -> StoredReactions:
-    app = process.app
-    return StoredReactions(app.name, app.tasks, app.reactions, process.store.schedules)
-
-
 def _ends_of(*tasks: str, states: list[str] = ["succeeded"]) -> dict[str, Any]:  # noqa: B006 - read only
     return {"kind": "job", "tasks": [*tasks], "states": states}
-
-
-async def _put(stage: Stage, process: Process, name: str, task: str, when: dict[str, Any], **options: Any) -> None:
-    rule = ReactionRule(task=task, when=when, since=stage.clock.now_ms(), **options)
-    await _reactions_of(process).put(name, rule)
-    # Until the schedulers know it.
-    await stage.pass_by(2)
-
-
-async def _calls(stage: Stage, task: str) -> list[list[tuple[str, str]]]:
-    """Return the jobs and states that each call of the task is about."""
-    found: list[list[tuple[str, str]]] = []
-    for one in (await stage.store.list_jobs(JobFilter(tasks=(task,)))).jobs:
-        (given,) = msgspec.json.decode(bytes(decode_envelope(stage.job(one.id).body).args), type=tuple[Any])
-        events = msgspec.convert(given if isinstance(given, list) else [given], list[JobEnded])
-        found.append(sorted((each.task, each.state) for each in events))
-    return found
 
 
 @run_by(partial(play, define=_define))
@@ -61,7 +37,7 @@ async def test_every_end_calls_the_task_once(stage: Stage, /) -> None:
     (early,) = await stage.submit(task="load", held=True)
     await process.app.jobs.acancel(early)
     await stage.pass_by(1)
-    await _put(stage, process, "tidy-up", "tidy", _ends_of("load", states=_ANY_END))
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load", states=_ANY_END))
     (cancelled,) = await stage.submit(task="load", held=True)
     await stage.submit(3, task="load")
     await stage.submit(task="other")
@@ -74,14 +50,14 @@ async def test_every_end_calls_the_task_once(stage: Stage, /) -> None:
     await process.app.jobs.acancel(cancelled)
     await stage.pass_by(5)
 
-    assert sorted(await _calls(stage, "tidy")) == [[("load", "cancelled")], *[[("load", "failed")]] * 3]
+    assert await list_calls(stage, "tidy") == [[("load", "cancelled")], *[[("load", "failed")]] * 3]
 
 
 @run_by(partial(play, define=_define))
 async def test_two_of_three_events_call_the_task_within_the_limit(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "at_least", "count": 2, "parts": [_ends_of("load"), _ends_of("check"), _ends_of("other")]}
-    await _put(stage, process, "publish-prices", "publish", when, limit="1m")
+    await put_reaction(stage, process, "publish-prices", "publish", when, limit="1m")
     player = await stage.player_of_declared()
 
     async def end(task: str) -> None:
@@ -91,15 +67,15 @@ async def test_two_of_three_events_call_the_task_within_the_limit(stage: Stage, 
         await stage.pass_by(2)
 
     await end("load")
-    assert await _calls(stage, "publish") == []
+    assert await list_calls(stage, "publish") == []
     await end("other")
-    assert await _calls(stage, "publish") == [[("load", "succeeded"), ("other", "succeeded")]]
+    assert await list_calls(stage, "publish") == [[("load", "succeeded"), ("other", "succeeded")]]
     await end("check")
     await stage.pass_by(70)
     await end("load")
 
-    assert len(await _calls(stage, "publish")) == 1
-    status = await _reactions_of(process).status(await _reactions_of(process).get("publish-prices"))
+    assert len(await list_calls(stage, "publish")) == 1
+    status = await reactions_of(process).status(await reactions_of(process).get("publish-prices"))
     assert (status.fired, status.dropped, status.waiting) == (1, 1, 0)
 
 
@@ -107,7 +83,7 @@ async def test_two_of_three_events_call_the_task_within_the_limit(stage: Stage, 
 async def test_a_quiet_time_calls_the_task_although_its_scheduler_died(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "any_of", "parts": [_ends_of("load"), _ends_of("check")]}
-    await _put(stage, process, "publish-prices", "publish", when, debounce="10s")
+    await put_reaction(stage, process, "publish-prices", "publish", when, debounce="10s")
     await stage.submit(3, task="load")
     player = await stage.player_of_declared()
     await player.has(3)
@@ -117,28 +93,28 @@ async def test_a_quiet_time_calls_the_task_although_its_scheduler_died(stage: St
     stage.start()
     await stage.pass_by(40)
 
-    assert await _calls(stage, "publish") == [[("load", "succeeded")]]
+    assert await list_calls(stage, "publish") == [[("load", "succeeded")]]
 
 
 @run_by(partial(play, define=_define))
 async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_nothing(stage: Stage, /) -> None:
     process = stage.start()
     when = {"kind": "all_of", "parts": [_ends_of("load"), _ends_of("check")]}
-    await _put(stage, process, "publish-prices", "publish", when)
+    await put_reaction(stage, process, "publish-prices", "publish", when)
     player = await stage.player_of_declared()
     await stage.submit(task="load")
     await player.has(1)
     await player.finish()
     await stage.pass_by(2)
 
-    await _put(stage, process, "publish-prices", "publish", when)
+    await put_reaction(stage, process, "publish-prices", "publish", when)
     await stage.submit(task="check")
     await player.has(1)
     await player.finish()
     await stage.pass_by(2)
-    assert len(await _calls(stage, "publish")) == 1
+    assert len(await list_calls(stage, "publish")) == 1
 
-    await _reactions_of(process).remove("publish-prices")
+    await reactions_of(process).remove("publish-prices")
     await stage.pass_by(2)
     for task in ("load", "check"):
         await stage.submit(task=task)
@@ -146,15 +122,15 @@ async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_noth
     await player.finish()
     await stage.pass_by(5)
 
-    assert len(await _calls(stage, "publish")) == 1
+    assert len(await list_calls(stage, "publish")) == 1
     with pytest.raises(ReactionNotFound, match="no reaction 'publish-prices'"):
-        await _reactions_of(process).remove("publish-prices")
+        await reactions_of(process).remove("publish-prices")
 
 
 @run_by(partial(play, define=_define))
 async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> None:
     process = stage.start()
-    await _put(stage, process, "tidy-up", "tidy", _ends_of("load"))
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
     reads: list[str] = []
     get = process.store.get
 
@@ -177,7 +153,7 @@ async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> 
 async def test_a_reaction_that_cannot_work_is_refused_by_name(stage: Stage, /) -> None:
     process = stage.start()
     process.app.on(job("other"), name="of-code")(process.app.tasks["tidy"])
-    put = _reactions_of(process).put
+    put = reactions_of(process).put
     ends = _ends_of("load")
 
     for name, task, when, reason in (
@@ -196,5 +172,5 @@ async def test_a_reaction_that_cannot_work_is_refused_by_name(stage: Stage, /) -
         with pytest.raises(InvalidOption, match=reason):
             await put(name, ReactionRule(task=task, when=when))
     with pytest.raises(InvalidOption, match="remove it there"):
-        await _reactions_of(process).remove("of-code")
-    assert await _reactions_of(process).list_all() == []
+        await reactions_of(process).remove("of-code")
+    assert await reactions_of(process).list_all() == []
