@@ -1,8 +1,8 @@
 """Targets of schedules: a task or a workflow.
 
-A workflow in Python is stored as the content of its runs, and one of a file by its name, so a scheduler needs no code
-of the app. Each occurrence is one run, whose id is derived from the schedule and the instant: starting it twice
-yields the same one.
+A workflow in Python is stored as the content of its runs, and a named one or one of a file by its name, so a
+scheduler needs no code of the app. Each occurrence is one run, whose id is derived from the schedule and the instant:
+starting it twice yields the same one.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,6 +25,7 @@ __all__ = [
     "SCHEDULE_LABEL",
     "ScheduleTarget",
     "StoredWorkflow",
+    "name_of_runs",
     "read_content",
     "read_target",
     "run_of",
@@ -135,11 +136,20 @@ def run_of(workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant
     """
     tenant, name = split_tenant_key(schedule)
     run = NewRun(
-        id="", tenant=tenant, workflow=name, labels={SCHEDULE_LABEL: name}, scheduled_for=instant_text(instant)
+        id="",
+        tenant=tenant,
+        workflow=name_of_runs(workflow, schedule=schedule),
+        labels={SCHEDULE_LABEL: name},
+        scheduled_for=instant_text(instant),
     )
     if isinstance(workflow, StoredWorkflow):
-        return replace(run, workflow=workflow.name, params=msgspec.json.encode(workflow.params))
+        return replace(run, params=msgspec.json.encode(workflow.params))
     return replace(run, content=encode_workflow(workflow)[1])
+
+
+def name_of_runs(workflow: WorkflowContent | StoredWorkflow, *, schedule: str) -> str:
+    """Return the name of the workflow of a schedule's runs."""
+    return workflow.name if isinstance(workflow, StoredWorkflow) else split_tenant_key(schedule)[1]
 
 
 def with_priority(

@@ -169,7 +169,7 @@ class ScheduleTurns:
             active = [run.job_id for run in record.active if run.job_id in jobs]
             if rule.workflow is not None:
                 limits = rule.policy.overlap != "allow"
-                active = await self._workflows.find_active(row, record) if limits else []
+                active = await self._workflows.find_active(row, rule, record) if limits else []
             record.active = [ActiveRun(job_id, now + PENDING_MS) for job_id in active]
             try:
                 decided.append(self._take_turn(row, rule, record, now, conflicts))

@@ -22,7 +22,7 @@ from taskmq.schedules.definition import StoredRule
 from taskmq.schedules.occurrence import due_instant, priority_of
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import record_of
-from taskmq.schedules.target import SCHEDULE_LABEL, run_of, with_priority
+from taskmq.schedules.target import SCHEDULE_LABEL, name_of_runs, run_of, with_priority
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import complete, next_look
 from taskmq.workflow.runs.service import RunService
@@ -118,7 +118,7 @@ class ScheduledWorkflows:
             return False
         return True
 
-    async def find_active(self, row: StoredSchedule, record: ScheduleRecord) -> list[str]:
+    async def find_active(self, row: StoredSchedule, rule: StoredRule, record: ScheduleRecord) -> list[str]:
         """Return the occurrences of a schedule whose runs have not ended, or are still to be started.
 
         Includes those whose runs had ended and were redriven.
@@ -134,8 +134,13 @@ class ScheduledWorkflows:
                 continue
             if run.ended is None:
                 found[one.job_id] = None
-        name = split_tenant_key(row.name)[1]
-        which = RunFilter(tenant=row.tenant, states=(RunState.RUNNING,), labels={SCHEDULE_LABEL: name}, workflow=name)
+        assert rule.workflow is not None
+        which = RunFilter(
+            tenant=row.tenant,
+            workflow=name_of_runs(rule.workflow, schedule=row.name),
+            states=(RunState.RUNNING,),
+            labels={SCHEDULE_LABEL: split_tenant_key(row.name)[1]},
+        )
         for run in (await self._runs.store.list_runs(which, limit=_MOST_ACTIVE)).runs:
             occurrence = scheduled_job_id(row.app, row.name, milliseconds_in(run.scheduled_for) or 0)
             # Others were started by hand or by a backfill.
