@@ -105,13 +105,13 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
 def test_a_run_is_held_from_the_palette(eyes: Eyes, site: Served) -> None:
-    _store(site, "posters")
-    started = site.api.post("/workflows/posters/start", json={"params": {"album": "x"}}).raise_for_status().json()
+    _store(site, "leaflets")
+    started = site.api.post("/workflows/leaflets/start", json={"params": {"album": "x"}}).raise_for_status().json()
     page = eyes.open("runs").page
 
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Go to").fill(f"hold run {started['run_id']}")
-    expect(page.locator("dialog [aria-selected=true]")).to_contain_text("Hold run posters")
+    expect(page.locator("dialog [aria-selected=true]")).to_contain_text("Hold run leaflets")
     page.keyboard.press("Enter")
     page.get_by_label("Note").fill("the paper is wet")
     with working(site):
