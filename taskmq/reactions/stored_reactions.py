@@ -90,6 +90,7 @@ class StoredReactions:
         self._tasks = tasks
         self._reactions = reactions
         self._store = store
+        self._unreadable: set[tuple[str, bytes]] = set()
 
     async def list_all(self) -> list[Reaction]:
         """Return the app's stored reactions by name, up to 1,000; those that cannot be read are left out."""
@@ -98,7 +99,10 @@ class StoredReactions:
             try:
                 found.append(self._read(row))
             except (InvalidOption, msgspec.MsgspecError) as error:
-                _log.error("reaction %s: cannot read what the store has, leaving it out: %s", row.name, error)
+                # Schedulers read all each second.
+                if (row.name, row.definition) not in self._unreadable:
+                    self._unreadable.add((row.name, row.definition))
+                    _log.error("reaction %s: cannot read what the store has, leaving it out: %s", row.name, error)
         return found
 
     async def check(self, name: str, rule: ReactionRule) -> Reaction:
@@ -128,8 +132,9 @@ class StoredReactions:
             (row,) = await self._store.find(self._owner, [name])
             record = b"" if row is None else row.record
             if row is not None:
-                since = msgspec.json.decode(row.definition, type=ReactionRule).since
-                rule = replace(rule, since=since)
+                earlier = msgspec.json.decode(row.definition, type=ReactionRule)
+                if read_expression(earlier.when) == read_expression(rule.when):
+                    rule = replace(rule, since=earlier.since)
             change = ScheduleChange(
                 app=self._owner, name=name, before=row, definition=msgspec.json.encode(rule), record=record
             )

@@ -128,6 +128,40 @@ async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_noth
 
 
 @run_by(partial(play, define=_define))
+async def test_a_changed_condition_counts_no_earlier_ends(stage: Stage, /) -> None:
+    process = stage.start()
+    await _put(stage, process, "tidy-up", "tidy", _ends_of("check", states=["cancelled"]))
+    early, late = await stage.submit(2, task="load", held=True)
+    await process.app.jobs.acancel(early)
+    await stage.pass_by(2)
+    await _put(stage, process, "tidy-up", "tidy", _ends_of("load", states=["cancelled"]))
+    await process.kill()
+    # The next scheduler reads the ends of the last hour.
+    process = stage.start()
+    await stage.pass_by(40)
+    assert await _calls(stage, "tidy") == []
+
+    await process.app.jobs.acancel(late)
+    await stage.pass_by(2)
+    assert await _calls(stage, "tidy") == [[("load", "cancelled")]]
+
+
+@run_by(partial(play, define=_define))
+async def test_a_reaction_that_cannot_be_read_is_logged_once(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = stage.start()
+    await _put(stage, process, "tidy-up", "tidy", _ends_of("load"))
+    bare = TaskMQ("memory://", name=process.app.name)
+    others = StoredReactions(bare.name, bare.tasks, bare.reactions, process.store.schedules)
+
+    for _ in range(3):
+        assert await others.list_all() == []
+
+    assert caplog.text.count("reaction tidy-up: cannot read what the store has, leaving it out") == 1
+
+
+@run_by(partial(play, define=_define))
 async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> None:
     process = stage.start()
     await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
