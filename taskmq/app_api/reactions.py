@@ -43,7 +43,7 @@ class AppReactions(AppCalls):
             ReactionNotFound: no reaction has the name, or a tenant is selected.
             StateUnavailable: the state could not be reached.
         """
-        reaction = self._own[name] if name in self._own else await self._find_stored(name)
+        reaction = self._own[name] if name in self._own else await self._open_seen(name).get(name)
         status = await self._status(reaction)
         shows_events = self._caller.may(Permission.JOBS_READ, None)
         received = {} if status is None else status.received
@@ -72,22 +72,20 @@ class AppReactions(AppCalls):
 
     async def has(self, name: str) -> bool:
         """Whether a reaction has the name."""
-        try:
-            await self.get(name)
-        except ReactionNotFound:
-            return False
-        return True
+        return name in self._own or await self._find_rule(name) is not None
 
     async def put(self, name: str, body: PutReactionBody) -> ReactionView:
         """Create or replace a reaction to ends of stored jobs or runs. With an equal condition it keeps its events.
 
         Raises:
             InvalidOption: it is defined in code, or it is invalid.
-            NotPermitted: the caller has a tenant, or may not call the task.
+            NotPermitted: the caller has a tenant, or may not call the task or that of the replaced reaction.
             UnsupportedFeature: the app has no job store.
         """
         stored = self._open_stored()
         self._check_caller(body.task)
+        if (replaced := await self._find_rule(name)) is not None:
+            self._check_caller(replaced.task)
         rule = ReactionRule(
             task=body.task,
             when=body.when,
@@ -112,10 +110,10 @@ class AppReactions(AppCalls):
         """
         if name in self._own:
             raise InvalidOption(f"reaction {name!r} is defined in the code: remove it there")
-        reaction = await self._find_stored(name)
-        self._check_caller(reaction.task.name)
+        stored = self._open_seen(name)
+        self._check_caller((await stored.get_rule(name)).task)
         await self._caller.note_action(self._app, "reaction.remove", subject=name)
-        await self._open_stored().remove(name)
+        await stored.remove(name)
 
     async def list(self, prefix: str = "") -> AsyncIterator[ReactionLine]:
         """Iterate over the reactions with this prefix, ordered by name."""
@@ -136,10 +134,17 @@ class AppReactions(AppCalls):
         has_any = not self._caller.tenant and self._app.sessions.store_url is not None
         return await self._open_stored().list_all() if has_any else ()
 
-    async def _find_stored(self, name: str) -> Reaction:
+    def _open_seen(self, name: str) -> StoredReactions:
+        """Return the stored reactions that the caller sees; raise `ReactionNotFound` if there cannot be one."""
         if self._caller.tenant or self._app.sessions.store_url is None:
             raise ReactionNotFound(f"no reaction {name!r}; list them with `taskmq reaction list`")
-        return await self._open_stored().get(name)
+        return self._open_stored()
+
+    async def _find_rule(self, name: str) -> ReactionRule | None:
+        try:
+            return await self._open_seen(name).get_rule(name)
+        except ReactionNotFound:
+            return None
 
     def _check_caller(self, task: str) -> None:
         if self._caller.tenant:

@@ -165,6 +165,14 @@ class StoredReactions:
         """
         return self._read(await self._find(name))
 
+    async def get_rule(self, name: str) -> ReactionRule:
+        """Return the definition of a stored reaction, even if the app's code does not have its tasks any more.
+
+        Raises:
+            ReactionNotFound: there is none of that name.
+        """
+        return msgspec.json.decode((await self._find(name)).definition, type=ReactionRule)
+
     async def status(self, reaction: Reaction) -> ReactionStatus:
         """Return the status of a stored reaction."""
         (pending,) = await read_pending(self, [reaction_record_key(self._app_name, reaction.name)])

@@ -60,7 +60,7 @@ _REFUSED: Final = {
     "putSchedule": _Call("/schedules/hourly", _SCHEDULE),
     "changeSchedule": _Call("/schedules/hourly", {"overlap": "skip"}),
     "removeSchedule": _Call("/schedules/hourly"),
-    "putReaction": _Call("/reactions/clean-up", {"task": "tidy", "when": _ENDS}, "picky-all"),
+    "putReaction": _Call("/reactions/clean-up", {"task": "billing.charge", "when": _ENDS}, "picky-all"),
     "removeReaction": _Call("/reactions/clean-up", by="picky-all"),
     "pauseSchedule": _Call("/schedules/hourly/pause"),
     "resumeSchedule": _Call("/schedules/hourly/resume"),

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from taskmq import TaskMQ
 from taskmq.reactions import (
     Cause,
     JobEnded,
     ReactionDelivery,
     ReactionEvent,
+    ReactionRule,
+    StoredReactions,
     all_of,
     amqp,
     any_of,
@@ -187,6 +190,31 @@ def test_a_reaction_is_created_changed_and_removed_at_run_time(site: Site) -> No
     assert site("GET", "/reactions/clean-up", by="all-viewer").status_code == 404
     entries = site("GET", "/audit?subject=clean-up", by="all-admin").json()["items"]
     assert sorted(entry["action"] for entry in entries) == ["reaction.put"] * 3 + ["reaction.remove"]
+
+
+def test_a_reaction_whose_task_is_gone_can_be_replaced_and_removed(site: Site) -> None:
+    earlier = TaskMQ("memory://", name=site.app.name)
+    for name in ("clean", "load"):
+        earlier.task(name=name, queue="work")(lambda ended: None)
+
+    async def put() -> None:
+        schedules = site.app.sessions.store().schedules
+        stored = StoredReactions(earlier.name, earlier.tasks, earlier.reactions, schedules)
+        await stored.put("clean-up", ReactionRule(task="clean", when={"kind": "job", "tasks": ["load"]}))
+
+    with site.client.portal() as portal:
+        portal.call(put)
+
+    refused = site("DELETE", "/reactions/clean-up", by="picky-all")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert site("DELETE", "/reactions/clean-up", by="all-admin").status_code == 200
+    with site.client.portal() as portal:
+        portal.call(put)
+    site.app.task(name="sweep", queue="work")(lambda ended: None)
+    replaced = site("PUT", "/reactions/clean-up", {"task": "sweep", "when": _FAILED}, by="all-admin")
+    assert (replaced.status_code, replaced.json()["starts"]) == (200, "sweep")
+    assert site("DELETE", "/reactions/clean-up", by="all-admin").json() == {"status": "removed", "name": "clean-up"}
+    assert site("DELETE", "/reactions/clean-up", by="all-admin").status_code == 404
 
 
 def test_only_roles_on_the_instance_change_reactions_and_none_of_the_code(site: Site) -> None:
