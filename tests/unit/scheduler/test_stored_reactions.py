@@ -7,7 +7,7 @@ import pytest
 
 from taskmq import InvalidOption, TaskMQ
 from taskmq.errors import ReactionNotFound
-from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, job
+from taskmq.reactions import JobEnded, ReactionEvent, ReactionRule, StoredReactions, job
 from tests.coroutines import run_by
 from tests.unit.scheduler.reaction_kit import list_calls, put_reaction, reactions_of
 from tests.unit.scheduler.stage import Stage, play
@@ -130,20 +130,20 @@ async def test_a_replaced_reaction_keeps_its_events_and_a_removed_one_calls_noth
 @run_by(partial(play, define=_define))
 async def test_a_changed_condition_counts_no_earlier_ends(stage: Stage, /) -> None:
     process = stage.start()
-    await _put(stage, process, "tidy-up", "tidy", _ends_of("check", states=["cancelled"]))
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("check", states=["cancelled"]))
     early, late = await stage.submit(2, task="load", held=True)
     await process.app.jobs.acancel(early)
     await stage.pass_by(2)
-    await _put(stage, process, "tidy-up", "tidy", _ends_of("load", states=["cancelled"]))
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load", states=["cancelled"]))
     await process.kill()
     # The next scheduler reads the ends of the last hour.
     process = stage.start()
     await stage.pass_by(40)
-    assert await _calls(stage, "tidy") == []
+    assert await list_calls(stage, "tidy") == []
 
     await process.app.jobs.acancel(late)
     await stage.pass_by(2)
-    assert await _calls(stage, "tidy") == [[("load", "cancelled")]]
+    assert await list_calls(stage, "tidy") == [[("load", "cancelled")]]
 
 
 @run_by(partial(play, define=_define))
@@ -151,7 +151,7 @@ async def test_a_reaction_that_cannot_be_read_is_logged_once(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = stage.start()
-    await _put(stage, process, "tidy-up", "tidy", _ends_of("load"))
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
     bare = TaskMQ("memory://", name=process.app.name)
     others = StoredReactions(bare.name, bare.tasks, bare.reactions, process.store.schedules)
 
@@ -181,6 +181,27 @@ async def test_jobs_that_no_reaction_waits_for_are_not_read(stage: Stage, /) -> 
     await stage.pass_by(3)
 
     assert reads == [awaited]
+
+
+@run_by(partial(play, define=_define))
+async def test_ended_runs_are_read_only_for_reactions_to_runs(stage: Stage, /) -> None:
+    process = stage.start()
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
+    reads: list[int] = []
+    runs = process.store.runs
+    read = runs.ended_since
+
+    async def count(since: int, **options: Any) -> Any:
+        reads.append(since)
+        return await read(since, **options)
+
+    vars(runs)["ended_since"] = count
+    await stage.pass_by(40)
+    assert reads == []
+
+    process.app.task(name="sweep", queue="calls")(lambda ended: None)
+    await put_reaction(stage, process, "sweep-up", "sweep", {"kind": "run", "workflow": "nightly"})
+    assert reads != []
 
 
 @run_by(partial(play, define=_define))
