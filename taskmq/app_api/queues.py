@@ -1,6 +1,6 @@
 """Queues: list, inspect, pause, resume, move and purge."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from taskmq.api.queues import DemandView, MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
@@ -20,6 +20,7 @@ from taskmq.operations.queues import (
     purge_queue,
     report_queue,
     resume_queues,
+    sum_counts,
 )
 
 __all__ = ["AppQueues"]
@@ -136,8 +137,8 @@ def _group(
     return QueueGroup(
         queue=name,
         ready=sum(line.ready for line in work),
-        in_hand=_sum(line.in_hand for line in work),
-        delayed=_sum(line.delayed for line in work),
+        in_hand=sum_counts(line.in_hand for line in work),
+        delayed=sum_counts(line.delayed for line in work),
         consumers=sum(line.consumers for line in work),
         is_paused=name in pauses if work and pauses is not None else None,
         dead=sum(line.ready for line in letters),
@@ -155,12 +156,6 @@ def _waiting_facts(backlogs: Mapping[str, QueueBacklog] | None, name: str) -> "_
         if found is None
         else {"stored": found.count, "oldest": instant_text(found.oldest)}
     )
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    """Add up counts; returns None if one is unknown."""
-    known = list(counts)
-    return None if None in known else sum(count or 0 for count in known)
 
 
 def _line(found: QueueStats, pauses: Mapping[str, QueuePause] | None) -> QueueLine:

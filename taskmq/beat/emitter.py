@@ -1,7 +1,6 @@
 """Building of messages for occurrences, and publishing them with confirms."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +9,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_LIMIT, current_context
+from taskmq.run.context import SCHEDULE_LIMIT, leave_run
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim
@@ -64,16 +63,7 @@ class Emitter:
     def _template(self, entry: ScheduleEntry) -> Sending:
         known = self._templates.get(entry.name)
         if known is None or known[0] is not entry:
-            with _without_parent():
+            with leave_run():
                 known = (entry, entry.task.sending(*entry.args, **entry.kwargs))
             self._templates[entry.name] = known
         return known[1]
-
-
-@contextmanager
-def _without_parent() -> Generator[None]:
-    token = current_context.set(None)
-    try:
-        yield
-    finally:
-        current_context.reset(token)

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 
 from taskmq.errors import UnsupportedFeature
 from taskmq.injection.plan import DependencyNode, InjectionPlan, Provider, plan_dependencies
-from taskmq.run.context import Context, current_context
+from taskmq.run.context import Context, current_context, leave_run
 
 __all__ = ["Dependencies", "inject_async", "inject_sync"]
 
@@ -191,7 +191,8 @@ async def _resolve_shared(pool: Pool, node: DependencyNode, arguments: dict[str,
             continue
         opened = _Opened(node, arguments)
         try:
-            with _without_job():
+            # The values of a whole worker outlive the job that came first.
+            with leave_run():
                 value = await opened.aenter()
         except BaseException:
             # The waiters try again, each separately.
@@ -226,7 +227,8 @@ def _shared_blocking(pool: Pool, node: DependencyNode, arguments: dict[str, Any]
             continue
         opened = _Opened(node, arguments)
         try:
-            with _without_job():
+            # The values of a whole worker outlive the job that came first.
+            with leave_run():
                 value = _enter_blocking(opened, pool, owner)
         except BaseException:
             future.set_exception(_Failed())
@@ -263,16 +265,6 @@ def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
         f"task {owner}: its dependency {node.label} is asynchronous, and there is no event loop that a plain "
         "function could wait for here: pass it by name, override it, or make the task a coroutine function"
     )
-
-
-@contextlib.contextmanager
-def _without_job() -> Generator[None]:
-    """Detach values of a whole worker, and their background work, from the job that came first."""
-    token = current_context.set(None)
-    try:
-        yield
-    finally:
-        current_context.reset(token)
 
 
 class _Failed(Exception):

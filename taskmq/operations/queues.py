@@ -45,6 +45,7 @@ __all__ = [
     "purge_queue",
     "report_queue",
     "resume_queues",
+    "sum_counts",
 ]
 
 _MOST_DELAYED = 10_000
@@ -151,13 +152,15 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
             each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
             for each in found
         ]
-    at_broker = await broker.count_delayed() if isinstance(broker, Counting) else _sum(each.delayed for each in found)
+    at_broker = (
+        await broker.count_delayed() if isinstance(broker, Counting) else sum_counts(each.delayed for each in found)
+    )
     delays = app.sessions.current().stores.delays
     in_state = 0 if delays is None else await delays.count()
     return QueueList(found, None if at_broker is None else at_broker + in_state)
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def sum_counts(counts: Iterable[int | None]) -> int | None:
     """Return the sum; None if one of the counts is unknown."""
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)
@@ -263,7 +266,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
 
 
 async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueStats]) -> int | None:
-    at_broker = _sum(each.delayed for each in parts)
+    at_broker = sum_counts(each.delayed for each in parts)
     delays = app.sessions.current().stores.delays
     if app.sessions.delay == "broker" or delays is None:
         return at_broker

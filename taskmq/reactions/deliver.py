@@ -13,7 +13,7 @@ from taskmq.reactions.model.events import MessageArrived, ReactionEvent
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, record_event
 from taskmq.reactions.pending_store import PendingRecords, change_pending
 from taskmq.reactions.reactions import Reaction
-from taskmq.run.context import current_context
+from taskmq.run.context import leave_run
 from taskmq.stored_jobs.new_jobs import set_derived_id
 
 __all__ = ["REACTION_NAME", "CallFailed", "Cause", "ReactionDelivery"]
@@ -105,12 +105,9 @@ class ReactionDelivery:
             raise CallFailed(f"reaction {reaction.name}: building its call failed: {_safe_repr(error)}") from error
 
     def _sending(self, reaction: Reaction, event: str, events: list[ReactionEvent], cause: Cause | None) -> Sending:
-        token = current_context.set(None)
-        try:
+        with leave_run():
             build = reaction.task.submission if reaction.is_dynamic else reaction.task.sending
             sending = build(*reaction.arguments(events))
-        finally:
-            current_context.reset(token)
         job_id = reaction_job_id(self._app_name, reaction.name, event)
         sending.envelope = replace(
             sending.envelope,

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from math import isfinite
@@ -31,6 +31,7 @@ __all__ = [
     "current_context",
     "due_instant",
     "invitation_of",
+    "leave_run",
 ]
 
 SCHEDULE_NAME: Final = "taskmq.schedule"
@@ -481,3 +482,13 @@ def invitation_of(context: Context) -> Invitation | None:
 
 current_context: ContextVar[Context | None] = ContextVar("taskmq_context", default=None)
 """The current run: messages that a task sends from inside carry its job id as `parent`."""
+
+
+@contextlib.contextmanager
+def leave_run() -> Generator[None]:
+    """Run the block outside of the current run, so that what it sends or starts does not belong to the run's job."""
+    token = current_context.set(None)
+    try:
+        yield
+    finally:
+        current_context.reset(token)

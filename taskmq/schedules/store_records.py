@@ -12,7 +12,7 @@ from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import EncodeError, InvalidOption
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.run.context import current_context
+from taskmq.run.context import leave_run
 from taskmq.schedules.definition import ScheduleEntry, check_not_unique, write_stored
 from taskmq.schedules.record import ActiveRun, Emitted, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.status import Occurrence
@@ -56,8 +56,7 @@ class StoredRecords:
             return write_stored(entry, None)
         check_not_unique(entry)
         if call is None:
-            token = current_context.set(None)
-            try:
+            with leave_run():
                 called = entry.task.options(tenant=entry.tenant) if entry.tenant else entry.task
                 call = called.submission(*entry.args, **entry.kwargs)
                 # Identical in each process that defines it.
@@ -65,8 +64,6 @@ class StoredRecords:
                     entry.args, dict(entry.kwargs), (call.envelope.args, call.envelope.kwargs), keeps_keys=True
                 )
                 call.envelope = replace(call.envelope, args=args, kwargs=kwargs)
-            finally:
-                current_context.reset(token)
         try:
             self._producer.queue(call.queue).check_order(call.envelope.order_key)
         except InvalidOption as error:
