@@ -10,7 +10,6 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,6 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from tests import servers
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
@@ -244,16 +242,6 @@ class TestStopped(OwnNodeCase):
         for queue in queues:
             await other.publish(message(queue, queue), timeout=20)
         assert sorted(bodies(await inbox.take_and_ack(len(queues)))) == sorted(queues)
-
-    def wait_for_port(self) -> float:
-        """Wait until the port accepts; return the time."""
-
-        def accepts() -> float:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.server.port), timeout=1):
-                return time.monotonic()
-            return 0
-
-        return servers.eventually(accepts, "that the node is back", within=timedelta(minutes=1))
 
 
 @pytest.mark.slow
