@@ -30,13 +30,12 @@ from taskmq.workflow.runs.service import RunService, check_run_id, timeout_of_ru
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepTask
 
-__all__ = ["BUILD_STEP", "NamedWorkflow", "WorkflowCall", "builder_of"]
+__all__ = ["NamedWorkflow", "WorkflowCall", "builder_of"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-BUILD_STEP: Final = "build_graph"
-"""Name of the step that builds the graph."""
+_BUILD_STEP: Final = "build_graph"
 
 
 class WorkflowCall(Generic[P, R_co]):
@@ -174,7 +173,7 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
             workflow=self.name,
             params=params,
             timeout=None if most is None else most / 1000,
-            steps={BUILD_STEP: build},
+            steps={_BUILD_STEP: build},
         )
 
     def _encode_default(self, parameter: str, value: object) -> Any:

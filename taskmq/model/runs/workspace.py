@@ -82,7 +82,7 @@ class Workspace:
     """
 
     def __init__(
-        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], budget: RowBudget | None = None
+        self, run: RunRecord, graph: RunGraph, *, now: int, new_id: Callable[[], str], budget: RowBudget
     ) -> None:
         self.run: RunRecord = run
         self.graph: RunGraph = graph
@@ -95,7 +95,7 @@ class Workspace:
         self._signals: dict[str, list[InboxRow]] = {}
         self._loaded_signals: set[str] = set()
         self._items: dict[str, list[msgspec.Raw]] = {}
-        self._budget = budget or RowBudget()
+        self._budget = budget
         # Rows of the budget that this run has taken: written, or reserved for the part that was last allowed.
         self._reserved = 0
 
