@@ -53,24 +53,31 @@ def begin_children(here: Workspace, step: StepRecord, content: StepContent) -> s
 
 
 def expand(here: Workspace, name: str) -> Transition[None]:
-    """Start children of a step, as many as its limit and the transaction have room for."""
+    """Start children of a step, as many as its limit and the transaction have room for.
+
+    The cursor also passes the children that a redrive keeps, so that a step ends with the last one that runs.
+    """
     key = StepKey(name)
     yield from here.load([key])
     parent, content = here.find(key), here.content(key)
     yield from here.load_paths(content.paths())
-    while can_start_child(here, parent) and here.has_room():
+    while parent.cursor < (parent.total or 0):
+        if not here.has_room():
+            return
         child = StepKey(name, parent.cursor)
         before = StepRecord(key=child)
         if parent.is_partial or content.batch:
             yield from here.load_children(name, parent.cursor, parent.total or 0)
             before = here.find(child)
+        is_kept = parent.is_partial and before.state is StepState.SUCCEEDED
+        if not is_kept and not can_start_child(here, parent):
+            break
         here.edit(key)
         parent.cursor += 1
-        if not parent.is_partial or before.state is not StepState.SUCCEEDED:
+        if not is_kept:
             _start_child(here, parent, before)
-    if not can_start_child(here, parent):
-        here.run.expanding.remove(name)
-        settle(here, parent)
+    here.run.expanding.remove(name)
+    settle(here, parent)
 
 
 def add_calls(here: Workspace, row: InboxRow) -> Transition[str]:
