@@ -66,7 +66,8 @@ class RunModel:
         self.generation: int = 0
         self.cancelled: bool = False
         self.timed_out: bool = False
-        self.is_held: bool = False
+        # Whether an operator holds it (False), and whether the run above it does (True).
+        self._holds: set[bool] = set()
         self._graph = graph
         self._params = params
         self._signals: list[InboxRow] = []
@@ -76,6 +77,11 @@ class RunModel:
     def has_ended(self) -> bool:
         """Whether all steps have ended."""
         return all(step.state.has_ended for step in self.steps.values())
+
+    @property
+    def is_held(self) -> bool:
+        """Whether no step starts."""
+        return bool(self._holds)
 
     def running(self) -> dict[StepKey, ModelStep]:
         """Return the running steps and children."""
@@ -116,9 +122,14 @@ class RunModel:
             case "close" if self._takes_calls(row.step):
                 self.steps[row.step].is_open = False
             case _:
-                is_hold = row.kind == "hold" and not self.has_ended and not self.cancelled
-                self.is_held = is_hold or (self.is_held and row.kind != "release")
+                self._hold(row)
         self._settle()
+
+    def _hold(self, row: InboxRow) -> None:
+        if row.kind == "release":
+            self._holds.discard(row.is_from_above)
+        elif row.kind == "hold" and not self.has_ended and not self.cancelled:
+            self._holds.add(row.is_from_above)
 
     def _takes_calls(self, name: str) -> bool:
         step = self.steps[name]
@@ -137,7 +148,8 @@ class RunModel:
                     step.value = value["value"]
 
     def _cancel(self) -> None:
-        self.cancelled, self.is_held = True, False
+        self.cancelled = True
+        self._holds.clear()
         for name, step in self.steps.items():
             content = self._graph.step(name)
             if step.state is StepState.WAITING or (
@@ -171,7 +183,7 @@ class RunModel:
         if not self.has_ended:
             self.state = RunState.RUNNING
             return
-        self.is_held = False
+        self._holds.clear()
         if self.timed_out:
             self.state = RunState.FAILED
         elif self.cancelled:

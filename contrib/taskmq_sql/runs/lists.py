@@ -119,7 +119,7 @@ def _rest_of(which: RunFilter) -> Callable[[RunRecord], bool] | None:
     def matches(run: RunRecord) -> bool:
         if has_pattern and pattern.fullmatch(run.workflow) is None:
             return False
-        if which.is_held and run.state is RunState.RUNNING and run.held is None:
+        if which.is_held and run.state is RunState.RUNNING and run.hold is None:
             return False
         return which.labels.items() <= run.labels.items()
 

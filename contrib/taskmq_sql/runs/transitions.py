@@ -115,7 +115,7 @@ class _Turn:
             ended=run if changes.has_ended else None,
             asked=tuple(self.asked),
             timer=min((each.at for each in changes.timers), default=None),
-            woken=(*self.woken, *changes.cancelled_runs),
+            woken=(*self.woken, *changes.cancelled_runs, *changes.held_runs),
         )
 
 
@@ -295,6 +295,8 @@ def _new_rows(turn: _Turn) -> Iterator[tuple[str, InboxRow | None]]:
         yield run.id, row
     for child in changes.cancelled_runs:
         yield child, InboxRow(number=0, kind="cancel", error=run.cancelled or "")
+    for child in changes.held_runs:
+        yield child, _hold_of_child(run)
     if has_work(run) and not turn.kept_marks:
         yield run.id, None
     if changes.has_ended and run.parent:
@@ -310,6 +312,14 @@ def _new_rows(turn: _Turn) -> Iterator[tuple[str, InboxRow | None]]:
                 error=run.error or run.cancelled or "",
             ),
         )
+
+
+def _hold_of_child(run: RunRecord) -> InboxRow:
+    """Return the row that passes the hold of a run, or its release, to a child run."""
+    if run.hold is None:
+        return InboxRow(number=0, kind="release", is_from_above=True)
+    reason = run.held_above if run.held is None else f"run {run.id} is held: {run.held}"
+    return InboxRow(number=0, kind="hold", error=reason or "", is_from_above=True)
 
 
 def _row_of(turn: _Turn) -> tuple[object, ...]:

@@ -243,7 +243,7 @@ class AppRuns(AppCalls):
         return RedrivenRun(run_id=run.id, status="dry_run" if dry_run else "redriven", steps=again)
 
     async def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
-        """Hold a run: its running jobs end, and no step starts until it is released.
+        """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
 
         Raises:
             RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
@@ -256,10 +256,17 @@ class AppRuns(AppCalls):
             raise RequestRefused(said, status=409, code="workflow_ended")
 
     async def release(self, run_id: str) -> None:
-        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is."""
+        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is.
+
+        Raises:
+            RequestRefused: `held_above`: a run above it is held; it starts no step until that one is released too.
+        """
         run = await self._find_operable(run_id)
         await self._note(run, "release")
-        await self._service.send(run, NewInboxRow(kind="release", id=uuid.uuid4().hex))
+        answer = await self._service.send(run, NewInboxRow(kind="release", id=uuid.uuid4().hex))
+        if answer == "held above":
+            said = f"run {run.id} stays held until the run above it is released"
+            raise RequestRefused(said, status=409, code="held_above")
 
     async def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:
         """Start a run of the same content, with the parameters of this one where the body has none.

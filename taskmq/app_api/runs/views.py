@@ -15,6 +15,7 @@ def line_view(run: RunRecord, steps: int) -> RunLineView:
         run,
         run_id=run.id,
         state=run.state.value,
+        held=run.hold,
         started=instant_text(run.created),
         ended=instant_text(run.ended),
         steps=steps,

@@ -249,7 +249,9 @@ def redrive(run: str, /, *, step: str = "", dry_run: Annotated[bool, Parameter(n
 @app.command
 @name_caller
 def hold(run: str, /, *, reason: str = "held by an operator") -> None:
-    """Hold a run: its running jobs end, and no step starts until it is released. Exits with 6 if it has ended.
+    """Hold a run and its child runs: running jobs end, and no step starts until it is released.
+
+    Exits with 6 if the run has ended.
 
     Parameters
     ----------
@@ -265,7 +267,7 @@ def hold(run: str, /, *, reason: str = "held by an operator") -> None:
 @app.command
 @name_caller
 def release(run: str, /) -> None:
-    """Release a held run: the steps that became ready meanwhile start.
+    """Release a held run: the steps that became ready meanwhile start. Exits with 6 if a run above it is held.
 
     Parameters
     ----------

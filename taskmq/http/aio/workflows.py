@@ -197,7 +197,7 @@ class AsyncRunCalls:
         )
 
     async def hold(self, run_id: str, *, reason: str = "held by an operator") -> None:
-        """Hold a run: its running jobs end, and no step starts until it is released.
+        """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
 
         Raises:
             RequestRefused: `workflow_ended`: it has already ended, or is being cancelled.
@@ -206,7 +206,11 @@ class AsyncRunCalls:
         await self._connection.ask("holdRun", dict[str, str], path={"run_id": run_id}, body=body)
 
     async def release(self, run_id: str) -> None:
-        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is."""
+        """Release a run: the steps that became ready meanwhile start. One that is not held stays as it is.
+
+        Raises:
+            RequestRefused: `held_above`: a run above it is held; it starts no step until that one is released too.
+        """
         await self._connection.ask("releaseRun", dict[str, str], path={"run_id": run_id})
 
     async def clone(self, run_id: str, body: CloneRunBody) -> StartedRunView:

@@ -91,7 +91,7 @@ def time_out(here: Workspace, row: InboxRow) -> str:
 
 def cancel_run(here: Workspace, reason: str) -> None:
     """Plan the cancellation of all steps."""
-    here.run.cancelled, here.run.held = reason, None
+    here.run.cancelled, here.run.held, here.run.held_above = reason, None, None
     here.run.expanding.clear()
     # Those of a held run: the steps that became ready are cancelled instead of started.
     here.run.agenda.clear()
@@ -115,5 +115,5 @@ def end_run(here: Workspace) -> Transition[None]:
             here.changes.value = msgspec.json.encode(resolve(output, here.look_up))
         except (PathError, ErasedValue) as error:
             run.state, run.error = RunState.FAILED, f"output: {error}"
-    run.ended, run.held = here.now, None
+    run.ended, run.held, run.held_above = here.now, None, None
     here.changes.has_ended = True

@@ -6,7 +6,8 @@ A transition that is too large for one transaction leaves the rest of itself in 
 later row. So the result does not depend on where it was cut. Children of steps start last: a row that comes
 meanwhile, such as a cancellation, does not wait for them.
 
-While a run is held, rows apply, and the agenda and the children wait. So ends are recorded, and nothing starts.
+While a run is held, rows apply, and the agenda and the children wait. So ends are recorded, and nothing starts. Only
+the child runs get the hold: a part that precedes the rest of the agenda.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,8 @@ def has_work(run: RunRecord) -> bool:
 
 def _is_still(run: RunRecord) -> bool:
     """Return whether a held run waits; once all steps have ended, it may end."""
-    return run.held is not None and run.unfinished > 0
+    is_passing = bool(run.agenda) and run.agenda[0].kind == "hold_runs"
+    return run.hold is not None and run.unfinished > 0 and not is_passing
 
 
 def advance(here: Workspace, rows: Sequence[InboxRow]) -> Transition[int]:
@@ -88,6 +90,8 @@ def _targets(here: Workspace, item: AgendaItem) -> Transition[list[str]]:
         case "cancel_children":
             yield from here.load([StepKey(item.step)])
             return [item.step] * here.find(StepKey(item.step)).cursor
+        case "hold_runs":
+            return _workflow_steps(here)
         case "revive" if item.step:
             below = graph.below(item.step)
             return [name for name in graph.order if name in below]
@@ -135,6 +139,17 @@ def _cancel_child(here: Workspace, item: AgendaItem, names: list[str]) -> Transi
         here.changes.cancelled_jobs.append(child.job)
 
 
+def _hold_run(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
+    yield from here.load_window(names, item.cursor)
+    step = here.find(StepKey(names[item.cursor]))
+    if step.state is StepState.RUNNING:
+        here.changes.held_runs.append(step.job)
+
+
+def _workflow_steps(here: Workspace) -> list[str]:
+    return [name for name in here.graph.order if here.content(StepKey(name)).kind == "workflow"]
+
+
 def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
     """Apply a row; return the answer for its sender."""
     match row.kind:
@@ -167,12 +182,19 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
 
 
 def _hold(here: Workspace, row: InboxRow) -> str:
-    """Hold or release the run; return the answer for the sender."""
+    """Hold or release the run and its child runs; return the answer for the sender."""
+    run = here.run
     is_hold = row.kind == "hold"
-    if is_hold and (here.run.ended is not None or here.run.cancelled is not None):
+    if is_hold and (run.ended is not None or run.cancelled is not None):
         return "ended"
-    here.run.held = row.error if is_hold else None
-    return "accepted"
+    before = run.hold
+    if row.is_from_above:
+        run.held_above = row.error if is_hold else None
+    else:
+        run.held = row.error if is_hold else None
+    if run.hold != before and _workflow_steps(here):
+        run.agenda.insert(0, AgendaItem("hold_runs"))
+    return "accepted" if is_hold or run.hold is None else "held above"
 
 
 def _end(here: Workspace, row: InboxRow) -> Transition[str]:
@@ -207,6 +229,7 @@ _PARTS: Final[dict[str, Callable[[Workspace, AgendaItem, list[str]], Transition[
     "visit": _visit,
     "cancel": _cancel_step,
     "cancel_children": _cancel_child,
+    "hold_runs": _hold_run,
     "revive": revive,
     "recount": recount,
     "decide": decide_all,

@@ -92,12 +92,13 @@ class AgendaItem(msgspec.Struct, array_like=True):
 
     Attributes:
         kind: `begin`: of the roots; `visit`: of the steps that wait for `step`; `cancel`: of all steps;
-            `cancel_children`: of those of `step`; `revive`, `recount`, `decide`: of a redrive; `finish`: of the run.
+            `cancel_children`: of those of `step`; `hold_runs`: of the child runs, which get the hold or
+            the release of the run; `revive`, `recount`, `decide`: of a redrive; `finish`: of the run.
         step: name of a step; of a redrive, of the first step that runs again, "" for all without success.
         cursor: number of steps that are done.
     """
 
-    kind: Literal["begin", "visit", "cancel", "cancel_children", "revive", "recount", "decide", "finish"]
+    kind: Literal["begin", "visit", "cancel", "cancel_children", "hold_runs", "revive", "recount", "decide", "finish"]
     step: str = ""
     cursor: int = 0
 
@@ -113,7 +114,8 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         timeout: maximum duration, counted again from each redrive, ms; None: no limit.
         cancelled: why it was cancelled; None if it was not.
         is_timed_out: whether its timeout cancelled it; it ends as failed.
-        held: why it is held: no step starts until it is released, cancelled or has ended; None if it is not.
+        held: why an operator holds it; None if none does.
+        held_above: the hold of a run above it; None if none is held.
         agenda: parts of transitions that are not finished.
         expanding: names of steps that may start more children.
         signals: number of signals that wait for a step.
@@ -136,6 +138,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     cancelled: str | None = None
     is_timed_out: bool = False
     held: str | None = None
+    held_above: str | None = None
     agenda: list[AgendaItem] = msgspec.field(default_factory=list[AgendaItem])
     expanding: list[str] = msgspec.field(default_factory=list[str])
     signals: int = 0
@@ -147,6 +150,11 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     created: int = 0
     error: str = ""
     ended: int | None = None
+
+    @property
+    def hold(self) -> str | None:
+        """The reason why no step starts until the run is released, cancelled or has ended; None if it is not held."""
+        return self.held_above if self.held is None else self.held
 
 
 InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close", "hold", "release"]
@@ -165,6 +173,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: of a signal, its name.
         value: JSON, of an end or a signal.
         error: of an end, its error; of a cancel or a hold, the reason.
+        is_from_above: whether the run's parent sent this hold or release.
         roles: of a signal, the roles of its sender; None if the sender is not identified.
         calls: of an `add`, at most 200 calls as JSON.
     """
@@ -180,6 +189,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     value: bytes = b"null"
     error: str = ""
+    is_from_above: bool = False
     roles: tuple[str, ...] | None = None
     calls: tuple[msgspec.Raw, ...] = ()
 
@@ -221,6 +231,7 @@ class RunChanges(msgspec.Struct):
     Attributes:
         values: values of steps and children.
         cancelled_jobs, cancelled_runs: ids of those whose cancellation is requested.
+        held_runs: ids of child runs that get the run's hold or its release.
         answers: by the number of an inbox row, the effect for its sender; `waiting`: the signal is kept.
         value: of a run that succeeded, its value.
         content: the run's new content, if a step has built it.
@@ -234,6 +245,7 @@ class RunChanges(msgspec.Struct):
     timers: list[StepTimer] = msgspec.field(default_factory=list[StepTimer])
     cancelled_jobs: list[str] = msgspec.field(default_factory=list[str])
     cancelled_runs: list[str] = msgspec.field(default_factory=list[str])
+    held_runs: list[str] = msgspec.field(default_factory=list[str])
     answers: dict[int, str] = msgspec.field(default_factory=dict[int, str])
     value: bytes | None = None
     content: bytes | None = None
@@ -250,5 +262,6 @@ class RunChanges(msgspec.Struct):
             + len(self.timers)
             + len(self.cancelled_jobs)
             + len(self.cancelled_runs)
+            + len(self.held_runs)
             + len(self.answers)
         )

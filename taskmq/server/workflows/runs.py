@@ -219,7 +219,10 @@ async def redrive(api: ApiGiven, run_id: FromPath[str], data: JSONBody[RedriveBo
     tags=["runs"],
 )
 async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody | None] = None) -> dict[str, str]:
-    """Hold a run: its running jobs end, and no step starts until it is released. 409: it has ended."""
+    """Hold a run and its child runs: running jobs end, and no step starts until the run is released.
+
+    409: it has ended.
+    """
     await api.runs.hold(run_id, reason=(data or HoldRunBody()).reason)
     return {"status": "held", "run_id": run_id}
 
@@ -233,7 +236,7 @@ async def hold(api: ApiGiven, run_id: FromPath[str], data: JSONBody[HoldRunBody 
     tags=["runs"],
 )
 async def release(api: ApiGiven, run_id: FromPath[str]) -> dict[str, str]:
-    """Release a held run: the steps that became ready meanwhile start."""
+    """Release a held run: the steps that became ready meanwhile start. 409: a run above it is held."""
     await api.runs.release(run_id)
     return {"status": "released", "run_id": run_id}
 

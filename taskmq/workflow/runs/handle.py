@@ -275,7 +275,7 @@ class Run(Generic[R_co]):
     redrive = blocking(aredrive)
 
     async def ahold(self, reason: str = "held by its sender") -> bool:
-        """Hold the run: its running jobs end, and no step starts until it is released.
+        """Hold the run and its child runs: running jobs end, and no step starts until the run is released.
 
         Returns:
             False if it has ended already.
@@ -288,14 +288,17 @@ class Run(Generic[R_co]):
 
     hold = blocking(ahold)
 
-    async def arelease(self) -> None:
+    async def arelease(self) -> bool:
         """Release the run: the steps that became ready meanwhile start.
+
+        Returns:
+            False if it stays held because a run above it is held.
 
         Raises:
             RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached: call it again.
         """
-        await self._service.send(await self.aget(), NewInboxRow(kind="release"))
+        return await self._service.send(await self.aget(), NewInboxRow(kind="release")) != "held above"
 
     release = blocking(arelease)
 

@@ -284,6 +284,26 @@ def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
     assert site("GET", f"/runs/{run_id}").json()["generation"] == 1
 
 
+def test_a_child_run_is_held_with_its_parent_and_is_not_released_alone(site: Site, runs: _Runs) -> None:
+    for name, text in {"inner": "steps: {go: {wait: go}}", "outer": "steps: {sub: {workflow: inner}}"}.items():
+        assert site("PUT", f"/workflows/{name}", {"text": text}).status_code == 200
+    run_id = site("POST", "/workflows/outer/start").json()["run_id"]
+    runs.settle()
+    (child,) = [run["run_id"] for run in site("GET", "/runs?filter=workflow:inner").json()["items"]]
+
+    runs.ask(f"/runs/{run_id}/hold", {"reason": "disk full"})
+    runs.settle()
+    refused = runs.ask(f"/runs/{child}/release", {})
+    held = site("GET", f"/runs/{child}").json()["held"]
+    released = runs.ask(f"/runs/{run_id}/release", {})
+    runs.settle()
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "held_above")
+    assert held == f"run {run_id} is held: disk full"
+    assert released.json() == {"status": "released", "run_id": run_id}
+    assert site("GET", f"/runs/{child}").json()["held"] is None
+
+
 def test_children_of_a_step_are_listed_by_pages(site: Site, runs: _Runs) -> None:
     text = "steps: {all: {each: [1, 2, 3], task: billing.charge, with: {amount: '${item}'}, limit: 2}}"
     assert site("PUT", "/workflows/many", {"text": text}).status_code == 200

@@ -278,6 +278,29 @@ class RunLifecycles(JobStoreCase):
         assert await driver.arguments(run, "b") == [[4], {}]
 
     @case
+    async def test_a_hold_of_a_run_holds_the_runs_below_it_until_it_is_released(self) -> None:
+        driver = RunDriver(self.store())
+        await driver.runs.put_workflow("", "inner", content_of({"i": {"wait": "go"}, "j": {"task": "t"}}))
+        await driver.runs.put_workflow("", "middle", content_of({"m": {"workflow": "inner"}}))
+        run = await driver.start({"sub": {"workflow": "middle"}, "other": {"workflow": "inner"}})
+        await driver.settle()
+        middle, other = [(await driver.step(run, name)).job for name in ("sub", "other")]
+        inner = (await driver.step(middle, "m")).job
+        await driver.send(other, NewInboxRow(kind="hold", id="o", error="by hand"))
+
+        assert await driver.send(run, NewInboxRow(kind="hold", id="h", error="disk full")) == "accepted"
+
+        reason = f"run {run} is held: disk full"
+        assert [(await driver.run(each)).hold for each in (middle, inner, other)] == [reason, reason, "by hand"]
+        held = await driver.runs.list_runs(RunFilter(states=(RunState.RUNNING,), is_held=True))
+        assert {each.id for each in held.runs} == {run, middle, inner, other}
+        assert await driver.send(inner, NewInboxRow(kind="release", id="i")) == "held above"
+
+        assert await driver.send(run, NewInboxRow(kind="release", id="r")) == "accepted"
+
+        assert [(await driver.run(each)).hold for each in (middle, inner, other)] == [None, None, "by hand"]
+
+    @case
     async def test_a_redrive_runs_the_steps_that_failed(self) -> None:
         driver = RunDriver(self.store())
         run = await driver.start({"good": {"task": "t"}, "bad": {"task": "t", "args": ["${steps.good.result}"]}})

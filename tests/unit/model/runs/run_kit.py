@@ -33,6 +33,7 @@ class MemoryRun:
         self.jobs: dict[str, StepJob] = {}
         self.timers: list[StepTimer] = []
         self.cancelled: list[str] = []
+        self.held: list[str] = []
         self.answers: dict[int, str] = {}
         self.value: Any = None
         self.transactions = 0
@@ -161,6 +162,7 @@ class MemoryRun:
         }
         self.timers += changes.timers
         self.cancelled += changes.cancelled_jobs + changes.cancelled_runs
+        self.held += changes.held_runs
         self.answers |= changes.answers
         self._run = msgspec.json.encode(here.run)
         if changes.content is not None:

@@ -5,6 +5,7 @@ from typing import Any
 from tests.unit.model.runs.run_kit import MemoryRun, graph_of
 
 _CHAIN = {"a": {"task": "t"}, "b": {"task": "t", "needs": ["a"]}}
+_SUB = {"workflow": "w"}
 
 
 def test_a_held_run_records_ends_and_starts_nothing_until_it_is_released() -> None:
@@ -29,6 +30,19 @@ def test_a_held_run_starts_no_more_children() -> None:
 
     run.send("release")
     assert run.children("a") == {0: "succeeded", 1: "running"}
+
+
+def test_a_redriven_step_ends_in_a_held_run_once_all_its_children_have_succeeded() -> None:
+    run = _run({"a": {"task": "t", "each": [1, 2], "limit": 1}})
+    run.end("a", "failed", index=0)
+    run.end("a", index=1)
+    run.send("redrive")
+    run.send("hold")
+
+    run.end("a", index=0)
+
+    assert run.state("a") == run.run.state == "succeeded"
+    assert run.run.expanding == []
 
 
 def test_a_held_run_takes_signals_and_timers() -> None:
@@ -75,6 +89,60 @@ def test_a_second_hold_replaces_the_reason() -> None:
     run.send("hold", error="still full")
 
     assert run.run.held == "still full"
+
+
+def test_a_hold_and_its_release_reach_the_running_child_runs() -> None:
+    run = _run({"a": _SUB, "b": {"task": "t"}, "c": _SUB, "d": {**_SUB, "needs": ["b"]}})
+    children = [run.step(name).job for name in ("a", "c")]
+    run.end("c")
+
+    run.send("hold", error="disk full")
+    assert run.held == children[:1]
+
+    run.end("b")
+    run.send("release")
+    assert run.held == children[:1] * 2
+    assert run.state("d") == "running"
+
+
+def test_a_hold_of_many_child_runs_is_cut_into_transactions() -> None:
+    run = _run({f"s{number}": _SUB for number in range(100)})
+    before = run.transactions
+
+    run.put("hold", error="disk full")
+    run.put("end", step="s0", job=run.step("s0").job)
+    run.settle(40)
+
+    assert sorted(run.held) == sorted(run.step(name).job for name in run.graph.order)
+    assert run.transactions - before > 2
+    assert run.state("s0") == "succeeded"
+
+
+def test_a_run_that_is_held_from_above_stays_held_when_an_operator_releases_it() -> None:
+    run = _run(_CHAIN)
+    run.send("hold", error="run 1 is held: disk full", is_from_above=True)
+    run.end("a")
+
+    assert run.send("release") == "held above"
+    assert (run.run.held, run.run.hold) == (None, "run 1 is held: disk full")
+    assert run.state("b") == "waiting"
+
+    assert run.send("release", is_from_above=True) == "accepted"
+    assert run.state("b") == "running"
+
+
+def test_a_release_from_above_leaves_the_hold_of_an_operator() -> None:
+    run = _run({"a": _SUB})
+    run.send("hold", error="by hand")
+
+    run.send("hold", error="run 1 is held", is_from_above=True)
+    run.send("release", is_from_above=True)
+
+    assert run.run.hold == "by hand"
+    assert len(run.held) == 1
+    run.send("release")
+    assert run.run.hold is None
+    assert len(run.held) == 2
 
 
 def _run(steps: dict[str, Any]) -> MemoryRun:

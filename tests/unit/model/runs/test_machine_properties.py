@@ -51,9 +51,10 @@ class _Comparison:
 
     def _finish(self) -> None:
         """End all running steps, and close the open batches."""
-        self._both("release")
+        for is_from_above in (False, True):
+            self._both("release", is_from_above=is_from_above)
         self._settle()
-        for _ in range(2 * len(self.graph.order)):
+        for _ in range(2 * len(self.graph.order) + 100):
             for key, step in self.machine.running().items():
                 content = self.graph.step(key.name)
                 if content.batch and not key.is_child:
@@ -104,10 +105,12 @@ class _Comparison:
             case "hold":
                 # As before a cancellation.
                 self._settle()
-                self._both("hold", error="disk full")
+                self._both("hold", error="disk full", is_from_above=self.random.random() < 0.5)
             case "release":
-                self._both("release")
+                self._both("release", is_from_above=self.random.random() < 0.5)
             case "redrive":
+                # As before a cancellation: children that cannot start may end the run.
+                self._settle()
                 self._both("redrive", step=self.random.choice(("", "", name)))
             case _:
                 pass
@@ -127,7 +130,7 @@ class _Comparison:
     def _compare(self) -> None:
         assert self.machine.states() == {name: str(step.state) for name, step in self.model.steps.items()}
         assert self.machine.run.state == self.model.state
-        assert (self.machine.run.held is not None) == self.model.is_held
+        assert (self.machine.run.hold is not None) == self.model.is_held
         assert {key: step.generation for key, step in self.machine.running().items()} == {
             key: step.generation for key, step in self.model.running().items()
         }

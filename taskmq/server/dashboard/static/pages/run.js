@@ -102,7 +102,7 @@ function Details({ run, steps, params, reload }) {
     title: "Cancel the run", verb: "Cancel run", note: true, text: "Steps that have not started never will. Running steps are stopped.",
     act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Cancelled."); reload(); },
   });
-  const release = async () => { await send(`${path}/release`, {}); notify("Released."); reload(); };
+  const release = () => send(`${path}/release`, {}).then(() => { notify("Released."); reload(); }, (/** @type {Error} */ failure) => notify(failure.message, true));
   const close = () => ask({
     title: "Close the batch", verb: "Close batch", text: "The batch takes no more jobs, and ends when its jobs have ended.",
     act: async () => { await send(`${path}/close`, {}); notify("Closed."); reload(); },
