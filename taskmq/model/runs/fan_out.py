@@ -47,7 +47,7 @@ def begin_children(here: Workspace, step: StepRecord, content: StepContent) -> s
         step.total, step.is_open = 0, True
     step.cursor = 0
     if not step.is_partial:
-        step.done = 0
+        step.done, step.since = 0, step.generation
     settle(here, step)
     return ""
 
@@ -69,7 +69,7 @@ def expand(here: Workspace, name: str) -> Transition[None]:
         if parent.is_partial or content.batch:
             yield from here.load_children(name, parent.cursor, parent.total or 0)
             before = here.find(child)
-        is_kept = parent.is_partial and before.state is StepState.SUCCEEDED
+        is_kept = parent.is_partial and before.state is StepState.SUCCEEDED and before.generation >= parent.since
         if not is_kept and not can_start_child(here, parent):
             break
         here.edit(key)

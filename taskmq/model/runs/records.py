@@ -60,6 +60,7 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         done: number of children that have succeeded.
         is_open: of a batch, whether it takes calls.
         is_partial: whether children that have succeeded are kept in this generation.
+        since: earliest generation whose children are kept.
         call: of a child of a batch, its call as JSON.
         started, ended: ms since the epoch by the store's clock.
     """
@@ -76,6 +77,7 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     done: int = 0
     is_open: bool = False
     is_partial: bool = False
+    since: int = 0
     error: str = ""
     call: bytes = b""
     started: int | None = None

@@ -84,6 +84,7 @@ def revive(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[No
             done=step.done if is_partial else 0,
             is_open=step.is_open,
             is_partial=is_partial,
+            since=step.since if is_partial else run.generation,
         )
     )
 

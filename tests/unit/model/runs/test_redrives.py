@@ -206,6 +206,22 @@ def test_a_step_keeps_its_children_that_are_left_after_a_cancellation() -> None:
     assert {key.child for key in run.running() if key.is_child} == {*range(30)} - {*started}
 
 
+def test_a_redrive_keeps_no_children_from_before_a_redrive_that_was_cancelled() -> None:
+    run = _run({"a": {"task": "t", "each": [1, 2, 3], "limit": 2}})
+    for index in range(3):
+        run.end("a", index=index, value="old")
+    run.send("redrive", step="a")
+    run.send("cancel")
+    for index in range(2):
+        run.end("a", "cancelled", index=index)
+
+    run.send("redrive")
+    for index in range(3):
+        run.end("a", index=index, value="new")
+
+    assert run.value == {"a": ["new"] * 3}
+
+
 def _add(run: MemoryRun) -> str:
     return run.send("add", step="b", calls=(msgspec.Raw(msgspec.json.encode({"task": "t", "args": [7]})),))
 
