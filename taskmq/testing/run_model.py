@@ -43,11 +43,13 @@ class ModelStep(msgspec.Struct):
     """A step or a child.
 
     Attributes:
+        error: error of its job.
         call: arguments of its last job: JSON data.
         items: of a step with children, their items or calls; None before its start.
     """
 
     state: StepState = StepState.WAITING
+    error: str = ""
     generation: int = 0
     value: Any = None
     call: tuple[Any, Any] | None = None
@@ -100,7 +102,7 @@ class RunModel:
             case "end":
                 step = self.running().get(StepKey(row.step, row.child))
                 if step is not None and step.generation == row.generation:
-                    step.state = row.state
+                    step.state, step.error = row.state, row.error
                     step.value = msgspec.json.decode(row.value)
             case "timer" if not row.step:
                 if row.generation == self.generation and not self.has_ended and not self.cancelled:
@@ -189,7 +191,8 @@ class RunModel:
         elif self.cancelled:
             self.state = RunState.CANCELLED
         elif any(
-            step.state is StepState.FAILED and not self._graph.step(name).may_fail
+            (step.state is StepState.FAILED or (step.state is StepState.UPSTREAM_FAILED and step.error))
+            and not self._graph.step(name).may_fail
             for name, step in self.steps.items()
         ):
             self.state = RunState.FAILED

@@ -20,7 +20,7 @@ def end_step(
         here.put_end_value(step.key, value)
     run, name = here.run, step.key.name
     run.unfinished -= 1
-    if state is StepState.FAILED and not here.content(step.key).may_fail:
+    if step.has_failed and not here.content(step.key).may_fail:
         run.failures += 1
         run.error = run.error or f"step {name} has failed"
     # Steps of a cancelled run are cancelled one by one.

@@ -88,6 +88,11 @@ class StepRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         """The earlier jobs and the present one, the last few."""
         return (*self.earlier, self.job)[-_MOST_JOBS:] if self.job else self.earlier
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it failed by itself. Behind a failed step it is `upstream_failed` without an error."""
+        return self.state is StepState.FAILED or (self.state is StepState.UPSTREAM_FAILED and bool(self.error))
+
 
 class AgendaItem(msgspec.Struct, array_like=True):
     """A part of a transition that is not finished; it precedes every later inbox row.
@@ -111,7 +116,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         params: JSON object.
         unfinished: number of steps that have not ended, without children.
-        failures: number of failed steps whose failure is the run's.
+        failures: number of steps that have failed, except those that may fail.
         generation: number of redrives.
         timeout: maximum duration, counted again from each redrive, ms; None: no limit.
         cancelled: why it was cancelled; None if it was not.

@@ -71,7 +71,7 @@ def revive(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[No
         return
     content, run = here.content(key), here.run
     run.unfinished += 1
-    if step.state is StepState.FAILED and not content.may_fail:
+    if step.has_failed and not content.may_fail:
         run.failures -= 1
     is_partial = content.has_children and not item.step and step.total is not None
     keeps = is_partial or content.batch

@@ -400,12 +400,10 @@ class Run(Generic[R_co]):
         graph = await self._service.graph(record)
         found: dict[str, str] = {}
         for name, step in (await self._service.steps(record)).items():
-            if step.state is not StepState.FAILED or graph.step(name).may_fail or len(found) >= _MOST_FAILURES:
+            if not step.has_failed or graph.step(name).may_fail or len(found) >= _MOST_FAILURES:
                 continue
             # A step with children fails because one of them does, whose error says more.
-            children = [
-                child async for child in self._service.children(record, step) if child.state is StepState.FAILED
-            ]
+            children = [child async for child in self._service.children(record, step) if child.has_failed]
             found |= {_name(each): each.error for each in children or [step]}
         if record.is_timed_out:
             found["timeout"] = record.error

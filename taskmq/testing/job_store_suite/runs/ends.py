@@ -4,6 +4,7 @@ import msgspec
 
 from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.model.envelope import MSGPACK
+from taskmq.model.runs.records import RunState
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import after, error, new_id, report
@@ -86,6 +87,7 @@ class RunEnds(JobStoreCase):
         step = await driver.step(run, "s")
         assert str(step.state) == "upstream_failed"
         assert first.id in step.error
+        assert (await driver.run(run)).state is RunState.FAILED
 
     @case
     async def test_a_job_with_an_unknown_dependency_fails_the_step(self) -> None:

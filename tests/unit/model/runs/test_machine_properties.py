@@ -118,8 +118,11 @@ class _Comparison:
     def _end(self, key: StepKey, job: str) -> None:
         state = StepState(self.random.choice(_ENDS))
         value = random_value(self.random) if state is StepState.SUCCEEDED else None
+        fields: dict[str, Any] = {"job": job, "state": state, "value": msgspec.json.encode(value)}
+        if state is StepState.UPSTREAM_FAILED:
+            fields["error"] = "a job of another program has failed"
         for _ in range(self.random.choice((1, 1, 2))):
-            self._both("end", step=key.name, child=key.child, job=job, state=state, value=msgspec.json.encode(value))
+            self._both("end", step=key.name, child=key.child, **fields)
 
     def _both(self, kind: Any, **fields: Any) -> None:
         row = self.machine.put(kind, **fields)

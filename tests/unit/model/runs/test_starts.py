@@ -74,6 +74,7 @@ def test_a_value_that_is_too_large_ends_the_step_that_needs_it_with_the_reason()
     _signal(run)
 
     assert (run.state("b"), run.step("b").error) == ("upstream_failed", "it is too large")
+    assert (run.run.state, run.run.error) == ("failed", "step b has failed")
 
 
 def test_an_erased_value_ends_the_step_that_needs_it_as_upstream_failed() -> None:
@@ -91,6 +92,7 @@ def test_an_erased_value_ends_the_step_that_needs_it_as_upstream_failed() -> Non
 
     assert run.step("b").error == "the value of step a was erased"
     assert run.state("b") == "upstream_failed"
+    assert run.run.state == "failed"
 
 
 @pytest.mark.parametrize(
