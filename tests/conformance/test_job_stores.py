@@ -3,7 +3,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -14,10 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, RestoredStores
+from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, OldRuns, RestoredStores
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
 from tests.servers.reused_tables import ReusedTables
+
+_S = TypeVar("_S", bound=JobStoreSuite)
 
 
 @pytest.fixture(scope="session")
@@ -115,19 +117,37 @@ def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> Non
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_random_runs_without_servers_match_the_model(tmp_path: Path) -> None:
-    """Random graphs with cut calls and several schedulers.
-
-    $TASKMQ_TEST_RUNS: number of graphs; $TASKMQ_TEST_RUN_STEPS: maximum of steps in one.
-    """
-    largest = int(os.environ.get("TASKMQ_TEST_RUN_STEPS", "60"))
-    for seed in range(int(os.environ.get("TASKMQ_TEST_RUNS", "20"))):
-        suite = TestSqlite()
-        suite.graphs, suite.first_graph, suite.largest = 1, seed, largest
-        suite.path = tmp_path / f"{seed}.db"
+    """Random graphs with cut calls and several schedulers; `_random_runs` has the variables."""
+    for suite in _random_runs(TestSqlite()):
+        suite.path = tmp_path / f"{suite.first_graph}.db"
         suite.url = f"sqlite:///{suite.path}"
         suite.test_random_runs_end_as_in_the_model()
-        for path in tmp_path.glob(f"{seed}.db*"):
+        for path in tmp_path.glob(f"{suite.first_graph}.db*"):
             path.unlink()
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(0)
+def test_random_runs_on_postgresql_match_the_model(reused_tables: ReusedTables) -> None:
+    """Random graphs with cut calls and several schedulers; `_random_runs` has the variables."""
+    for suite in _random_runs(TestPostgreSQL()):
+        suite.url = reused_tables.url
+        suite.test_random_runs_end_as_in_the_model()
+        reused_tables.clear()
+
+
+def _random_runs(suite: _S) -> Iterator[_S]:
+    """Yield the suite with one graph after the other.
+
+    $TASKMQ_TEST_RUNS: number of graphs; $TASKMQ_TEST_RUNS_FROM: seed of the first one;
+    $TASKMQ_TEST_RUN_STEPS: maximum of steps in one.
+    """
+    first = int(os.environ.get("TASKMQ_TEST_RUNS_FROM", "0"))
+    # Large graphs take minutes on a busy machine.
+    suite.deadline = 3600
+    suite.graphs, suite.largest = 1, int(os.environ.get("TASKMQ_TEST_RUN_STEPS", "60"))
+    for suite.first_graph in range(first, first + int(os.environ.get("TASKMQ_TEST_RUNS", "20"))):
+        yield suite
 
 
 class TestSqliteAsTimePasses(MovedClocks):
@@ -140,6 +160,22 @@ class TestSqliteAsTimePasses(MovedClocks):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
+
+
+class TestPostgreSQLAsTimePasses(OldRuns):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_server: PostgreSQL, job_store_url: str) -> None:
+        self.server, self.url, self.ahead = postgres_server, job_store_url, 0.0
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))
+
+    async def advance(self, seconds: float) -> None:
+        self.ahead += seconds
+        now = f"select floor((extract(epoch from clock_timestamp()) + {self.ahead}) * 1000)::bigint"
+        self.server.sql(
+            f"create or replace function taskmq.now_ms() returns bigint language sql as $${now}$$", url=self.url
+        )
 
 
 class TestSqliteRestored(RestoredStores):

@@ -9,16 +9,18 @@
             return my_package.open_store(self.url)
 
 Each test begins with a database without jobs. One test calls `open_store` several times, as several processes on one
-database would. Nothing waits for time to pass: expired things have instants in the past. A store whose clock can be
-moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`, one whose database can be
-copied `RestoredStores`. For detailed failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")`
-in conftest.py.
+database would. Nothing waits for time to pass: expired things have instants in the past.
+
+A store whose clock moves only on request adds `MovedClocks`, one whose clock can be moved but runs on `OldRuns`. One
+that submits in the caller's transaction adds `JobTransactions`, one whose database can be copied `RestoredStores`.
+
+For detailed failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
 from taskmq.testing.job_store_suite.bulks import BulkCases
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
-from taskmq.testing.job_store_suite.clocks import MovedClocks
+from taskmq.testing.job_store_suite.clocks import MovedClocks, OldRuns
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import (
     DependencyEnds,
@@ -56,7 +58,7 @@ from taskmq.testing.job_store_suite.transactions import JobTransactions
 from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
 
-__all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks", "RestoredStores"]
+__all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks", "OldRuns", "RestoredStores"]
 
 
 class JobStoreSuite(

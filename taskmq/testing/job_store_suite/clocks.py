@@ -2,7 +2,17 @@
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import Catalogued, DispatchedJob, JobClaim, Retaining, TakenClaims, WorkDone, partition_key
+from taskmq.contracts.jobs import (
+    Catalogued,
+    DispatchedJob,
+    JobClaim,
+    NewInboxRow,
+    Prunable,
+    Retaining,
+    TakenClaims,
+    WorkDone,
+    partition_key,
+)
 from taskmq.model.history.journals import SaveRequest
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
@@ -13,18 +23,56 @@ from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
-__all__ = ["MovedClocks"]
+__all__ = ["MovedClocks", "OldRuns"]
 
 
-class MovedClocks(JobStoreCase):
-    """Tests without waiting: `advance` moves the store's clock.
-
-    class TestMine(MovedClocks, JobStoreSuite): ...
-    """
+class OldRuns(JobStoreCase):
+    """Runs that wait for weeks: `advance` moves the store's clock, which may also run on by itself."""
 
     async def advance(self, seconds: float) -> None:
         """Advance the store's clock."""
         raise NotImplementedError
+
+    @case
+    async def test_a_run_waits_longer_than_jobs_are_kept(self) -> None:
+        driver = RunDriver(self.store())
+        steps = {
+            "first": {"task": "t"},
+            "ok": {"wait": "go", "needs": ["first"], "timeout": "40d", "on_timeout": {"value": "late"}},
+            "use": {"task": "t", "args": ["${steps.first.result}", "${steps.ok.result}"]},
+        }
+        runs = [await driver.start(steps) for _ in range(2)]
+        await driver.settle()
+        for run in runs:
+            await driver.finish(run, "first", value=["kept"])
+        jobs = [(await driver.step(run, "first")).job for run in runs]
+
+        await self.advance(31 * 86_400)
+        store = driver.store
+        assert isinstance(store, Prunable)
+        await store.prune(keep_days=30)
+        assert [await store.get(job) for job in jobs] == [None, None]
+        await self.advance(9 * 86_400)
+        # A signal and the timeout of one instant: the first row of the inbox counts.
+        signal = NewInboxRow(kind="signal", id="s", name="go", value=b'"signal"')
+        assert await store.runs.send(runs[0], signal)
+        assert await store.runs.fire_timers() is None
+        assert await store.runs.send(runs[1], signal)
+        await driver.settle()
+
+        found = [await driver.arguments(run, "use") for run in runs]
+        assert found == [[[["kept"], "signal"], {}], [[["kept"], "late"], {}]]
+        assert [await store.runs.answer(run, "s") for run in runs] == ["consumed", "waiting"]
+        for run in runs:
+            await driver.finish(run, "use")
+        assert [str((await driver.run(run)).state) for run in runs] == ["succeeded"] * 2
+
+
+class MovedClocks(OldRuns):
+    """Tests without waiting, for stores whose clock only `advance` moves.
+
+    class TestMine(MovedClocks, JobStoreSuite): ...
+    """
 
     @case
     async def test_a_scheduled_job_becomes_due(self) -> None:

@@ -1,12 +1,11 @@
 """Random runs on a store, compared with the reference `taskmq.testing.run_model.RunModel`.
 
-Transitions are done by several stores, some of them at the same time, and some are cut off at any point: their
-transaction has happened or not. Ends are reported twice. Whatever happens, the run must be as in the model.
+Several stores advance the run, some of them at the same time. Some calls are cut off at any statement, before or
+after their commit. Ends are reported twice. Whatever happens, the run must be as in the model.
 """
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from taskmq.testing.job_store_suite.driver import report
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from taskmq.testing.run_graphs import PARAMS, random_params, random_steps, random_value
 from taskmq.testing.run_model import RunModel
-from taskmq.testing.runner import case
+from taskmq.testing.runner import CancelPoint, cancel_at, case
 
 __all__ = ["RunsByModel"]
 
@@ -42,7 +41,10 @@ _RUN_ENDS: Final[dict[RunState, StepState]] = {
     RunState.FAILED: StepState.FAILED,
     RunState.CANCELLED: StepState.CANCELLED,
 }
-_LAST_CUT: Final = 40
+_LAST_TURN: Final = 40
+# A transition has as many statements at most.
+_LAST_WAKEUP: Final = 20
+_PATIENCE: Final = 30.0
 
 
 class RunsByModel(JobStoreCase):
@@ -80,6 +82,10 @@ class _History:
         self.params = random_params(random)
         self.model = RunModel(self.graph, self.params)
         self.jobs: dict[str, DispatchedJob] = {}
+        # Steps as last read; None after a transition.
+        self.steps: dict[StepKey, StepRecord] | None = None
+        # Jobs and ends that equalled the model's, and do not change.
+        self.compared: set[str | tuple[StepKey, int]] = set()
 
     async def check(self) -> None:
         inner = content_of({"i": {"task": "t"}}, params={"a": {}, "b": {}}, output="${steps.i.result}")
@@ -93,6 +99,7 @@ class _History:
                 await self._compare()
         await self._settle()
         await self._finish()
+        self.compared.clear()
         await self._compare()
 
     @property
@@ -108,18 +115,17 @@ class _History:
             self.jobs |= {job.id: job for job in batch.jobs}
 
     async def _advance(self, runs: Sequence[str]) -> None:
+        self.steps = None
+        call = self.random.choice(self.drivers).advance(*runs)
         match self.random.randint(0, 9):
-            case 0 | 1:
-                cut = asyncio.ensure_future(self.random.choice(self.drivers).advance(*runs))
-                for _ in range(self.random.randint(1, _LAST_CUT)):
-                    await asyncio.sleep(0)
-                cut.cancel()
-                with suppress(asyncio.CancelledError):
-                    await cut
+            case 0:
+                await cancel_at(CancelPoint(turns=self.random.randint(1, _LAST_TURN)), call, within=_PATIENCE)
+            case 1:
+                await cancel_at(CancelPoint(wakeups=self.random.randint(1, _LAST_WAKEUP)), call, within=_PATIENCE)
             case 2:
-                await asyncio.gather(*(driver.advance(*runs) for driver in self.drivers))
+                await asyncio.gather(call, *(driver.advance(*runs) for driver in self.drivers))
             case _:
-                await self.random.choice(self.drivers).advance(*runs)
+                await call
 
     async def _finish(self) -> None:
         """End all running steps, and close the open batches."""
@@ -139,14 +145,15 @@ class _History:
         raise AssertionError(f"{self.name}: running still: {await self._running()}")
 
     async def _running(self) -> dict[StepKey, StepRecord]:
-        return {key: step for key, step in (await self._steps()).items() if step.state is StepState.RUNNING}
+        if self.steps is None:
+            self.steps = await self._read_steps()
+        return {key: step for key, step in self.steps.items() if step.state is StepState.RUNNING}
 
-    async def _steps(self) -> dict[StepKey, StepRecord]:
-        runs = self.driver.runs
-        found = await runs.steps(self.run)
-        for name in self.graph.order:
-            if self.graph.step(name).has_children:
-                found += await runs.children(self.run, name)
+    async def _read_steps(self) -> dict[StepKey, StepRecord]:
+        found = await self.driver.runs.steps(self.run)
+        for step in tuple(found):
+            if self.graph.step(step.key.name).has_children:
+                found += await self.driver.runs.children(self.run, step.key.name)
         return {step.key: step for step in found}
 
     async def _event(self) -> None:
@@ -198,6 +205,7 @@ class _History:
             content = self.graph.step(key.name)
             if content.sleep is not None or (content.wait and content.timeout == 0):
                 self.model.apply(InboxRow(number=0, kind="timer", step=key.name, generation=step.generation))
+        self.steps = None
         # Once: a call that was cut off may still advance the run, which would begin more sleeps.
         await self.random.choice(self.drivers).runs.fire_timers()
         await self._settle()
@@ -234,7 +242,7 @@ class _History:
         )
 
     async def _compare(self) -> None:
-        steps = await self._steps()
+        self.steps = steps = await self._read_steps()
         run = await self.driver.run(self.run)
         found = {name: steps.get(StepKey(name), StepRecord(key=StepKey(name))).state for name in self.graph.order}
         assert found == {name: step.state for name, step in self.model.steps.items()}, self.name
@@ -244,16 +252,20 @@ class _History:
             key: step.generation for key, step in running.items()
         }, self.name
         for key, step in running.items():
-            if step.call is not None and not self.graph.step(key.name).workflow:
-                assert await self.driver.arguments(self.run, *key) == list(step.call), (self.name, key)
+            job = steps[key].job
+            if step.call is not None and not self.graph.step(key.name).workflow and job not in self.compared:
+                assert msgspec.json.decode((await self.driver.read(job)).body) == list(step.call), (self.name, key)
+                self.compared.add(job)
         for name, step in self.model.steps.items():
             for index, child in enumerate(step.children):
                 if child.state is not StepState.WAITING:
                     assert steps[StepKey(name, index)].state == child.state, (self.name, name, index)
-        succeeded = [StepKey(name) for name, step in self.model.steps.items() if step.state is StepState.SUCCEEDED]
-        values = await self.driver.runs.values(self.run, succeeded)
-        assert {key.name: msgspec.json.decode(value) for key, value in values.items()} == {
-            key.name: self.model.steps[key.name].value for key in succeeded
+        ended = {StepKey(name): step for name, step in self.model.steps.items() if step.state is StepState.SUCCEEDED}
+        new = [key for key, step in ended.items() if (key, step.generation) not in self.compared]
+        values = await self.driver.runs.values(self.run, new)
+        assert {key: msgspec.json.decode(value) for key, value in values.items()} == {
+            key: ended[key].value for key in new
         }, self.name
+        self.compared.update((key, ended[key].generation) for key in new)
         if self.model.has_ended and self.model.state is RunState.SUCCEEDED:
             assert await self.driver.run_value(self.run) == self.model.value, self.name
