@@ -141,6 +141,20 @@ async def test_steps_and_short_sleeps_wait_for_no_search(stage: Stage, /) -> Non
 
 
 @run_by(_play)
+async def test_the_end_of_a_lone_step_waits_for_no_other_reports(stage: Stage, /) -> None:
+    stage.start()
+    player = await stage.player_of_declared()
+    stage.plays(player)
+    steps = {f"s{number}": {"task": "t", "needs": [f"s{number - 1}"] if number else []} for number in range(10)}
+    run_id = await _start(stage, steps)
+    await until(lambda: _has_ended(stage, run_id))
+
+    instants = [step.ended or 0 for step in await stage.store.runs.steps(run_id)]
+    # Few reports of other jobs would wait for 10 ms.
+    assert max(later - earlier for earlier, later in pairwise(instants)) < 10
+
+
+@run_by(_play)
 async def test_a_step_has_the_priority_of_its_task_unless_it_has_its_own(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
