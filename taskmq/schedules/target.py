@@ -128,11 +128,14 @@ def tasks_of(workflow: WorkflowContent | StoredWorkflow) -> list[str]:
     return list(dict.fromkeys(step.task for step in workflow.steps.values() if step.task))
 
 
-def run_of(workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant: int) -> NewRun:
+def run_of(
+    workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant: int, due: int | None = None
+) -> NewRun:
     """Build the run of one occurrence, which has the name of its schedule.
 
     Args:
         instant: the nominal instant, ms.
+        due: when it has to start, ms; None: at no time, as that of a backfill.
     """
     tenant, name = split_tenant_key(schedule)
     run = NewRun(
@@ -141,6 +144,7 @@ def run_of(workflow: WorkflowContent | StoredWorkflow, *, schedule: str, instant
         workflow=name_of_runs(workflow, schedule=schedule),
         labels={SCHEDULE_LABEL: name},
         scheduled_for=instant_text(instant),
+        due=due,
     )
     if isinstance(workflow, StoredWorkflow):
         return replace(run, params=msgspec.json.encode(workflow.params))

@@ -28,7 +28,7 @@
     occurrence     the outcome of each nominal instant
     workflow       workflows by tenant and name: the current version
     workflow_version    all versions of workflows; workflow_content has what each says, also those of runs without one
-    run            runs of workflows, listed by `created`; `record` is a `taskmq.model.runs.RunRecord` in JSON
+    run            runs of workflows, listed by `created`, late after `due`; `record` is a `RunRecord` in JSON
     run_step       steps of runs and their children, with their values
     run_inbox      events of runs that are yet to be applied, by number
     run_signal     signals that wait for a step
@@ -58,7 +58,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0106"
+HEAD: Final = "0108"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -31,8 +31,8 @@ RUN_CODES: Final[dict[RunState, int]] = {
 """States of runs in the table; 0 is a run that is being deleted. A code is never reused for another meaning."""
 
 _INSERT: Final = """
-insert into taskmq.run (id, tenant, workflow, version, parent, state, record, created)
-@rows(uuid, text, text, text, uuid, smallint, bytea, bigint)
+insert into taskmq.run (id, tenant, workflow, version, parent, state, record, created, due)
+@rows(uuid, text, text, text, uuid, smallint, bytea, bigint, bigint)
 on conflict (id) do nothing returning id"""
 _VERSIONS_OF: Final = "select id, version from taskmq.run where id = any($1::uuid[])"
 _encoder: Final = msgspec.json.Encoder()
@@ -174,7 +174,7 @@ def _row_of(new: NewRun, source: _Source, now: int) -> Row:
     open_run(run, len(graph.order))
     parent = JobId(new.parent) if new.parent else None
     state, record = RUN_CODES[run.state], encode_run(run)
-    return JobId(new.id), new.tenant, new.workflow, run.version, parent, state, record, now
+    return JobId(new.id), new.tenant, new.workflow, run.version, parent, state, record, now, new.due
 
 
 def _timeout_of(new: NewRun, content: WorkflowContent) -> int | None:

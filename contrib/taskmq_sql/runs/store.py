@@ -16,11 +16,13 @@ from taskmq.contracts.jobs import (
     StartedRun,
     StoredVersion,
 )
+from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.runs.graphs import load_graph
 from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.runs import inbox, workflows
 from taskmq_sql.runs.deletion import forget_some_ended, forget_some_of_tenant
+from taskmq_sql.runs.figures import read_figures
 from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.starts import check_content, read_run, start
 from taskmq_sql.runs.transitions import Graphs, advance
@@ -91,6 +93,11 @@ class SqlRuns:
 
     async def ended_since(self, since: int, *, after: str = "", limit: int = 500) -> list[RunRecord]:
         return await self._lists.read(partial(list_ended, since, after, limit))
+
+    async def figures(
+        self, tenant: str | None, since: int, *, after: tuple[str, str] | None = None, limit: int = 100
+    ) -> list[RunFigures]:
+        return await self._lists.read(partial(read_figures, tenant, since, after, limit))
 
     async def steps(self, run_id: str, *, after: str = "", limit: int = 500) -> list[StepRecord]:
         run = await self.get(run_id)

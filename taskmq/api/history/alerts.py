@@ -32,10 +32,12 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         task, queue: patterns such as `billing.*`; "" matches all.
-        each: evaluate each task or queue separately.
+        workflow: a pattern such as `nightly-*`, for metrics of runs; "" matches all.
+        each: evaluate each task, queue or workflow separately.
         below: alert on values below the threshold instead of above.
         clear: the value at which the alert resolves; null for the threshold.
-        at_least: the minimum number of jobs that ended in the window, for rates and durations.
+        at_least: the minimum number of jobs that ended in the window, for rates and durations, or of earlier runs,
+            for `run_duration`.
         pending_for: how long the value must be beyond the threshold before the alert fires.
         clear_for: how long the value must be back before the alert resolves.
         repeat: the interval between repeated notices; 0 for none.
@@ -47,7 +49,8 @@ class RuleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     threshold: float
     task: ShortText = ""
     queue: ShortText = ""
-    each: Literal["", "task", "queue"] = ""
+    workflow: ShortText = ""
+    each: Literal["", "task", "queue", "workflow"] = ""
     below: bool = False
     clear: float | None = None
     at_least: Annotated[int, msgspec.Meta(ge=0, le=10**9)] = 1
@@ -86,7 +89,7 @@ class AlertView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one rule for one subject.
 
     Attributes:
-        subject: `task:NAME`, `queue:NAME`, or "" for all together.
+        subject: `task:NAME`, `queue:NAME`, `workflow:NAME`, or "" for all together.
         since: when the value crossed the threshold; for a resolved alert, when it came back.
         told_at: when the last notice of a firing alert was sent; null if never.
         is_silenced: whether its notices are suppressed at the moment.

@@ -14,6 +14,7 @@ import msgspec
 
 from taskmq.contracts.jobs.dispatch import Lane
 from taskmq.contracts.jobs.records import NewJob
+from taskmq.model.history.run_figures import RunFigures
 from taskmq.model.runs.records import RunRecord, RunState, StepJob, StepKey, StepRecord
 
 __all__ = [
@@ -69,6 +70,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
         params: JSON object; parameters that are missing get their defaults.
         timeout: maximum duration, ms; None: that of the content.
         scheduled_for, parent, parent_step, depth: as in `RunRecord`.
+        due: when its schedule has to start it, ms since the epoch; None: started by hand, by a backfill or a run.
     """
 
     id: str
@@ -83,6 +85,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     parent_step: str = ""
     depth: int = 0
+    due: int | None = None
 
 
 class StartedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,6 +249,16 @@ class RunStore(Protocol):
         Args:
             after: of the runs that ended at that instant, only those with a larger id. The next page follows from the
                 end and the id of the last run.
+        """
+        ...
+
+    async def figures(
+        self, tenant: str | None, since: int, *, after: tuple[str, str] | None = None, limit: int = 100
+    ) -> list[RunFigures]:
+        """Return figures of the runs of a tenant, None for all, in a window that began at `since` (ms).
+
+        Returns up to `limit` of them, by tenant and workflow, for those after the tenant and workflow `after`. Ended
+        runs that are deleted do not count. The time depends on the number of workflows, not on that of their runs.
         """
         ...
 

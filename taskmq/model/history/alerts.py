@@ -18,6 +18,8 @@ from taskmq.errors import InvalidOption, LimitReached
 
 __all__ = [
     "METRICS",
+    "MOST_USUAL",
+    "OF_RUNS",
     "PER_QUEUE",
     "Alert",
     "AlertChange",
@@ -38,6 +40,7 @@ __all__ = [
 AlertMetric = Literal[
     "failure_rate", "failures", "retries", "ended", "expired", "missed", "wait_p95", "run_p95", "silence", "depth",
     "age", "dead_letters", "workers", "unschedulable", "schedules_late", "broker_alarm",
+    "runs_failed", "run_late", "run_duration",
 ]  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
@@ -57,12 +60,20 @@ METRICS: Final[Mapping[str, str]] = {
     "unschedulable": "jobs that wait for a node although no known node could ever run them",
     "schedules_late": "seconds for which the latest schedule has been due",
     "broker_alarm": "1 while RabbitMQ takes no messages because it is short of memory or disk, else 0",
+    "runs_failed": "runs of workflows that failed in the window",
+    "run_late": "seconds for which the latest scheduled run that has not ended, or not started, has been due",
+    "run_duration": "how many times as long as usual a run took that ended in the window, or still runs",
 }
 """Figures that a rule can watch."""
 PER_QUEUE: Final = frozenset({"depth", "age", "dead_letters", "workers"})
 """Figures of queues; they belong to no tenant."""
+OF_RUNS: Final = frozenset({"runs_failed", "run_late", "run_duration"})
+"""Figures of runs of workflows."""
+MOST_USUAL: Final = 20
+"""Number of earlier runs whose median is the usual duration of a workflow's runs."""
 _OF_INSTANCE: Final = PER_QUEUE | {"schedules_late", "broker_alarm"}
 
+_RUN_METRICS: Final = "runs_failed, run_late or run_duration"
 _MOST_RULES: Final = 100
 _MOST_CHANNELS: Final = 100
 _MOST_SILENCES: Final = 100
@@ -84,12 +95,14 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         metric: one of `METRICS`.
         tenant: tenant whose jobs it watches; "": all jobs, and the figures of the instance.
-        task, queue: patterns (`billing.*`) of what it watches; "": everything.
-        each: whether each task or each queue is a subject of its own, or all are one.
+        task, queue, workflow: patterns (`billing.*`) of what it watches; "": everything. Figures of runs have
+            workflows, all others have tasks and queues.
+        each: whether each task, queue or workflow is a subject of its own, or all are one.
         threshold: the figure beyond which the alert fires.
         below: the alert fires below the threshold, not above it.
         clear: the figure at which it ends; None: the threshold itself.
-        at_least: minimum of ended jobs in the window; with fewer, rates and times are ignored.
+        at_least: minimum of ended jobs in the window, or of earlier runs with which a duration is compared; with
+            fewer, rates and times are ignored.
         window: length of the time until now that the figures cover.
         pending_for: the figure must be beyond the threshold for this long before the alert fires.
         clear_for: the figure must have cleared for this long before the alert is resolved.
@@ -106,7 +119,8 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tenant: Annotated[str, msgspec.Meta(max_length=255)] = ""
     task: Annotated[str, msgspec.Meta(max_length=255)] = ""
     queue: Annotated[str, msgspec.Meta(max_length=255)] = ""
-    each: Literal["", "task", "queue"] = ""
+    workflow: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    each: Literal["", "task", "queue", "workflow"] = ""
     below: bool = False
     clear: float | None = None
     at_least: Annotated[int, msgspec.Meta(ge=0)] = 1
@@ -134,7 +148,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """The alert of one rule and one subject. Instants are ms since the epoch.
 
     Attributes:
-        subject: what it watches: `task:NAME`, `queue:NAME`, or "" for all together.
+        subject: what it watches: `task:NAME`, `queue:NAME`, `workflow:NAME`, or "" for all together.
         since: start of the time beyond the threshold; of a resolved alert, the instant at which the figure cleared.
         back: when the figure of a firing alert cleared; None: it has not.
         told: when the last notice was sent; None: never.
@@ -202,6 +216,12 @@ def check_rule(rule: AlertRule) -> None:
         raise InvalidOption(f"rule {rule.name}: {rule.metric} belongs to the instance, not to a tenant")
     if rule.metric in PER_QUEUE and rule.each == "task":
         raise InvalidOption(f"rule {rule.name}: {rule.metric} is measured per queue: set each: queue")
+    if rule.metric in OF_RUNS and (rule.task or rule.queue or rule.each in ("task", "queue")):
+        raise InvalidOption(f"rule {rule.name}: {rule.metric} is about runs: set workflow, or each: workflow")
+    if rule.metric not in OF_RUNS and (rule.workflow or rule.each == "workflow"):
+        raise InvalidOption(f"rule {rule.name}: {rule.metric} is not about runs of workflows: use {_RUN_METRICS}")
+    if rule.metric == "run_duration" and rule.at_least > MOST_USUAL:
+        raise InvalidOption(f"rule {rule.name}: at_least is {rule.at_least}, but {MOST_USUAL} runs are compared")
     if rule.clear is not None and rule.is_beyond(rule.clear):
         beyond = "below" if rule.below else "above"
         raise InvalidOption(f"rule {rule.name}: clear {rule.clear:g} is {beyond} the threshold {rule.threshold:g}")

@@ -9,10 +9,11 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Alarming
 from taskmq.contracts.history import RollupFilter, history_of
 from taskmq.contracts.jobs import JobStore
-from taskmq.model.history.alerts import AlertRule
+from taskmq.model.history.alerts import OF_RUNS, AlertRule
 from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, minute_of, spans
 from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, job_samples, queue_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
+from taskmq.scheduler.alerts.run_figures import RunAlertFigures
 from taskmq.scheduler.alerts.unschedulable import unschedulable_jobs
 from taskmq.scheduler.signals import LiveWorkers
 
@@ -55,6 +56,7 @@ class AlertFigures:
         self._windows: dict[_Window, dict[tuple[str, str], WindowFigures]] = {}
         self._queues: dict[str, dict[str, float]] = {}
         self._unschedulable: dict[tuple[str, str, str], int] | None = None
+        self._runs = RunAlertFigures(app, store, now=now)
 
     async def samples(self, rule: AlertRule, known: Collection[str]) -> dict[str, float] | None:
         """Return a rule's figure by subject; None if it is not known yet.
@@ -69,6 +71,8 @@ class AlertFigures:
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
             return found
+        if rule.metric in OF_RUNS:
+            return await self._runs.samples(rule)
         if rule.metric == "schedules_late":
             return {"": await self._read_lateness()}
         if rule.metric == "broker_alarm":

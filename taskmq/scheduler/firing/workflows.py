@@ -108,7 +108,8 @@ class ScheduledWorkflows:
         assert rule.workflow is not None
         ordered = {name for name, task in self._app.tasks.items() if task.order_key is not None}
         content = with_priority(rule.workflow, priority_of(claim, None), ordered=ordered)
-        run = run_of(content, schedule=row.name, instant=claim.instant)
+        due = None if claim.run else due_instant(rule, claim)
+        run = run_of(content, schedule=row.name, instant=claim.instant, due=due)
         try:
             await self._runs.start_run(run, run_id=_id_of(row, claim), tenant=row.tenant or None)
         except TaskMQError as error:

@@ -43,6 +43,7 @@ _RULE_BODY: Final[dict[str, Any]] = {
     "threshold": 0.1,
     "task": "billing.*",
     "queue": "",
+    "workflow": "",
     "each": "task",
     "below": False,
     "clear": 0.05,

@@ -291,6 +291,14 @@ def test_a_rule_is_created_changed_by_version_and_deleted(site: Site) -> None:
     assert site("DELETE", "/alerts/rules/too-many").json()["code"] == "rule_not_found"
 
 
+def test_a_rule_about_runs_is_kept_with_its_workflow(site: Site) -> None:
+    rule = {"metric": "run_late", "threshold": 3_600, "workflow": "nightly-*", "each": "workflow"}
+    made = site("PUT", "/alerts/rules/late", rule, by="acme-operator").json()
+
+    assert {name: made[name] for name in rule} == rule
+    assert "run_late" in site("GET", "/alerts/metrics").json()["items"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -301,6 +309,7 @@ def test_a_rule_is_created_changed_by_version_and_deleted(site: Site) -> None:
         {"clear": 0.7},
         {"window": 1},
         {"further": 1},
+        {"workflow": "nightly"},
     ],
 )
 def test_an_invalid_rule_is_refused(site: Site, changes: dict[str, Any]) -> None:

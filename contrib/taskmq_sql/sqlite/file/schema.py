@@ -373,6 +373,11 @@ CREATE INDEX run_workflow ON run (tenant, workflow, created, id);
 CREATE INDEX run_state ON run (state, created, id) WHERE state <> 2;
 CREATE INDEX run_parent ON run (parent, created, id) WHERE parent IS NOT NULL
 """
+_RUN_FIGURES: Final = """
+ALTER TABLE run ADD COLUMN due INTEGER;
+CREATE INDEX run_figures ON run (tenant, workflow, state, coalesce(ended, created));
+CREATE INDEX run_due ON run (tenant, workflow, due) WHERE ended IS NULL AND due IS NOT NULL
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -390,7 +395,14 @@ JOB_STORE: Final = FileKind(
     first_version=103,
     baseline=_BASELINE,
     # One step per version after the first; released steps never change.
-    steps=("ALTER TABLE job ADD COLUMN crashes INTEGER", _STORED_JOBS_ALONE, _RUNS, _RUN_LOGS, _RUNS_BY_TIME),
+    steps=(
+        "ALTER TABLE job ADD COLUMN crashes INTEGER",
+        _STORED_JOBS_ALONE,
+        _RUNS,
+        _RUN_LOGS,
+        _RUNS_BY_TIME,
+        _RUN_FIGURES,
+    ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
     unavailable=StoreUnavailable,

@@ -1,6 +1,7 @@
 """Tests of `RunStore`."""
 
 from taskmq.testing.job_store_suite.runs.ends import RunEnds
+from taskmq.testing.job_store_suite.runs.figures import RunFigureCases
 from taskmq.testing.job_store_suite.runs.history import RunsByModel
 from taskmq.testing.job_store_suite.runs.inbox import RunInboxes
 from taskmq.testing.job_store_suite.runs.lifecycle import RunLifecycles
@@ -10,5 +11,5 @@ from taskmq.testing.job_store_suite.runs.versions import WorkflowVersions
 __all__ = ["RunCases"]
 
 
-class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunLists, RunsByModel):
+class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunLists, RunFigureCases, RunsByModel):
     """Every guarantee of `RunStore`."""

@@ -201,6 +201,12 @@ def test_a_silence_applies_to_its_matches(fields: dict[str, Any], expected: bool
         ({"clear": 0.4, "below": True}, "below"),
         ({"threshold": float("nan")}, "number"),
         ({"threshold": float("inf")}, "number"),
+        ({"metric": "runs_failed", "task": "mail"}, "about runs"),
+        ({"metric": "run_late", "queue": "mail"}, "about runs"),
+        ({"metric": "run_duration", "each": "task"}, "about runs"),
+        ({"metric": "run_duration", "at_least": 21}, "20 runs are compared"),
+        ({"workflow": "nightly"}, "not about runs"),
+        ({"each": "workflow"}, "not about runs"),
     ],
 )
 def test_an_invalid_rule_is_refused(fields: dict[str, Any], word: str) -> None:
@@ -212,6 +218,7 @@ def test_a_valid_rule_is_not_refused() -> None:
     check_rule(RULE)
     check_rule(replace(RULE, clear=0.5))
     check_rule(replace(RULE, metric="depth", each="queue"))
+    check_rule(replace(RULE, metric="run_duration", workflow="night*", each="workflow", at_least=20))
     assert set(METRICS) >= {"failure_rate", "silence", "depth"}
 
 

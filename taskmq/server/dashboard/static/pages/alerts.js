@@ -8,7 +8,7 @@ import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Loading,
 
 const EVERY = 10_000;
 const KINDS = /** @type {any} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
-const RULE = { metric: "failure_rate", threshold: 0.1, task: "", queue: "", each: "", window: 300, pending_for: 60, severity: "warning", channels: "", note: "", below: false, is_enabled: true };
+const RULE = { metric: "failure_rate", threshold: 0.1, task: "", queue: "", workflow: "", each: "", window: 300, pending_for: 60, severity: "warning", channels: "", note: "", below: false, is_enabled: true };
 
 const Word = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[state]?.[1] ?? "•"}</span> ${state}</span>`;
 
@@ -32,15 +32,15 @@ function Rule({ rule, close, reload }) {
     reload();
   };
   const number = (/** @type {string} */ field, /** @type {string} */ label, hint = "") => html`<${Field} label=${label} hint=${hint}><input type="number" step="any" min="0" required value=${said[field]} onInput=${set(field)} /><//>`;
+  const pattern = (/** @type {string} */ field, /** @type {string} */ label, hint = "A pattern. Leave empty for all.") => html`<${Field} label=${label} hint=${hint}><input value=${said[field]} onInput=${set(field)} /><//>`;
   return html`<${Confirm} title=${rule ? `Rule ${rule.name}` : "Add a rule"} verb="Save" close=${close} act=${act}>
     ${metrics.error && html`<${Failure} error=${metrics.error} />`}
     <${Field} label="Name" hint="Letters, digits, dots, dashes; no spaces."><input value=${name} required disabled=${rule !== null} onInput=${(/** @type {any} */ e) => setName(e.target.value)} /><//>
     <${Field} label="Metric" hint=${metrics.data?.items[said.metric] ?? ""}><select value=${said.metric} onChange=${set("metric")}>${[...new Set([said.metric, ...Object.keys(metrics.data?.items ?? {})])].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
     <label class="check"><input type="checkbox" checked=${said.below} onChange=${set("below")} /> Fires below the threshold instead of above</label>
     ${number("threshold", "Threshold")}
-    <${Field} label="Task" hint="A pattern. Leave empty for all."><input value=${said.task} onInput=${set("task")} /><//>
-    <${Field} label="Queue" hint="A pattern. Leave empty for all."><input value=${said.queue} onInput=${set("queue")} /><//>
-    <${Field} label="Evaluate per"><select value=${said.each} onChange=${set("each")}>${["", "task", "queue"].map((one) => html`<option key=${one} value=${one}>${one || "all together"}</option>`)}</select><//>
+    ${pattern("task", "Task")}${pattern("queue", "Queue")}${pattern("workflow", "Workflow", "A pattern, for metrics of runs. Leave empty for all.")}
+    <${Field} label="Evaluate per"><select value=${said.each} onChange=${set("each")}>${["", "task", "queue", "workflow"].map((one) => html`<option key=${one} value=${one}>${one || "all together"}</option>`)}</select><//>
     ${number("window", "Window in seconds")}${number("pending_for", "Fires after seconds")}
     <${Field} label="Severity"><select value=${said.severity} onChange=${set("severity")}>${["info", "warning", "critical"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select><//>
     <${Field} label="Channels" hint="One per line: mailto:ops@example.com, https://hooks.example.com/..."><textarea value=${said.channels} spellcheck=${false} onInput=${set("channels")} /><//>
@@ -69,7 +69,7 @@ export default function Alerts() {
       : html`<${Empty} title="No alerts"><p>No rule is pending or firing.</p><//>`}<//>
     <${Section} title="Rules"><${Loading} loaded=${rules}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Rules" columns=${["Rule", "Condition", "Subject", "Channels", ""]}>${items.map((/** @type {any} */ rule) => html`<tr key=${rule.name}><td>${rule.name}${rule.is_enabled ? "" : " (off)"}<br /><span class="dim">${rule.note}</span></td>
-          <td>${rule.metric} ${rule.below ? "below" : "above"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${[rule.task && `task ${rule.task}`, rule.queue && `queue ${rule.queue}`].filter(Boolean).join(", ") || "all"}</td><td>${rule.channels.join(", ")}</td>
+          <td>${rule.metric} ${rule.below ? "below" : "above"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${["task", "queue", "workflow"].filter((each) => rule[each]).map((each) => `${each} ${rule[each]}`).join(", ") || "all"}</td><td>${rule.channels.join(", ")}</td>
           <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "rule", of: rule })}>Change</button>
             <${Action} act=${async () => { await send(`alerts/rules/${part(rule.name)}/test`); notify("Test notice queued."); }}>Test<//>
             <button type="button" class="danger" onClick=${() => show({ what: "remove", of: rule })}>Remove</button></div>`}</td></tr>`)}<//>`
