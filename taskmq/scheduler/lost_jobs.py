@@ -12,6 +12,7 @@ A job is lost only if no worker can have it, in two checks in a row:
                              nor unacknowledged                                       -> published again
     running, detached        its worker has not reported for a minute that it is alive, and the partition has no
                              reports; or the worker is absent for 25 s, or has ended  -> published again
+                             never heard by this scheduler, in any way: after 25 s    -> published again
     either, placed           its node is lost                                         -> the next attempt, or failed
     either, ack="early"      it may have run                                          -> failed, and never run again
 
@@ -173,7 +174,7 @@ class InFlightWatch:
                 continue
             if any(_is_detached(record, event) for event in await self._store.events(record.id)):
                 now = asyncio.get_running_loop().time()
-                self._ledger.hear(record.id, record.token, now=now, worker=record.worker)
+                self._ledger.detach(record.id, record.token, now=now, worker=record.worker)
         self._has_checked_detached = True
 
     async def _give_up_lost_nodes(self, records: Sequence[JobRecord]) -> None:
@@ -189,9 +190,23 @@ class InFlightWatch:
         for record in records:
             if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is None:
                 continue
-            was_heard = self._workers.was_heard(record.worker, since=record.started)
-            if self._has_left(record) or (was_heard and self._is_absent(record)):
+            if self._has_left(record) or (self._is_absent(record) and await self._is_silent(record)):
                 await self._give_up(record)
+
+    async def _is_silent(self, record: JobRecord) -> bool:
+        """Whether an absent worker is dead: it has sent heartbeats, or its job was not reported as alive here either.
+
+        A worker that died before this scheduler listened was never heard here.
+        """
+        if self._workers.was_heard(record.worker, since=record.started):
+            return True
+        since = self._ledger.last_heard(record.id)
+        if since is None or self._ledger.was_heard(record.id, record.worker):
+            return False
+        if asyncio.get_running_loop().time() - since < _DEAD:
+            return False
+        waiting = await self._session.broker.stats([self._reports.name])
+        return self._reports.is_idle and not any(each.ready for each in waiting)
 
     def _has_left(self, record: JobRecord) -> bool:
         return self._workers.has_left(record.worker, since=record.started)

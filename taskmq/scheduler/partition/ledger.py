@@ -68,6 +68,8 @@ class Ledger:
         # Jobs whose message came back: when, if a worker may have begun to run them; else -inf.
         self._returned: dict[str, float] = {}
         self._detached: dict[str, float] = {}
+        # Workers that have reported that they run a job without a message, by the job.
+        self._heard: dict[str, str] = {}
         self._left_of: dict[int, int] = {}
         self._queues: Counter[str] = Counter()
 
@@ -167,8 +169,8 @@ class Ledger:
         """Whether the job is in flight with this token, and not known to run."""
         return self.find(job_id, token) is not None and job_id not in self._running
 
-    def hear(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
-        """Record that the worker of a run without a message is alive. Returns whether the job is in flight.
+    def detach(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
+        """Record that a job runs without a message from now on. Returns whether it is in flight.
 
         If another worker runs the job from a later message, that one counts.
 
@@ -181,13 +183,23 @@ class Ledger:
             self._detached[job_id] = now
         return True
 
+    def hear(self, job_id: str, token: int, *, now: float, worker: str) -> bool:
+        """Record that the worker of a run without a message reports that it runs; arguments as of `detach`."""
+        if is_ours := self.detach(job_id, token, now=now, worker=worker):
+            self._heard[job_id] = worker
+        return is_ours
+
     def attach(self, job_id: str) -> None:
         """Record that the job has a message again, because another worker received it."""
         self._detached.pop(job_id, None)
 
     def last_heard(self, job_id: str) -> float | None:
-        """Return when the worker of a job without a message last reported; None if the job has a message."""
+        """Return when a job lost its message or its worker last reported; None if the job has a message."""
         return self._detached.get(job_id)
+
+    def was_heard(self, job_id: str, worker: str) -> bool:
+        """Whether this worker has reported here that it runs a job without a message."""
+        return self._heard.get(job_id) == worker
 
     def tokens(self) -> dict[str, int]:
         """Return the token of each job in flight."""
@@ -197,6 +209,7 @@ class Ledger:
         del self._flights[job_id]
         self._running.pop(job_id, None)
         self._detached.pop(job_id, None)
+        self._heard.pop(job_id, None)
         self._queues[flight.queue] -= 1
         self.giving_way -= flight.gives_way
         self._left_of[flight.batch] -= 1

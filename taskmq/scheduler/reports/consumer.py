@@ -447,7 +447,7 @@ class ReportConsumer:
     def _record_run(self, report: Report, now: float) -> None:
         self._state.begin(report.id, now=now, worker=report.worker)
         if report.kind == "detached":
-            self._ledger.hear(report.id, report.token, now=now, worker=report.worker)
+            self._ledger.detach(report.id, report.token, now=now, worker=report.worker)
         else:
             self._ledger.attach(report.id)
 

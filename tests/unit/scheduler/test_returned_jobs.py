@@ -256,6 +256,53 @@ async def test_the_next_scheduler_publishes_the_returned_jobs_of_a_dead_one(stag
     await until(lambda: stage.batches() == 0)
 
 
+@run_by(play_one)
+async def test_a_worker_that_died_before_the_next_scheduler_began_is_missed(stage: Stage, /) -> None:
+    first = stage.start()
+    job_id, player, envelope = await _hand_out(stage)
+    _beats(stage, "killed")
+    await player.report(envelope, "started", worker="killed")
+    await _return(player)
+    await until(lambda: stage.job(job_id).version > 2)
+
+    # The last scheduler of a chain: each is killed before it can miss the worker.
+    for _ in range(3):
+        await stage.pass_by(20)
+        await first.kill()
+        first = stage.start()
+    await until(lambda: stage.holds_all(first))
+    await stage.pass_by(20)
+    assert player.deliveries == []
+    await until(lambda: len(player.deliveries) == 1, within=16)
+
+    again = await _next(player)
+    assert (_invitation(again).token, _invitation(again).crashes) == (_invitation(envelope).token, 1)
+    await player.finish()
+    await stage.all_ended()
+
+
+@run_by(play_one)
+async def test_a_worker_without_events_that_reports_its_run_to_the_next_scheduler_keeps_it(stage: Stage, /) -> None:
+    first = stage.start()
+    job_id, player, envelope = await _hand_out(stage)
+    await player.report(envelope, "detached", worker="quiet")
+    player.deliveries.pop().ack()
+    await until(lambda: stage.job(job_id).state is JobState.RUNNING)
+    await first.kill()
+    second = stage.start()
+    await until(lambda: stage.holds_all(second))
+
+    await player.report(envelope, "alive", worker="quiet")
+    await stage.pass_by(50)
+
+    assert second.scheduler.status().lost == 0
+    again = await _next(player)
+    assert second.scheduler.status().lost == 1
+    assert _invitation(again).crashes == 1
+    await player.finish()
+    await stage.all_ended()
+
+
 @run_by(play_one, _define)
 async def test_a_job_that_must_not_run_twice_is_published_again_only_if_it_never_began(stage: Stage, /) -> None:
     stage.start()

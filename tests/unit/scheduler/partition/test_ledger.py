@@ -79,4 +79,6 @@ def test_only_the_worker_that_runs_a_job_keeps_it_alive_without_a_message() -> N
     assert ledger.last_heard("a") is None
     assert ledger.hear("a", 1, now=2.0, worker="w2")
     assert ledger.last_heard("a") == 2.0
+    assert ledger.was_heard("a", "w2")
+    assert not ledger.was_heard("a", "w1")
     assert not ledger.hear("a", 2, now=3.0, worker="w2")
