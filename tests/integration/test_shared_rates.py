@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from taskmq import RateLimit, TaskMQ
-from taskmq.contracts.jobs import partition_of
+from tests.faults.called_server import CalledServer, find_queues, most_in_a_second
 from tests.faults.field import Commands, Process
 from tests.servers.waiting import until
 
@@ -32,82 +32,28 @@ _RATE: Final = 20
 _APP: Final = """
 import asyncio, os, time
 from taskmq import RateLimit, TaskMQ
+from tests.faults.called_server import HeldUp, call, find_queues
 
 app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="faults")
 PORT = int(os.environ["FAULTS_PORT"])
+held_up = HeldUp()
 
 
-watches = []
-last_stall = 0.0
-
-
-async def watch() -> None:
-    global last_stall
-    while True:
-        before = time.monotonic()
-        await asyncio.sleep(0.005)
-        if time.monotonic() - before > 0.02:
-            last_stall = time.monotonic()
-
-
-async def call(number: int) -> None:
+async def ask(caller: str) -> None:
     began = time.monotonic()
-    if not watches:
-        watches.append(asyncio.create_task(watch()))
+    held_up.watch()
     await asyncio.sleep(0.03)
-    _, writer = await asyncio.open_connection("127.0.0.1", PORT)
-    writer.write(b"%d %f %d\\n" % (number, began, last_stall > began - 0.2))
-    await writer.drain()
-    writer.close()
+    await call(PORT, caller=caller, began=began, is_held_up=held_up.was_held_up(began))
 
 
-for queue in os.environ["FAULTS_QUEUES"].split():
-    app.task(name=f"call_{queue}", queue=queue, rate_limit=RateLimit("20/s", name="api", strict=True))(call)
+for queue in find_queues():
+    app.task(name=f"call_{queue}", queue=queue, rate_limit=RateLimit("20/s", name="api", strict=True))(ask)
 """
-
-
-def _find_queues() -> list[str]:
-    """Return three queues in three partitions."""
-    found: dict[int, str] = {}
-    for number in count():
-        found.setdefault(partition_of(f"q{number}"), f"q{number}")
-        if len(found) == 3:
-            return list(found.values())
-    raise AssertionError
-
-
-class _Api:
-    """A server that notes each call: its number, and when its task began, on the same machine.
-
-    A busy machine may hold up a start after its worker has compared the clocks: such a start is not counted.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[int] = []
-        self.starts: list[float] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number, began, is_held_up = (await reader.readline()).split()
-        self.calls.append(int(number))
-        if not int(is_held_up):
-            self.starts.append(float(began))
-        writer.close()
-        await writer.wait_closed()
-
-    async def wait_for(self, calls: int) -> None:
-        await until(lambda: len(self.calls) >= calls, f"{calls} calls", within=_PATIENCE)
-
-    def most_in_a_second(self) -> int:
-        times = sorted(self.starts)
-        return max(
-            (sum(at <= other < at + 1 for other in times[place:]) for place, at in enumerate(times)), default=0
-        )
 
 
 @pytest.fixture
 def start(amqp_url: str, job_store_url: str, tmp_path: Path, free_tcp_port: int) -> Iterator[Callable[..., Process]]:
-    queues = " ".join(_find_queues())
-    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url, port=str(free_tcp_port), queues=queues) as it:
+    with Commands(tmp_path, _APP, url=amqp_url, store=job_store_url, port=str(free_tcp_port)) as it:
         yield it
 
 
@@ -131,36 +77,40 @@ async def test_a_strict_rate_holds_for_a_long_time(
 async def _expect_strict_rate(
     start: Callable[..., Process], url: str, store: str, port: int, *, kills: int, calls: int
 ) -> None:
-    queues, numbers, api = _find_queues(), count(), _Api()
+    queues, numbers, api = find_queues(), count(), CalledServer()
     per_queue = (kills + 2) * calls
     async with (
         await asyncio.start_server(api.serve, "127.0.0.1", port),
         TaskMQ(url, store=store, name="faults") as app,
     ):
-        for index, queue in enumerate(queues):
+        for queue in queues:
             task = app.task(name=f"call_{queue}", queue=queue, rate_limit=RateLimit("20/s", name="api", strict=True))(
                 _call
             )
-            await app.jobs.asubmit_many(task, [(index * per_queue + number,) for number in range(per_queue)])
+            await app.jobs.asubmit_many(task, [(queue,)] * per_queue)
         worker = start("worker", "worker", "jobs:app", "-c", "50")
         schedulers = [start(f"scheduler-{next(numbers)}", "scheduler", "jobs:app") for _ in range(2)]
-        await api.wait_for(1)
+        await _wait_for(api, 1)
         began = time.monotonic()
         for killed in range(1, kills + 1):
-            await api.wait_for(killed * calls)
+            await _wait_for(api, killed * calls)
             schedulers.pop(0).signal(signal.SIGKILL)
             schedulers.append(start(f"scheduler-{next(numbers)}", "scheduler", "jobs:app"))
-        await api.wait_for((kills + 1) * calls)
+        await _wait_for(api, (kills + 1) * calls)
         await asyncio.to_thread(worker.kill)
 
-    seconds = time.monotonic() - began
+    seconds, called, most = time.monotonic() - began, api.calls.total(), most_in_a_second(api.starts)
     print(
-        f"{len(api.calls) / seconds:.1f} starts a second over {seconds:.0f} s, at most {api.most_in_a_second()} in "
-        f"any second, {len(api.calls) - len(api.starts)} held up by the machine, {kills} schedulers killed, "
+        f"{called / seconds:.1f} starts a second over {seconds:.0f} s, at most {most} in "
+        f"any second, {called - len(api.starts)} held up by the machine, {kills} schedulers killed, "
         f"load {os.getloadavg()[0]:.1f}"
     )
-    assert api.most_in_a_second() <= _RATE
-    assert {number // per_queue for number in api.calls} == {0, 1, 2}
+    assert most <= _RATE
+    assert api.calls.keys() == set(queues)
 
 
-async def _call(number: int) -> None: ...
+async def _wait_for(api: CalledServer, calls: int) -> None:
+    await until(lambda: api.calls.total() >= calls, f"{calls} calls", within=_PATIENCE)
+
+
+async def _call(caller: str) -> None: ...
