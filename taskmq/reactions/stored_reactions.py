@@ -90,20 +90,17 @@ class StoredReactions:
         self._tasks = tasks
         self._reactions = reactions
         self._store = store
-        self._unreadable: set[tuple[str, bytes]] = set()
+        # The last ones read, with their definitions: schedulers read all each second.
+        self._known: dict[str, tuple[bytes, Reaction | None]] = {}
 
     async def list_all(self) -> list[Reaction]:
         """Return the app's stored reactions by name, up to 1,000; those that cannot be read are left out."""
-        found: list[Reaction] = []
+        known: dict[str, tuple[bytes, Reaction | None]] = {}
         for row in await self._store.list(self._owner, limit=_MOST):
-            try:
-                found.append(self._read(row))
-            except (InvalidOption, msgspec.MsgspecError) as error:
-                # Schedulers read all each second.
-                if (row.name, row.definition) not in self._unreadable:
-                    self._unreadable.add((row.name, row.definition))
-                    _log.error("reaction %s: cannot read what the store has, leaving it out: %s", row.name, error)
-        return found
+            definition, reaction = self._known.get(row.name, (None, None))
+            known[row.name] = row.definition, reaction if definition == row.definition else self._read_or_log(row)
+        self._known = known
+        return [reaction for _, reaction in known.values() if reaction is not None]
 
     async def check(self, name: str, rule: ReactionRule) -> Reaction:
         """Return the reaction that `put` would store; raises the errors of `put`."""
@@ -212,6 +209,13 @@ class StoredReactions:
         if row is None:
             raise ReactionNotFound(f"no reaction {name!r}; list them with `taskmq reaction list`")
         return row
+
+    def _read_or_log(self, row: StoredSchedule) -> Reaction | None:
+        try:
+            return self._read(row)
+        except (InvalidOption, msgspec.MsgspecError) as error:
+            _log.error("reaction %s: cannot read what the store has, leaving it out: %s", row.name, error)
+            return None
 
     def _read(self, row: StoredSchedule) -> Reaction:
         return self._build(row.name, msgspec.json.decode(row.definition, type=ReactionRule))

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
@@ -25,6 +26,7 @@ from taskmq.model.envelope import JSON, LAST_INSTANT
 from taskmq.model.history.suspensions import JobSignal, check_signal, find_form, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
+from taskmq.model.states import UNDERWAY
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, instant_ms, parse_duration, to_ms
 from taskmq.model.values.schemas import find_misfit
@@ -174,6 +176,7 @@ class JobChanges(JobQueries):
         Raises:
             EncodeError: the value has no form in JSON.
             InvalidArguments: the job waits for the signal, and the value does not fit the form of that call.
+            JobConflict: the job has ended; or it keeps the signal, and changed in each try to wake it.
             SavedValuesFull: the job has no room for the signal.
             InvalidOption: the name or the id has other characters than letters, digits, `_`, `.`, `:` and `-`.
         """
@@ -192,7 +195,7 @@ class JobChanges(JobQueries):
             )
         if not effect.key:
             raise SavedValuesFull(name_of(record), f"the signal {name!r}")
-        await self._wake(record.id, effect.name, by=by)
+        await self._wake(record.id, replace(signal, name=effect.name), by=by)
         return sender
 
     signal = blocking(asignal)
@@ -216,16 +219,27 @@ class JobChanges(JobQueries):
         if flaw:
             raise InvalidArguments(f"job {name_of(record)}: signal {signal.name!r} does not fit its form: {flaw}")
 
-    async def _wake(self, job_id: str, signal: str, *, by: By) -> None:
-        """Make a job due that waits for the signal."""
+    async def _wake(self, job_id: str, signal: JobSignal, *, by: By) -> None:
+        """Make a job due that waits for the signal.
+
+        Raises:
+            JobConflict: it changed at the same time in each try.
+        """
+        record = await self._store.get(job_id)
         for _ in range(_TRIES):
-            record = await self._store.get(job_id)
-            if not is_awaited(signal, record.suspension):
-                # Its next run gets the signal with its message.
+            if record.state in UNDERWAY or not is_awaited(signal.name, record.suspension):
+                # Its next run gets the signal with its message, or has done.
                 return
             with suppress(JobConflict):
-                await self._store.edit(record, "retry", version=record.version, by=by, note=f"signal {signal!r}")
+                await self._store.edit(record, "retry", version=record.version, by=by, note=f"signal {signal.name!r}")
                 return
+            record = await self._store.get(job_id)
+        raise JobConflict(
+            f"job {name_of(record)} keeps signal {signal.name!r}, but changed {_TRIES} times while being woken: "
+            f"send it again with signal_id={signal.id!r}",
+            state=record.state,
+            version=record.version,
+        )
 
     async def aretry(
         self,

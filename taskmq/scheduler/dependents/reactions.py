@@ -32,8 +32,8 @@ _PERIOD: Final = 1.0
 _PERIOD_DOWN: Final = 5.0
 _LEASE: Final = 30.0
 _HOUR: Final = 3_600_000
-# If there are more in a look, the earlier ones are left out.
-_MOST: Final = 5_000
+# Events of jobs in a look; as many need 100 MB.
+_MOST: Final = 100_000
 _PAGE: Final = 500
 _KINDS: Final = frozenset({"cancel", "ended", "undispatched"})
 
@@ -55,6 +55,7 @@ class EndReactions:
         self._lookback = Lookback(past=_HOUR)
         self._lookback_of_runs = Lookback(past=_HOUR)
         self._began: int | None = None
+        self._token = 0
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -73,7 +74,8 @@ class EndReactions:
                 if isinstance(token, Lease):
                     wait = max(token.left, _PERIOD)
                 else:
-                    await self._look_while_leading(token)
+                    self._token = token
+                    await self._look_while_leading()
             except (SendError, StateUnavailable, StoreUnavailable) as error:
                 wait = _PERIOD_DOWN
                 _log.warning("delivering ends of jobs to reactions failed, will retry: %s", error)
@@ -83,17 +85,17 @@ class EndReactions:
     def _are_any(self) -> bool:
         return bool(self._app.reactions.awaited_tasks or self._table.to_runs) or not self._table.is_empty
 
-    async def _look_while_leading(self, token: int) -> None:
+    async def _look_while_leading(self) -> None:
         self._lookback, self._lookback_of_runs = Lookback(past=_HOUR), Lookback(past=_HOUR)
         self._began = None
         try:
             while not self._is_stopping.is_set() and self._are_any:
                 await self.look()
                 await pause(self._is_stopping, _PERIOD)
-                if not await self._leases.renew(self._key, token=token, seconds=_LEASE):
+                if not await self._leases.renew(self._key, token=self._token, seconds=_LEASE):
                     return
         finally:
-            await self._leases.release(self._key, token=token)
+            await self._leases.release(self._key, token=self._token)
 
     async def look(self) -> int:
         """Deliver the ends since the last look; return how many there were.
@@ -108,7 +110,10 @@ class EndReactions:
 
     async def _look_at_jobs(self, now: int, began: int) -> int:
         found = 0
-        for action in await self._store.actions(self._lookback.since(now), limit=_MOST):
+        for number, action in enumerate(await self._read_actions(self._lookback.since(now)), 1):
+            if not number % _PAGE:
+                # Of many ends, a look takes longer than the lease.
+                await self._leases.renew(self._key, token=self._token, seconds=_LEASE)
             entry = action.entry
             if entry.kind in _KINDS and entry.state in TERMINAL:
                 key = (action.job_id, str(entry.version))
@@ -117,6 +122,12 @@ class EndReactions:
                     self._lookback.is_new(key, entry.at)
         self._lookback.end(now)
         return found
+
+    async def _read_actions(self, since: int) -> list[JobAction]:
+        actions = await self._store.actions(since, limit=_MOST)
+        if len(actions) == _MOST:
+            _log.error("more than %d events of jobs since the last look, leaving out the earlier ones", _MOST)
+        return actions
 
     async def _look_at_runs(self, now: int, began: int) -> int:
         found, since, after = 0, self._lookback_of_runs.since(now), ""

@@ -3,9 +3,10 @@
 from functools import partial
 
 import msgspec
+import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import JobDetail, JobRecord
+from taskmq.contracts.jobs import JobAction, JobDetail, JobRecord
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
@@ -158,3 +159,19 @@ async def test_a_call_that_cannot_be_built_delays_no_other_end(stage: Stage, /) 
     await stage.pass_by(5)
 
     assert await _read_ends(stage) == {sound: "cancelled"}
+
+
+@run_by(_play)
+async def test_a_look_that_leaves_out_ends_is_logged(stage: Stage, /, caplog: pytest.LogCaptureFixture) -> None:
+    process = stage.start()
+    (job_id,) = await stage.submit(held=True)
+    await process.app.jobs.acancel(job_id)
+    (end,) = await stage.store.actions(0, limit=10)
+
+    async def actions(since: int, *, limit: int) -> list[JobAction]:
+        return [end] * limit
+
+    vars(process.store)["actions"] = actions
+    await until(lambda: "more than 100000 events of jobs since the last look" in caplog.text)
+
+    assert await _read_ends(stage) == {job_id: "cancelled"}

@@ -147,6 +147,25 @@ async def test_a_changed_condition_counts_no_earlier_ends(stage: Stage, /) -> No
 
 
 @run_by(partial(play, define=_define))
+async def test_a_reaction_is_decoded_again_only_if_its_definition_changed(stage: Stage, /) -> None:
+    process = stage.start()
+    app = process.app
+    reactions = StoredReactions(app.name, app.tasks, app.reactions, process.store.schedules)
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load"))
+    await put_reaction(stage, process, "tidy-too", "tidy", _ends_of("load"))
+    first, second = await reactions.list_all()
+    await put_reaction(stage, process, "tidy-up", "tidy", _ends_of("load", states=["failed"]))
+
+    changed, same = sorted(await reactions.list_all(), key=lambda each: each.name, reverse=True)
+
+    assert (first.name, second.name) == ("tidy-too", "tidy-up")
+    assert same is first
+    assert changed.plan != second.plan
+    await reactions.remove("tidy-too")
+    assert await reactions.list_all() == [changed]
+
+
+@run_by(partial(play, define=_define))
 async def test_a_reaction_that_cannot_be_read_is_logged_once(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:

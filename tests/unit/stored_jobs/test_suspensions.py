@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from taskmq import Context, TaskMQ
+from taskmq.contracts.jobs import JobUpdate
 from taskmq.errors import InvalidArguments, JobConflict, JobNotFound, SavedValuesFull
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
@@ -180,6 +181,25 @@ async def test_a_wait_that_times_out_leaves_the_next_signal_to_the_next_wait(sho
     await shop.jobs.asignal(job.id, "answer", "late")
 
     assert await job.aresult(timeout="9m") == [1, -1, "late"]
+
+
+@run_by(in_own_store)
+async def test_a_signal_that_cannot_wake_its_job_is_kept_and_wakes_it_when_sent_again(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("ask", None)
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+
+    async def change_first(update: JobUpdate) -> None:
+        """Answer like a store whose job has just changed."""
+
+    vars(shop.process.store)["update"] = change_first
+    with pytest.raises(JobConflict, match=r"keeps signal 'answer', but changed 10 times .* signal_id='one'"):
+        await shop.jobs.asignal(job.id, "answer", 7, signal_id="one")
+    assert (await shop.jobs.aget(job.id)).state is JobState.SCHEDULED
+    del vars(shop.process.store)["update"]
+
+    await shop.jobs.asignal(job.id, "answer", 7, signal_id="one")
+    await shop.jobs.asignal(job.id, "answer", "last", signal_id="two")
+    assert await job.aresult(timeout="9m") == [1, 7, "last"]
 
 
 @run_by(in_own_store)
