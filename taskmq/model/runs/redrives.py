@@ -101,7 +101,7 @@ def recount(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[N
     for each in upstream:
         if here.find(each).state is StepState.WAITING:
             # Its value may change, and with it the children.
-            step.is_partial = False
+            step.is_partial, step.total = False, None
         else:
             step.upstream.add(here.find(each).state)
 

@@ -230,3 +230,23 @@ def _run(steps: dict[str, Any]) -> MemoryRun:
     run = MemoryRun(graph_of(steps))
     run.settle()
     return run
+
+
+def test_a_list_that_changed_before_a_cancellation_is_read_again() -> None:
+    steps = {
+        "a": {"task": "t"},
+        "b": {"task": "t"},
+        "c": {"task": "t", "each": "${steps.a.result}", "needs": ["a", "b"]},
+    }
+    run = _run(steps)
+    run.end("a", value=[1, 2])
+    run.end("b")
+    run.end("c", value="old", index=0)
+    run.end("c", "failed", index=1)
+    run.send("redrive", step="a")
+    run.end("a", value=[3])
+    run.send("cancel")
+
+    run.send("redrive")
+
+    assert (run.children("c"), run.args("c", 0)) == ({0: "running", 1: "failed"}, [3])
