@@ -174,7 +174,13 @@ class TaskMQ(CeleryHints):
     def workflow(self, function: "Callable[P, Workflow[R]]", /) -> "NamedWorkflow[P, R]": ...
     @overload
     def workflow(
-        self, /, *, name: str | None = None, queue: str | None = None, timeout: Duration | None = None
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        timeout: Duration | None = None,
+        max_active_runs: int | None = None,
     ) -> "Callable[[Callable[P, Workflow[R]]], NamedWorkflow[P, R]]": ...
     def workflow(
         self,
@@ -184,6 +190,7 @@ class TaskMQ(CeleryHints):
         name: str | None = None,
         queue: str | None = None,
         timeout: Duration | None = None,
+        max_active_runs: int | None = None,
     ) -> Any:
         """Define a workflow whose graph a function builds from the parameters of a run.
 
@@ -193,12 +200,15 @@ class TaskMQ(CeleryHints):
             name: default: the function's name.
             queue: queue of the job that builds the graph. Default: the app's default queue.
             timeout: maximum duration of a run, which is cancelled then, and fails. Default: no limit.
+            max_active_runs: maximum of runs at a time, per tenant; further ones are queued. Default: no limit.
 
         Raises:
             InvalidOption: the name is taken, an option is invalid, or a parameter cannot be passed by name.
             DuplicateTask: another function has the task's name.
         """
-        define_it = functools.partial(self._define_workflow, name, queue, timeout)
+        define_it = functools.partial(
+            self._define_workflow, name, queue, {"timeout": timeout, "max_active_runs": max_active_runs}
+        )
         return define_it if function is None else define_it(function)
 
     def every(
@@ -302,13 +312,13 @@ class TaskMQ(CeleryHints):
         return task
 
     def _define_workflow(
-        self, name: str | None, queue: str | None, timeout: Duration | None, function: Callable[..., Any]
+        self, name: str | None, queue: str | None, limits: dict[str, Any], function: Callable[..., Any]
     ) -> "NamedWorkflow[..., Any]":
         from taskmq.workflow.named_workflow import NamedWorkflow, builder_of
 
         label = name or function.__name__
         task = self._define_with({} if queue is None else {"queue": queue}, builder_of(function, label))
-        workflow: NamedWorkflow[..., Any] = NamedWorkflow(label, function, task, timeout=timeout)
+        workflow: NamedWorkflow[..., Any] = NamedWorkflow(label, function, task, **limits)
         self.workflows.define(workflow)
         return workflow
 

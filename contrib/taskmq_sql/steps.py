@@ -14,6 +14,7 @@ __all__ = [
     "CANCEL",
     "CLOCK",
     "LOCK",
+    "LOCK_NAMES",
     "NAMED",
     "NOW",
     "NUMBERED",
@@ -33,6 +34,7 @@ __all__ = [
     "first",
     "insert",
     "job_id",
+    "lock",
     "make_number",
     "names_of",
     "placeholders",
@@ -64,6 +66,7 @@ Work = Callable[[], Steps[T]]
 
 LOCK: Final = Query("lock")
 """Wait for concurrent changes of accounts, and block them until the transaction ends; SQLite does not need it."""
+LOCK_NAMES: Final = "lock names"
 CLOCK: Final = Query("clock")
 """The store's time in ms, the same for the whole call."""
 SUBMIT: Final = "submit"
@@ -131,6 +134,11 @@ def clock() -> Steps[int]:
     """Return the store's time in ms, the same for the whole call."""
     ((now,),) = yield CLOCK
     return int(now)
+
+
+def lock(names: Iterable[str]) -> Steps[None]:
+    """Wait for transactions that hold one of these names, and hold them until this one ends; as `LOCK`."""
+    yield Query(LOCK_NAMES, (list(names),))
 
 
 def find_numbers(kind: NameKind, names: Iterable[str]) -> Steps[dict[str, int]]:

@@ -68,6 +68,7 @@ class RunModel:
         self.generation: int = 0
         self.cancelled: bool = False
         self.timed_out: bool = False
+        self.is_queued: bool = graph.content.max_active_runs is not None
         # Whether an operator holds it (False), and whether the run above it does (True).
         self._holds: set[bool] = set()
         self._graph = graph
@@ -124,14 +125,16 @@ class RunModel:
             case "close" if self._takes_calls(row.step):
                 self.steps[row.step].is_open = False
             case _:
-                self._hold(row)
+                self._block(row)
         self._settle()
 
-    def _hold(self, row: InboxRow) -> None:
+    def _block(self, row: InboxRow) -> None:
         if row.kind == "release":
             self._holds.discard(row.is_from_above)
         elif row.kind == "hold" and not self.has_ended and not self.cancelled:
             self._holds.add(row.is_from_above)
+        elif row.kind == "begin" and row.generation == self.generation:
+            self.is_queued = False
 
     def _takes_calls(self, name: str) -> bool:
         step = self.steps[name]
@@ -150,7 +153,7 @@ class RunModel:
                     step.value = value["value"]
 
     def _cancel(self) -> None:
-        self.cancelled = True
+        self.cancelled, self.is_queued = True, False
         self._holds.clear()
         for name, step in self.steps.items():
             content = self._graph.step(name)
@@ -161,6 +164,7 @@ class RunModel:
 
     def _redrive(self, begin: str) -> None:
         self.cancelled = self.timed_out = False
+        self.is_queued = self._graph.content.max_active_runs is not None
         self.generation += 1
         below = self._graph.below(begin) if begin else set[str]()
         again = [
@@ -183,8 +187,9 @@ class RunModel:
         while any(self._evaluate(name) for name in self._graph.order):
             pass
         if not self.has_ended:
-            self.state = RunState.RUNNING
+            self.state = RunState.QUEUED if self.is_queued else RunState.RUNNING
             return
+        self.is_queued = False
         self._holds.clear()
         if self.timed_out:
             self.state = RunState.FAILED
@@ -203,7 +208,7 @@ class RunModel:
     def _evaluate(self, name: str) -> bool:
         step = self.steps[name]
         before = (step.state, [child.state for child in step.children], len(self._signals))
-        if step.state is StepState.WAITING and not self.is_held:
+        if step.state is StepState.WAITING and not self.is_held and not self.is_queued:
             self._decide(name, step)
         if step.state is StepState.RUNNING:
             self._run(name, step)

@@ -26,7 +26,7 @@ from taskmq.model.values.wire_form import encode_value
 from taskmq.workflow.batch import Batch
 from taskmq.workflow.parts import Group, Workflow
 from taskmq.workflow.runs.handle import Run
-from taskmq.workflow.runs.service import RunService, check_run_id, timeout_of_run
+from taskmq.workflow.runs.service import RunService, check_active_runs, check_run_id, timeout_of_run
 from taskmq.workflow.shapes import ListOf, Shape
 from taskmq.workflow.step_call import StepTask
 
@@ -95,14 +95,20 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
     """
 
     def __init__(
-        self, name: str, function: Callable[P, Workflow[R_co]], task: StepTask, *, timeout: Duration | None = None
+        self,
+        name: str,
+        function: Callable[P, Workflow[R_co]],
+        task: StepTask,
+        *,
+        timeout: Duration | None = None,
+        max_active_runs: int | None = None,
     ) -> None:
         super().__init__(self)
         self.name: str = name
         self.function: Callable[P, Workflow[R_co]] = function
         self.task: StepTask = task
         self.shape: Shape | None = _shape_of(hints_of(function, task.name).get("return"))
-        self.content: WorkflowContent = self._begin(timeout)
+        self.content: WorkflowContent = self._begin(timeout, max_active_runs)
         functools.update_wrapper(cast("Any", self), function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Workflow[R_co]:
@@ -152,7 +158,7 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
         by_name = msgspec.json.decode(raw_kwargs, type=dict[str, msgspec.Raw])
         return dict(zip(names, by_position, strict=False)) | by_name
 
-    def _begin(self, timeout: Duration | None) -> WorkflowContent:
+    def _begin(self, timeout: Duration | None, max_active_runs: int | None) -> WorkflowContent:
         positional, named, rest_args, rest_kwargs = self.task.signature.parameters
         every = [*positional, *named]
         if rest_args or rest_kwargs or not all(parameter.by_name for parameter in every):
@@ -169,10 +175,12 @@ class NamedWorkflow(WorkflowCall[P, R_co]):
         arguments = {name: f"${{params.{name}}}" for name in params}
         build = StepContent(task=self.task.name, arguments=arguments, builds=True)
         most = timeout_of_run(timeout)
+        check_active_runs(max_active_runs)
         return WorkflowContent(
             workflow=self.name,
             params=params,
             timeout=None if most is None else most / 1000,
+            max_active_runs=max_active_runs,
             steps={_BUILD_STEP: build},
         )
 

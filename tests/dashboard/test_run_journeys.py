@@ -174,6 +174,22 @@ def test_a_run_is_held_released_and_cloned_with_other_parameters(eyes: Eyes, sit
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")
+def test_a_queued_run_says_why_it_waits_and_begins_after_the_other(eyes: Eyes, site: Served) -> None:
+    _store(site, "prints", f"{_FILE}max_active_runs: 1\n")
+    body = {"params": {"album": "x", "copies": 2}}
+    first, second = [site.api.post("/workflows/prints/start", json=body).json()["run_id"] for _ in range(2)]
+    with working(site):
+        page = eyes.open(f"runs/{second}").page
+        eyes.see("Queued: 1 of 1 runs are active.")
+        expect(page.locator(".head .state")).to_contain_text("queued")
+        assert violations(page) == []
+        page.get_by_role("link", name="1 of 1 runs are active").click()
+        expect(page.get_by_role("table", name="Runs")).to_contain_text(first[-8:])
+        site.api.post(f"/runs/{first}/cancel", json={})
+        eyes.open(f"runs/{second}")
+        expect(page.locator(".head .state")).to_contain_text("running")
+
+
 def test_an_earlier_version_of_a_workflow_becomes_the_current_one(eyes: Eyes, site: Served) -> None:
     first = _store(site, "calendars")
     second = _store(site, "calendars", _FILE.replace("default: 1", "default: 2"))

@@ -17,14 +17,14 @@ from taskmq_sql.postgres.connections import HOT, WALKS
 from taskmq_sql.postgres.runs import step_jobs
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
-from taskmq_sql.runs import inbox, transitions, values
+from taskmq_sql.runs import inbox, places, transitions, values
 from tests.servers.waiting import until
 
 pytestmark = pytest.mark.real_time
 
 _LARGE: Final = {
     "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
-    "unique_key", "run", "run_step", "run_inbox", "run_timer",
+    "unique_key", "run", "run_step", "run_inbox", "run_place", "run_timer",
 }  # fmt: skip
 _STATEMENTS: Final[dict[str, str]] = {
     **{
@@ -69,6 +69,11 @@ _STATEMENTS: Final[dict[str, str]] = {
     "RUN_TIMERS_DUE": inbox._DUE,  # pyright: ignore[reportPrivateUsage]
     "RUN_TIMERS_FIRED": inbox._FIRED,  # pyright: ignore[reportPrivateUsage]
     "RUN_TIMERS_NEXT": inbox._NEXT,  # pyright: ignore[reportPrivateUsage]
+    "RUN_PLACES_LEAVE": places._LEAVE,  # pyright: ignore[reportPrivateUsage]
+    "RUN_PLACES_ENTER": transactions._with_columns(places._ENTER),  # pyright: ignore[reportPrivateUsage]
+    "RUN_PLACES_LOAD": places._LOAD,  # pyright: ignore[reportPrivateUsage]
+    "RUN_PLACES_NEXT": places._NEXT,  # pyright: ignore[reportPrivateUsage]
+    "RUN_PLACES_TAKE": places._TAKE,  # pyright: ignore[reportPrivateUsage]
     "RUN_STEPS": transactions._with_columns(values._STEPS),  # pyright: ignore[reportPrivateUsage]
     "RUN_STEPS_WRITE": transactions._with_columns(values._WRITE),  # pyright: ignore[reportPrivateUsage]
     "RUN_CHILDREN": values._CHILDREN_AFTER,  # pyright: ignore[reportPrivateUsage]
@@ -112,6 +117,8 @@ select gen_random_uuid(), '', '', '', 1, '' from generate_series(1, 20000) n;
 insert into taskmq.run_step (run, name, child, record) select id, 'a', -1, '' from taskmq.run;
 insert into taskmq.run_inbox (run) select id from taskmq.run;
 insert into taskmq.run_timer (at, generation, run, step) select 1, 1, id, 'a' from taskmq.run;
+insert into taskmq.run_place (run, tenant, workflow, created, generation, most)
+select id, '', 'w', 1, 0, 1 from taskmq.run;
 analyze"""
 
 

@@ -63,6 +63,11 @@ class _Site:
             graph.add(add.s(), after=[inner, approval], name="sum")
             return graph
 
+        @app.workflow(name="one_by_one", max_active_runs=1)
+        def one_by_one(number: int) -> Workflow[int]:
+            return waits.s(number) | add.s()
+
+        self.one_by_one = one_by_one
         self.add, self.numbers, self.total, self.waits = add, numbers, total, waits
         self.release = release
         return app
@@ -146,3 +151,24 @@ async def test_runs_in_postgresql_are_redriven_cancelled_and_extended(amqp_url: 
         assert await waiting.acancel("enough")
         with pytest.raises(JobCancelled, match="enough"):
             await waiting.aresult(30)
+
+
+async def test_runs_of_a_limited_workflow_run_one_after_the_other(amqp_url: str, job_store_url: str) -> None:
+    site = _Site(amqp_url, job_store_url)
+    async with site.open() as scheduling:
+        runs = [await site.one_by_one.asend(number) for number in range(4)]
+        await until(lambda: bool(site.ran))
+        cancelled = runs.pop(2)
+        assert await cancelled.acancel("enough")
+        with pytest.raises(JobCancelled, match="enough"):
+            await cancelled.aresult(30)
+        states = [line.state for line in (await site.app.runs.alist(workflow="one_by_one")).lines]
+        assert sorted(states) == ["cancelled", "queued", "queued", "running"]
+        assert site.ran == [("waits", 0)]
+
+        scheduling[0].cancel()
+        await asyncio.wait({scheduling[0]})
+        site.gate.set()
+
+        assert [await run.aresult(60) for run in runs] == [1, 2, 4]
+        assert site.ran == [("waits", 0), 0, ("waits", 1), 1, ("waits", 3), 3]

@@ -34,6 +34,7 @@
     run_signal     signals that wait for a step
     run_answer     ids of senders, and the effect of their events
     run_timer      one row per timer of a step
+    run_place      one row per open run of a workflow with `max_active_runs`: it is active or waits
     bulk           bulk operations and their progress
     lease          holders of partitions and duties; `epoch` only grows
     definition     job templates by tenant and name: the last version, and whether it was deleted
@@ -58,7 +59,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0108"
+HEAD: Final = "0109"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

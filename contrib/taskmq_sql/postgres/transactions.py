@@ -14,7 +14,7 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import storable
 from taskmq_sql.postgres.connections import Connection, Connections
 from taskmq_sql.postgres.names import Names
-from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
+from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NUMBERED, TOGETHER, Query, Row, Steps, Work
 
 __all__ = ["Answers", "PostgresRunner", "connection_of", "drive"]
 
@@ -23,6 +23,10 @@ T = TypeVar("T")
 _NOW: Final = "select taskmq.now_ms()"
 # An arbitrary number that only this code uses.
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
+# In the order of the numbers, so that no two transactions wait for each other.
+_LOCK_NAMES: Final = """
+select pg_advisory_xact_lock(7466004, number)
+from (select distinct hashtext(name) as number from unnest($1::text[]) name order by 1) s"""
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 _VALUE: Final = re.compile(r"\$(\d+)")
 
@@ -138,6 +142,8 @@ async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
     if query is LOCK:
         await connection.execute(_LOCK)
         return ()
+    if query.text == LOCK_NAMES:
+        query = Query(_LOCK_NAMES, query.args)
     if query.text == TOGETHER:
         parts = [_bind(each) for each in cast("Sequence[Query]", query.args)]
         joined = _join(tuple((statement, len(values)) for statement, values in parts))

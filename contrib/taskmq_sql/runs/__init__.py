@@ -5,6 +5,7 @@
     starts       new runs
     inbox        events of runs: sent rows, timers, pending runs
     transitions  one transaction of the state machine
+    places       places of runs whose workflow limits them
     values       steps, their values and results of their jobs
     lists        lists of runs
     deletion     of ended runs, in portions

@@ -27,6 +27,7 @@ RUN_CODES: Final[dict[RunState, int]] = {
     RunState.SUCCEEDED: 2,
     RunState.FAILED: 3,
     RunState.CANCELLED: 4,
+    RunState.QUEUED: 5,
 }
 """States of runs in the table; 0 is a run that is being deleted. A code is never reused for another meaning."""
 
@@ -171,7 +172,7 @@ def _row_of(new: NewRun, source: _Source, now: int) -> Row:
         depth=new.depth,
         created=now,
     )
-    open_run(run, len(graph.order))
+    open_run(run, graph)
     parent = JobId(new.parent) if new.parent else None
     state, record = RUN_CODES[run.state], encode_run(run)
     return JobId(new.id), new.tenant, new.workflow, run.version, parent, state, record, now, new.due

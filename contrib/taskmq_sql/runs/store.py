@@ -13,6 +13,7 @@ from taskmq.contracts.jobs import (
     NewRun,
     RunFilter,
     RunPage,
+    RunPlace,
     StartedRun,
     StoredVersion,
 )
@@ -24,6 +25,7 @@ from taskmq_sql.runs import inbox, workflows
 from taskmq_sql.runs.deletion import forget_some_ended, forget_some_of_tenant
 from taskmq_sql.runs.figures import read_figures
 from taskmq_sql.runs.lists import list_ended, list_runs
+from taskmq_sql.runs.places import find_place
 from taskmq_sql.runs.starts import check_content, read_run, start
 from taskmq_sql.runs.transitions import Graphs, advance
 from taskmq_sql.runs.values import children, read_values, steps
@@ -84,6 +86,9 @@ class SqlRuns:
     async def get(self, run_id: str) -> RunRecord | None:
         found = await self._read_run(run_id)
         return None if found is None else found[0]
+
+    async def place(self, run_id: str) -> RunPlace | None:
+        return await self._lookups.read(partial(find_place, run_id)) if is_job_id(run_id) else None
 
     async def graph_text(self, version: str) -> bytes | None:
         return await self._lookups.read(partial(workflows.content_of, version))

@@ -30,6 +30,7 @@ from taskmq_sql.runs.inbox import (
     read_record,
     write_answers,
 )
+from taskmq_sql.runs.places import PlaceChange, change_places
 from taskmq_sql.runs.starts import RUN_CODES, encode_run, read_run, start
 from taskmq_sql.runs.values import meet, write_steps
 from taskmq_sql.runs.workflows import change_contents, content_of
@@ -168,7 +169,16 @@ def advance(run_ids: Sequence[str], make_job: MakeJob, graphs: Graphs) -> Steps[
             if (content := turn.changes.content) is not None
         ]
     )
+    if places := [change for turn in turns if (change := _place_change(turn)) is not None]:
+        turns[0].woken += yield from change_places(places)
     return {turn.id: turn.describe() for turn in turns}
+
+
+def _place_change(turn: _Turn) -> PlaceChange | None:
+    """Return what the transaction changes of the run's place; None if nothing."""
+    run, most = turn.here.run, turn.here.graph.content.max_active_runs
+    change = PlaceChange(run, most or 0, leaves=turn.changes.has_ended, waits=run.state is RunState.QUEUED)
+    return change if most is not None and not run.parent and (change.leaves or change.waits) else None
 
 
 def _delete_orphans(run_ids: Collection[str]) -> Steps[None]:

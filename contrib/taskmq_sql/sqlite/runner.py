@@ -11,7 +11,7 @@ from taskmq.model.units import storable
 from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, TOGETHER, JobId, Query, Row, Steps, Work
+from taskmq_sql.steps import CLOCK, LOCK, LOCK_NAMES, NAMED, NOW, NUMBERED, TOGETHER, JobId, Query, Row, Steps, Work
 
 __all__ = ["Answers", "SqliteRunner", "drive"]
 
@@ -73,7 +73,7 @@ def drive(transaction: Transaction, steps: Steps[T], answers: Answers = MappingP
 
 def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
     connection, names, args = transaction.connection, transaction.names, query.args
-    if query is LOCK:
+    if query is LOCK or query.text == LOCK_NAMES:
         return ()
     if query is CLOCK:
         return [(transaction.now,)]

@@ -17,6 +17,7 @@ __all__ = [
     "RunGraphView",
     "RunLineList",
     "RunLineView",
+    "RunPlaceView",
     "RunStepList",
     "RunStepView",
     "RunTimeline",
@@ -107,7 +108,7 @@ class SignalledRun(msgspec.Struct, frozen=True, kw_only=True):
     effect: Literal["consumed", "waiting", "sent"]
 
 
-RunStateWord = Literal["running", "succeeded", "failed", "cancelled"]
+RunStateWord = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 StepStateWord = Literal["waiting", "running", "succeeded", "failed", "upstream_failed", "skipped", "cancelled"]
 
 
@@ -118,6 +119,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
         version: the version of the workflow that it runs.
         cancelled: why it is or was cancelled.
         held: why it is held: no step starts until it is released; None if it is not.
+        begun: when it last got one of the places of `max_active_runs`; None if it waits for one, or needs none.
         steps: the number of its steps.
         unfinished: the number of steps that have not ended.
         failures: the number of failed steps whose failure is the run's.
@@ -135,6 +137,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     held: str | None = None
     error: str
     started: str | None
+    begun: str | None = None
     ended: str | None
     steps: int
     unfinished: int
@@ -146,16 +149,32 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
 
 
+class RunPlaceView(msgspec.Struct, frozen=True, kw_only=True):
+    """The place that a queued run waits for.
+
+    Attributes:
+        active: the number of active runs of its workflow and tenant.
+        most: the maximum of them, `max_active_runs`.
+        ahead: the number of queued runs that begin before it.
+    """
+
+    active: int
+    most: int
+    ahead: int
+
+
 class WorkflowRunView(RunLineView, frozen=True, kw_only=True):
     """A run with its parameters and its value.
 
     Attributes:
         params: its parameters; None for callers who may not read jobs.
         value: its value, if it succeeded; None for callers who may not read jobs.
+        place: the place that it waits for; None if it is not queued.
     """
 
     params: dict[str, Any] | None
     value: Any
+    place: RunPlaceView | None = None
 
 
 class RunLineList(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,7 +307,7 @@ class TimelineRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         child: the number of the child; None for a step.
-        ready: when the last of the steps before it ended; None if one has not.
+        ready: when the last of the steps before it ended, or of a first step when the run began; None if one has not.
         started, ended: times of its present generation.
         total: of a step with children, how many it has.
         jobs: its jobs, oldest first: the present one, after up to four of earlier redrives. Jobs that were deleted

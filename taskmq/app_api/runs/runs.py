@@ -14,6 +14,7 @@ from taskmq.api.workflows.runs import (
     RunChildList,
     RunGraphView,
     RunLineList,
+    RunPlaceView,
     RunStepList,
     RunTimeline,
     SignalBody,
@@ -24,6 +25,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.history.logs import line_list
 from taskmq.app_api.runs.timelines import build_rows, ready_times
 from taskmq.app_api.runs.views import child_view, line_view, step_view
+from taskmq.app_api.views import view_of
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
 from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
@@ -34,7 +36,7 @@ from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.built_graphs import begun_content
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
-from taskmq.model.runs.records import RunRecord, StepRecord
+from taskmq.model.runs.records import RunRecord, RunState, StepRecord
 from taskmq.model.runs.redrives import explain_refusal, find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -61,10 +63,12 @@ class AppRuns(AppCalls):
         run = await self._find(run_id)
         shows_data = self._caller.may(Permission.JOBS_READ, run.tenant)
         value = await self._service.store.run_value(run.id) if shows_data else None
+        place = await self._service.store.place(run.id) if run.state is RunState.QUEUED else None
         return WorkflowRunView(
             **msgspec.structs.asdict(line_view(run, await self._count_steps(run.version))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
             value=None if value is None else msgspec.json.decode(value),
+            place=None if place is None else view_of(RunPlaceView, place),
         )
 
     async def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:

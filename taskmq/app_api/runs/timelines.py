@@ -8,7 +8,7 @@ from taskmq.app_api.views import instant_text, view_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord, JobStore, all_attempts
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.runs.graphs import RunGraph
-from taskmq.model.runs.records import RunRecord, StepRecord
+from taskmq.model.runs.records import RunRecord, RunState, StepRecord
 
 __all__ = ["build_rows", "ready_times"]
 
@@ -16,12 +16,16 @@ _TOGETHER: Final = 200
 
 
 def ready_times(graph: RunGraph, run: RunRecord, steps: Sequence[StepRecord]) -> dict[str, int | None]:
-    """Return for each step when the last of the steps before it ended; None if one has not."""
+    """Return for each step when the last of the steps before it ended; None if one has not.
+
+    The first steps are ready when the run begins.
+    """
+    begun = None if run.state is RunState.QUEUED else run.begun or run.created
     ends = {step.key.name: step.ended for step in steps}
     ready: dict[str, int | None] = {}
     for name in graph.order:
         before = [ends.get(each) for each in graph.upstream[name]]
-        ready[name] = None if None in before else max((each for each in before if each), default=run.created)
+        ready[name] = None if None in before else max((each for each in before if each), default=begun)
     return ready
 
 

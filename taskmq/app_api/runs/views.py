@@ -17,6 +17,7 @@ def line_view(run: RunRecord, steps: int) -> RunLineView:
         state=run.state.value,
         held=run.hold,
         started=instant_text(run.created),
+        begun=instant_text(run.begun),
         ended=instant_text(run.ended),
         steps=steps,
         labels=dict(run.labels),

@@ -155,7 +155,7 @@ def logs(
 
     def lines(api: Api) -> "Awaitable[list[LineView] | None]":
         async def is_over() -> bool:
-            return (await api.runs.get(run)).state != "running"
+            return (await api.runs.get(run)).ended is not None
 
         pages = partial(api.runs.logs, run, step=step, level=level, text=text)
         return read_log(pages, limit, is_over if follow else None)
@@ -310,7 +310,7 @@ def _row(run: "RunLineView") -> dict[str, Any]:
     return {
         "run": run.run_id,
         "workflow": run.workflow,
-        "state": run.state if run.held is None else "held",
+        "state": "held" if run.held is not None and run.state == "running" else run.state,
         "started": text_of_instant(run.started),
         "ended": text_of_instant(run.ended),
         "unfinished": run.unfinished,
@@ -325,9 +325,19 @@ def _record(run: "WorkflowRunView") -> dict[str, Any]:
         "generation": run.generation,
         "scheduled_for": run.scheduled_for,
         "parent": run.parent,
+        "begun": text_of_instant(run.begun),
+        "waits": _waits(run),
         **{name: _as_json(getattr(run, name)) for name in ("labels", "params", "value")},
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _waits(run: "WorkflowRunView") -> str:
+    """Return why a queued run waits; "" for any other run."""
+    if run.place is None:
+        return ""
+    ahead = f", {run.place.ahead} wait before it" if run.place.ahead else ""
+    return f"{run.place.active} of {run.place.most} runs are active{ahead}"
 
 
 def _time_rows(row: "TimelineRow") -> list[dict[str, Any]]:

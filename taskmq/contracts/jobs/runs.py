@@ -27,6 +27,7 @@ __all__ = [
     "NewRun",
     "RunFilter",
     "RunPage",
+    "RunPlace",
     "RunStore",
     "StartedRun",
     "StoredVersion",
@@ -162,6 +163,20 @@ class RunPage(msgspec.Struct, frozen=True):
     is_bounded: bool = False
 
 
+class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The place that a queued run waits for.
+
+    Attributes:
+        active: number of active runs of its workflow and tenant.
+        most: maximum of them.
+        ahead: number of queued runs that begin before it.
+    """
+
+    active: int
+    most: int
+    ahead: int
+
+
 class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of one transaction on a run.
 
@@ -170,7 +185,7 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
         has_more: whether the run has more to do immediately.
         ended: the run, if it ended now.
         asked: ids of jobs whose workers were asked to stop them.
-        woken: ids of other runs with new inbox rows: its parent, and its child runs.
+        woken: ids of runs with new inbox rows: its parent, its child runs, and runs that got a place.
         timer: instant of the earliest timer that it added, ms since the epoch; None if it added none.
     """
 
@@ -229,6 +244,15 @@ class RunStore(Protocol):
 
     async def get(self, run_id: str) -> RunRecord | None:
         """Return the run; None if there is none (any more)."""
+        ...
+
+    async def place(self, run_id: str) -> RunPlace | None:
+        """Return the place that a queued run waits for; None if it waits for none.
+
+        Runs of one tenant and workflow begin in the order of their starts, also after a redrive. Only those whose
+        content has `max_active_runs` wait and count. If their versions differ in it, the one of the open run that
+        started last counts for all of them.
+        """
         ...
 
     async def graph_text(self, version: str) -> bytes | None:

@@ -3,11 +3,11 @@
 import msgspec
 
 from taskmq.model.runs.paths import PathError, paths_in, resolve
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord, StepTimer
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunState, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import ErasedValue, Transition, Workspace
 
-__all__ = ["begin_time", "cancel_run", "end_child", "end_run", "end_step", "settle", "time_out", "wake"]
+__all__ = ["cancel_run", "end_child", "end_run", "end_step", "settle", "time_out", "wake"]
 
 
 def end_step(
@@ -72,12 +72,6 @@ def can_start_child(here: Workspace, parent: StepRecord) -> bool:
     return here.run.cancelled is None and parent.cursor < (parent.total or 0) and is_below
 
 
-def begin_time(here: Workspace) -> None:
-    """Set the timer of the run if it has a timeout."""
-    if here.run.timeout is not None:
-        here.changes.timers.append(StepTimer(here.now + here.run.timeout, "", here.run.generation))
-
-
 def time_out(here: Workspace, row: InboxRow) -> str:
     """Cancel a run whose timer fired, unless it is of another generation; return the answer."""
     run = here.run
@@ -92,6 +86,7 @@ def time_out(here: Workspace, row: InboxRow) -> str:
 def cancel_run(here: Workspace, reason: str) -> None:
     """Plan the cancellation of all steps."""
     here.run.cancelled, here.run.held, here.run.held_above = reason, None, None
+    here.run.state = RunState.RUNNING
     here.run.expanding.clear()
     # Those of a held run: the steps that became ready are cancelled instead of started.
     here.run.agenda.clear()

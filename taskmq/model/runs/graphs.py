@@ -7,7 +7,7 @@ versions, whatever the order of their keys.
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -15,12 +15,24 @@ from taskmq.model.runs.conditions import parse_condition
 from taskmq.model.runs.paths import Path, paths_in
 from taskmq.model.runs.rules import StepRule, parse_rule
 
-__all__ = ["MAX_WIDTH", "RunGraph", "StepContent", "StepKind", "WorkflowContent", "encode_workflow", "load_graph"]
+__all__ = [
+    "MAX_WIDTH",
+    "MOST_ACTIVE_RUNS",
+    "RunGraph",
+    "StepContent",
+    "StepKind",
+    "WorkflowContent",
+    "encode_workflow",
+    "load_graph",
+]
 
 StepKind = Literal["task", "each", "batch", "wait", "sleep", "workflow", "value"]
 
 MAX_WIDTH: Final = 100_000
 """Maximum of children of one step."""
+
+MOST_ACTIVE_RUNS: Final = 10_000
+"""Maximum of `max_active_runs`."""
 
 
 class StepContent(
@@ -114,6 +126,7 @@ class WorkflowContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     Attributes:
         params: JSON Schema of each parameter; one with a `default` may be omitted.
         timeout: maximum duration of a run; None: no limit.
+        max_active_runs: maximum of runs at a time, per tenant; further ones are queued. None: no limit.
         schedule: when it starts, as its file says; None: when someone starts it.
         output: template of the run's value; None: the value of each step that no other one waits for, by its name.
     """
@@ -121,6 +134,7 @@ class WorkflowContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     workflow: str = ""
     params: dict[str, dict[str, Any]] = {}
     timeout: Any = None
+    max_active_runs: Annotated[int, msgspec.Meta(ge=1, le=MOST_ACTIVE_RUNS)] | None = None
     schedule: dict[str, Any] | None = None
     steps: dict[str, StepContent]
     output: Any = None

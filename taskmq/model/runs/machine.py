@@ -7,17 +7,19 @@ later row. So the result does not depend on where it was cut. Children of steps 
 meanwhile, such as a cancellation, does not wait for them.
 
 While a run is held, rows apply, and the agenda and the children wait. So ends are recorded, and nothing starts. Only
-the child runs get the hold: a part that precedes the rest of the agenda.
+the child runs get the hold: a part that precedes the rest of the agenda. A queued run starts its first steps after a
+`begin` row, which the store adds when the run has a place.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.model.runs.built_graphs import end_build
-from taskmq.model.runs.ends import begin_time, cancel_run, end_child, end_run, end_step, settle, time_out
+from taskmq.model.runs.ends import cancel_run, end_child, end_run, end_step, settle, time_out
 from taskmq.model.runs.fan_out import add_calls, close_batch, expand
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, StepKey, StepRecord
-from taskmq.model.runs.redrives import decide_all, recount, redrive, revive
+from taskmq.model.runs.graphs import RunGraph
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.redrives import decide_all, opening_state, recount, redrive, revive
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.starts import end_wait, evaluate, receive_signal
 from taskmq.model.runs.workspace import Transition, Workspace
@@ -25,9 +27,10 @@ from taskmq.model.runs.workspace import Transition, Workspace
 __all__ = ["advance", "has_work", "open_run"]
 
 
-def open_run(run: RunRecord, steps: int) -> None:
-    """Prepare a new run of a graph with so many steps."""
-    run.unfinished = steps
+def open_run(run: RunRecord, graph: RunGraph) -> None:
+    """Prepare a new run of a graph."""
+    run.state = opening_state(run, graph)
+    run.unfinished = len(graph.order)
     run.agenda = [AgendaItem("begin")]
 
 
@@ -37,7 +40,9 @@ def has_work(run: RunRecord) -> bool:
 
 
 def _is_still(run: RunRecord) -> bool:
-    """Return whether a held run waits; once all steps have ended, it may end."""
+    """Return whether no step starts: the run is queued or held. Once all steps have ended, a held run may end."""
+    if run.state is RunState.QUEUED:
+        return run.agenda[0].kind in ("begin", "decide")
     is_passing = bool(run.agenda) and run.agenda[0].kind == "hold_runs"
     return run.hold is not None and run.unfinished > 0 and not is_passing
 
@@ -74,8 +79,8 @@ def _continue(here: Workspace, item: AgendaItem) -> Transition[None]:
         del here.run.agenda[0]
         if item.kind == "cancel_children":
             settle(here, here.edit(StepKey(item.step)))
-        elif item.kind == "decide" and not here.run.unfinished:
-            here.plan(AgendaItem("finish"))
+        elif item.kind == "recount" and not here.run.unfinished:
+            here.run.agenda = [AgendaItem("finish")]
 
 
 def _targets(here: Workspace, item: AgendaItem) -> Transition[list[str]]:
@@ -173,6 +178,8 @@ def _apply(here: Workspace, row: InboxRow) -> Transition[str]:
             return "accepted"
         case "hold" | "release":
             return _hold(here, row)
+        case "begin":
+            return _begin(here.run, row, now=here.now)
         case "redrive":
             return (yield from redrive(here, row))
         case "add":
@@ -197,6 +204,14 @@ def _hold(here: Workspace, row: InboxRow) -> str:
     return "accepted" if is_hold or run.hold is None else "held above"
 
 
+def _begin(run: RunRecord, row: InboxRow, *, now: int) -> str:
+    """Let a queued run begin, unless its place was of another generation; return the answer."""
+    if run.state is not RunState.QUEUED or run.generation != row.generation:
+        return "superseded"
+    run.state, run.begun = RunState.RUNNING, now
+    return "applied"
+
+
 def _end(here: Workspace, row: InboxRow) -> Transition[str]:
     """End the step or child whose job ended; rows of other jobs are of no effect."""
     key = StepKey(row.step, row.child)
@@ -214,18 +229,12 @@ def _end(here: Workspace, row: InboxRow) -> Transition[str]:
     return "applied"
 
 
-def _begin(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
-    if not item.cursor:
-        begin_time(here)
-    yield from decide_all(here, item, names)
-
-
 def _finish(here: Workspace, _item: AgendaItem, _names: list[str]) -> Transition[None]:
     yield from end_run(here)
 
 
 _PARTS: Final[dict[str, Callable[[Workspace, AgendaItem, list[str]], Transition[None]]]] = {
-    "begin": _begin,
+    "begin": decide_all,
     "visit": _visit,
     "cancel": _cancel_step,
     "cancel_children": _cancel_child,

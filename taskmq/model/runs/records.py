@@ -26,8 +26,13 @@ _MOST_JOBS: Final = 5
 
 
 class RunState(StrEnum):
-    """State of a run. A cancelled run is `running` until all its steps have ended."""
+    """State of a run.
 
+    A run of a workflow with `max_active_runs` is `queued` until it gets a place. A cancelled run is `running` until
+    all its steps have ended.
+    """
+
+    QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -130,6 +135,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         depth: number of runs above it.
         error: why it failed.
         scheduled_for: instant of its occurrence in ISO 8601; "" if no schedule started it.
+        begun: when it last got a place, ms since the epoch; None if it never waited for one.
     """
 
     id: str
@@ -155,6 +161,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     scheduled_for: str = ""
     created: int = 0
+    begun: int | None = None
     error: str = ""
     ended: int | None = None
 
@@ -164,7 +171,7 @@ class RunRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.held_above if self.held is None else self.held
 
 
-InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close", "hold", "release"]
+InboxKind = Literal["end", "timer", "signal", "cancel", "redrive", "add", "close", "hold", "release", "begin"]
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -176,7 +183,8 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         step, child: step or child that it is about; of a signal, the only step that may consume it, "" for any.
         job: of an end, the job or child run that ended.
         state: of an end, the state of the step.
-        generation: of a timer or a signal, the only generation of the step that it counts for; None: any.
+        generation: of a timer or a signal, the only generation of the step that it counts for; None: any. Of a
+            `begin`, the only generation of the run.
         name: of a signal, its name.
         value: JSON, of an end or a signal.
         error: of an end, its error; of a cancel or a hold, the reason.

@@ -4,19 +4,28 @@
     recount   each counts the upstream steps that do not run again
     decide    those that may start do
 
-The three phases are not mixed: a step that ended in the middle would be counted twice.
+The three phases are not mixed: a step that ended in the middle would be counted twice. A run that is queued again
+waits before the last one.
 """
 
 from collections.abc import Mapping
 
-from taskmq.model.runs.ends import begin_time
 from taskmq.model.runs.graphs import RunGraph
-from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord
+from taskmq.model.runs.records import AgendaItem, InboxRow, RunRecord, RunState, StepKey, StepRecord, StepTimer
 from taskmq.model.runs.rules import StepState, UpstreamCounts
 from taskmq.model.runs.starts import evaluate
 from taskmq.model.runs.workspace import Transition, Workspace
 
-__all__ = ["decide_all", "explain_refusal", "find_revived", "recount", "redrive", "revive"]
+__all__ = ["decide_all", "explain_refusal", "find_revived", "opening_state", "recount", "redrive", "revive"]
+
+
+def opening_state(run: RunRecord, graph: RunGraph) -> RunState:
+    """Return the state of a run that was started or redriven: `queued` if it needs a place to begin.
+
+    A run that a step started needs none: its parent may have the place that it would wait for.
+    """
+    is_limited = graph.content.max_active_runs is not None and not run.parent
+    return RunState.QUEUED if is_limited else RunState.RUNNING
 
 
 def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
@@ -30,10 +39,9 @@ def redrive(here: Workspace, row: InboxRow) -> Transition[str]:
         state = StepState.WAITING
     if refusal := explain_refusal(run, here.graph, row.step, state):
         return f"refused: {refusal}"
-    run.state, run.ended, run.cancelled, run.error = RunState.RUNNING, None, None, ""
+    run.state, run.ended, run.cancelled, run.error = opening_state(run, here.graph), None, None, ""
     run.is_timed_out = False
     run.generation += 1
-    begin_time(here)
     here.plan(AgendaItem("revive", row.step))
     here.plan(AgendaItem("recount"))
     here.plan(AgendaItem("decide"))
@@ -107,9 +115,15 @@ def recount(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[N
 
 
 def decide_all(here: Workspace, item: AgendaItem, names: list[str]) -> Transition[None]:
-    """Start the step at the cursor if it belongs to this generation and may start."""
+    """Start the step at the cursor if it belongs to this generation and may start.
+
+    The first step begins the time of the run, if it has a timeout.
+    """
+    run = here.run
+    if not item.cursor and run.timeout is not None:
+        here.changes.timers.append(StepTimer(here.now + run.timeout, "", run.generation))
     key = StepKey(names[item.cursor])
     yield from here.load_window(names, item.cursor)
     step = here.find(key)
-    if step.state is StepState.WAITING and step.generation == here.run.generation:
+    if step.state is StepState.WAITING and step.generation == run.generation:
         yield from evaluate(here, step)

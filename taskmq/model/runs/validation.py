@@ -215,6 +215,9 @@ def _flaw_of_path(path: Path, content: WorkflowContent, *, has_item: bool) -> st
 
 
 def _check_limits(content: WorkflowContent) -> Iterator[WorkflowFault]:
+    if content.max_active_runs is not None and any(step.batch for step in content.steps.values()):
+        reason = "a batch takes calls from the start of its run, so no run of it can be queued"
+        yield WorkflowFault("", "max_active_runs", reason)
     if content.timeout is None:
         return
     try:

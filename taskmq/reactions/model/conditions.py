@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _ENDS: Final = tuple(state for state in JobState if state in TERMINAL)
-_RUN_ENDS: Final = tuple(state for state in RunState if state is not RunState.RUNNING)
+_RUN_ENDS: Final = tuple(state for state in RunState if state not in (RunState.QUEUED, RunState.RUNNING))
 _TOPIC_BYTES: Final = 255
 _MOST_PREFETCH: Final = 65_535
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")

@@ -139,7 +139,7 @@ class ScheduledWorkflows:
         which = RunFilter(
             tenant=row.tenant,
             workflow=name_of_runs(rule.workflow, schedule=row.name),
-            states=(RunState.RUNNING,),
+            states=(RunState.QUEUED, RunState.RUNNING),
             labels={SCHEDULE_LABEL: split_tenant_key(row.name)[1]},
         )
         for run in (await self._runs.store.list_runs(which, limit=_MOST_ACTIVE)).runs:

@@ -36,6 +36,7 @@ _RUN: Final[dict[str, Any]] = {
     "held": None,
     "error": "",
     "started": "2027-01-31T02:30:00.250Z",
+    "begun": None,
     "ended": None,
     "steps": 2,
     "unfinished": 1,
@@ -166,7 +167,9 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         parameters={"filter": "workflow:nightly* status:running,failed started:>-24h"},
         answers={200: {"items": [_RUN], "next": None, "is_bounded": False}},
     ),
-    "getRun": Example(parameters=_OF_RUN, answers={200: {**_RUN, "params": {"key": "photos"}, "value": None}}),
+    "getRun": Example(
+        parameters=_OF_RUN, answers={200: {**_RUN, "params": {"key": "photos"}, "value": None, "place": None}}
+    ),
     "listRunSteps": Example(parameters=_OF_RUN, answers={200: {"items": [_RUN_STEP], "next": None}}),
     "listRunChildren": Example(
         parameters={**_OF_RUN, "step": "extract"},

@@ -15,13 +15,13 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import check_chosen_id, run_id_of, split_tenant_key, tenant_key
 from taskmq.model.runs.fan_out import MOST_CALLS
-from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
+from taskmq.model.runs.graphs import MOST_ACTIVE_RUNS, RunGraph, encode_workflow, load_graph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
-__all__ = ["RunService", "check_run_id", "timeout_of_run"]
+__all__ = ["RunService", "check_active_runs", "check_run_id", "timeout_of_run"]
 
 _PAGE: Final = 500
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
@@ -189,6 +189,12 @@ class RunService:
         broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
             broker.announce(RUNS_TOPIC, " ".join(run_ids).encode())
+
+
+def check_active_runs(most: int | None) -> None:
+    """Check the option `max_active_runs` of a workflow; raises `InvalidOption`."""
+    if most is not None and not 1 <= most <= MOST_ACTIVE_RUNS:
+        raise InvalidOption(f"max_active_runs={most}: must be from 1 to {MOST_ACTIVE_RUNS}")
 
 
 def timeout_of_run(timeout: Duration | None) -> int | None:

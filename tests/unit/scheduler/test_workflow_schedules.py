@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from taskmq import InvalidOption, TaskMQ, Workflow, batch, chain, group
-from taskmq.api.workflows.definitions import WorkflowBody
+from taskmq.api.workflows.definitions import StartRunBody, WorkflowBody
 from taskmq.cli.operator import OperatorApi
 from taskmq.contracts.jobs import NewInboxRow, RunFilter
 from taskmq.model.envelope import JSON, Envelope, decode_envelope
@@ -291,3 +291,18 @@ async def test_a_redriven_run_counts_for_overlap_again(stage: Stage, /, overlap:
     else:
         found = next(run for run in await _runs(stage) if run.id == first.id)
         assert found.cancelled == "a newer occurrence of its schedule is due"
+
+
+@run_by(_play)
+async def test_a_queued_run_counts_for_the_overlap_policy_of_its_schedule(stage: Stage, /) -> None:
+    process = await _start_scheduler(stage)
+    api = OperatorApi(process.app, "acme")
+    text = _FILE.replace("every: 10s", "every: 1s, overlap: skip") + "max_active_runs: 1\n"
+    await api.workflows.put("report", WorkflowBody(text=text))
+    await api.workflows.start("report", StartRunBody(params={"name": "by hand"}))
+
+    await stage.pass_by(10)
+
+    runs = await _runs(stage, tenant="acme", workflow="report")
+    assert [run.state for run in runs] == [RunState.RUNNING, RunState.QUEUED]
+    assert (await api.schedules.get("report")).skipped

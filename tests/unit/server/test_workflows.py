@@ -401,3 +401,25 @@ def test_changes_of_workflows_and_runs_are_audited(site: Site, runs: _Runs) -> N
         ("workflow.start", "nightly"),
         ("workflow.put", "nightly"),
     ]
+
+
+def test_a_queued_run_says_how_many_runs_are_active_and_wait_before_it(site: Site, runs: _Runs) -> None:
+    text = f"{_FILE}max_active_runs: 1\n"
+    assert site("PUT", "/workflows/nightly", {"text": text}).json()["content"]["max_active_runs"] == 1
+    body = {"params": {"key": "photos"}}
+    ids = [site("POST", "/workflows/nightly/start", body).json()["run_id"] for _ in range(3)]
+    runs.settle()
+
+    queued = site("GET", "/runs?filter=status:queued").json()["items"]
+    assert [(run["run_id"], run["state"], run["begun"]) for run in queued] == [
+        (run_id, "queued", None) for run_id in reversed(ids[1:])
+    ]
+    places = [site("GET", f"/runs/{run_id}").json()["place"] for run_id in ids]
+    assert places == [None, {"active": 1, "most": 1, "ahead": 0}, {"active": 1, "most": 1, "ahead": 1}]
+    (row, *_) = site("GET", f"/runs/{ids[1]}/timeline").json()["items"]
+    assert (row["state"], row["ready"]) == ("waiting", None)
+    assert runs.ask(f"/runs/{ids[0]}/cancel", {}).status_code == 200
+    runs.settle()
+    begun = site("GET", f"/runs/{ids[1]}").json()
+    assert (begun["state"], begun["place"]) == ("running", None)
+    assert site("GET", f"/runs/{ids[1]}/timeline").json()["items"][0]["ready"] == begun["begun"] != begun["started"]

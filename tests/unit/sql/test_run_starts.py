@@ -1,32 +1,36 @@
-"""Statements that start runs of workflows."""
+"""Statements that start and end runs of workflows."""
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
+from typing import Any, TypeVar
 from uuid import UUID
 
-from taskmq.contracts.jobs import NewRun, StartedRun
+import pytest
+
+from taskmq.contracts.jobs import NewRun
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
 from taskmq_sql.runs.starts import start
+from taskmq_sql.runs.transitions import advance
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import JOB_STORE
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
 from taskmq_sql.steps import Steps
 
+T = TypeVar("T")
 
-def _start(runs: Sequence[NewRun], statements: list[str]) -> Steps[list[StartedRun]]:
-    """Start runs, and note the statements."""
-    steps = start(runs)
+
+def _noting(steps: Steps[T], statements: list[str]) -> Steps[T]:
+    """Run a call, and note its statements."""
     try:
         query = next(steps)
         while True:
             statements.append(query.text)
             query = steps.send((yield query))
     except StopIteration as end:
-        started: list[StartedRun] = end.value
-        return started
+        result: T = end.value
+        return result
 
 
 def _count_statements(count: int) -> int:
@@ -38,7 +42,7 @@ def _count_statements(count: int) -> int:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         JOB_STORE.create(connection)
         runs = [NewRun(id=str(UUID(int=number)), content=text) for number in range(1, count + 1)]
-        started = drive(Transaction(connection, Names(), 7), _start(runs, statements))
+        started = drive(Transaction(connection, Names(), 7), _noting(start(runs), statements))
         assert connection.execute("select count(*) from run").fetchone() == (count,)
     assert all(each.is_new for each in started)
     return len(statements)
@@ -46,3 +50,29 @@ def _count_statements(count: int) -> int:
 
 def test_any_number_of_runs_of_one_content_starts_with_the_same_statements() -> None:
     assert _count_statements(300) == _count_statements(1)
+
+
+def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
+    """Run a workflow to its end; return the statements of the start, and those of the rest."""
+    content, _ = validate_workflow({"steps": {"s": {"value": 1}}, **fields})
+    assert content is not None
+    new = NewRun(id=str(UUID(int=1)), content=encode_workflow(content)[1])
+    starting: list[str] = []
+    ending: list[str] = []
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        JOB_STORE.create(connection)
+        transaction = Transaction(connection, Names(), 7)
+        drive(transaction, _noting(start([new]), starting))
+        while connection.execute("select 1 from run_inbox").fetchone():
+            drive(transaction, _noting(advance([new.id], lambda *_: pytest.fail("no job"), {}), ending))
+        assert connection.execute("select ended from run").fetchone() == (7,)
+    return starting, ending
+
+
+def test_runs_without_a_limit_run_no_statement_about_places() -> None:
+    starting, ending = _run_to_end()
+    limited_start, limited_end = _run_to_end(max_active_runs=1)
+
+    assert starting == limited_start
+    assert not [each for each in ending if "run_place" in each]
+    assert [each for each in limited_end if "run_place" in each]

@@ -378,6 +378,15 @@ ALTER TABLE run ADD COLUMN due INTEGER;
 CREATE INDEX run_figures ON run (tenant, workflow, state, coalesce(ended, created));
 CREATE INDEX run_due ON run (tenant, workflow, due) WHERE ended IS NULL AND due IS NOT NULL
 """
+_RUN_PLACES: Final = """
+CREATE TABLE run_place (
+    run BLOB NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, workflow TEXT NOT NULL, created INTEGER NOT NULL,
+    generation INTEGER NOT NULL, most INTEGER NOT NULL, is_active INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX run_place_order ON run_place (tenant, workflow, created, run);
+CREATE INDEX run_place_active ON run_place (tenant, workflow) WHERE is_active;
+CREATE INDEX run_place_waiting ON run_place (tenant, workflow, created, run) WHERE NOT is_active
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -402,6 +411,7 @@ JOB_STORE: Final = FileKind(
         _RUN_LOGS,
         _RUNS_BY_TIME,
         _RUN_FIGURES,
+        _RUN_PLACES,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

@@ -6,10 +6,13 @@ from taskmq.testing.job_store_suite.runs.history import RunsByModel
 from taskmq.testing.job_store_suite.runs.inbox import RunInboxes
 from taskmq.testing.job_store_suite.runs.lifecycle import RunLifecycles
 from taskmq.testing.job_store_suite.runs.lists import RunLists
+from taskmq.testing.job_store_suite.runs.places import RunPlaces
 from taskmq.testing.job_store_suite.runs.versions import WorkflowVersions
 
 __all__ = ["RunCases"]
 
 
-class RunCases(RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunLists, RunFigureCases, RunsByModel):
+class RunCases(
+    RunLifecycles, RunEnds, RunInboxes, WorkflowVersions, RunLists, RunPlaces, RunFigureCases, RunsByModel
+):
     """Every guarantee of `RunStore`."""

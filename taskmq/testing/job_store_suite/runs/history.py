@@ -1,7 +1,8 @@
 """Random runs on a store, compared with the reference `taskmq.testing.run_model.RunModel`.
 
 Several stores advance the run, some of them at the same time. Some calls are cut off at any statement, before or
-after their commit. Ends are reported twice. Whatever happens, the run must be as in the model.
+after their commit. Ends are reported twice. Another run takes the only place of some workflows. Whatever happens, the
+run must be as in the model.
 """
 
 import asyncio
@@ -77,7 +78,13 @@ class _History:
         self.run = ""
         size = random.randint(1, largest)
         steps = random_steps(random, size, sleeps=_SLEEPS, timeouts=_TIMEOUTS)
-        self.content = content_of(steps, params=PARAMS)
+        self.most = random.choice((None, 1))
+        if self.most:
+            # A batch takes calls from its start.
+            steps |= {name: {"task": "t"} for name, step in steps.items() if "batch" in step}
+        self.content = content_of(steps, params=PARAMS, max_active_runs=self.most)
+        # The run that has the place.
+        self.other = ""
         self.graph = load_graph(self.content)
         self.params = random_params(random)
         self.model = RunModel(self.graph, self.params)
@@ -90,6 +97,8 @@ class _History:
     async def check(self) -> None:
         inner = content_of({"i": {"task": "t"}}, params={"a": {}, "b": {}}, output="${steps.i.result}")
         await self.driver.runs.put_workflow("", "w", inner)
+        if self.most:
+            await self._take_place()
         self.run = await self.driver.start(content=self.content, params=msgspec.json.encode(self.params))
         for _ in range(2 * len(self.graph.order) + 10):
             for _ in range(self.random.randint(1, 5)):
@@ -113,6 +122,17 @@ class _History:
             await self._advance(runs)
         while (batch := await self.driver.try_dispatch()) is not None:
             self.jobs |= {job.id: job for job in batch.jobs}
+        if not self.other:
+            self.model.apply(InboxRow(number=0, kind="begin", generation=self.model.generation))
+
+    async def _take_place(self) -> None:
+        self.other = await self.driver.start(content=content_of({"s": {"wait": "go"}}, max_active_runs=1))
+        await self._settle()
+
+    async def _free_place(self) -> None:
+        await self.driver.runs.send(self.other, NewInboxRow(kind="signal", name="go"))
+        self.other = ""
+        await self._settle()
 
     async def _advance(self, runs: Sequence[str]) -> None:
         self.steps = None
@@ -129,6 +149,8 @@ class _History:
 
     async def _finish(self) -> None:
         """End all running steps, and close the open batches."""
+        if self.other:
+            await self._free_place()
         for _ in range(3 * len(self.graph.order)):
             await self._fire()
             for key, step in (await self._running()).items():
@@ -159,7 +181,7 @@ class _History:
     async def _event(self) -> None:
         name = self.random.choice(self.graph.order)
         match self.random.choices(
-            ("end", "fire", "signal", "add", "close", "cancel", "redrive"), (60, 6, 8, 8, 2, 1, 4)
+            ("end", "fire", "signal", "add", "close", "cancel", "redrive", "place"), (60, 6, 8, 8, 2, 1, 4, 6)
         )[0]:
             case "end":
                 running = [(key, step) for key, step in (await self._running()).items() if step.job]
@@ -188,6 +210,11 @@ class _History:
                 # The model starts all children at once, and the machine those that it had room for.
                 await self._settle()
                 await self._send("cancel", error="stop")
+            case "place" if self.other:
+                await self._free_place()
+            case "place" if self.most and self.model.has_ended:
+                await self._settle()
+                await self._take_place()
             case "redrive":
                 await self._send("redrive", step=self.random.choice(("", "", name)))
             case _:

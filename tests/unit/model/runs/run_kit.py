@@ -23,11 +23,19 @@ class MemoryRun:
     """A run whose rows survive each transaction as a database would keep them: encoded."""
 
     def __init__(
-        self, graph: RunGraph, params: dict[str, Any] | None = None, *, depth: int = 0, timeout: int | None = None
+        self,
+        graph: RunGraph,
+        params: dict[str, Any] | None = None,
+        *,
+        depth: int = 0,
+        timeout: int | None = None,
+        parent: str = "",
     ) -> None:
-        run = RunRecord(id="run-1", params=msgspec.json.encode(params or {}), depth=depth, timeout=timeout)
+        run = RunRecord(
+            id="run-1", params=msgspec.json.encode(params or {}), depth=depth, timeout=timeout, parent=parent
+        )
         run.scheduled_for = "2027-01-31"
-        open_run(run, len(graph.order))
+        open_run(run, graph)
         self.graph = graph
         self.now = 1_000
         self.jobs: dict[str, StepJob] = {}

@@ -29,7 +29,11 @@ class _Comparison:
     def __init__(self, random: Random, size: int) -> None:
         self.random = random
         steps = random_steps(random, size, sleeps=("1h", 3, "2027-01-31T00:00:00Z"), timeouts=("1h", 5))
-        self.graph = graph_of(steps, params=PARAMS)
+        most = random.choice((None, 1))
+        if most:
+            # A batch takes calls from its start.
+            steps |= {name: {"task": "t"} for name, step in steps.items() if "batch" in step}
+        self.graph = graph_of(steps, params=PARAMS, max_active_runs=most)
         params = random_params(random)
         self.machine = MemoryRun(self.graph, params, timeout=60_000)
         self.model = RunModel(self.graph, params)
@@ -53,6 +57,7 @@ class _Comparison:
         """End all running steps, and close the open batches."""
         for is_from_above in (False, True):
             self._both("release", is_from_above=is_from_above)
+        self._both("begin", generation=self.model.generation)
         self._settle()
         for _ in range(2 * len(self.graph.order) + 100):
             for key, step in self.machine.running().items():
@@ -71,8 +76,8 @@ class _Comparison:
     def _event(self) -> None:
         name = self.random.choice(self.graph.order)
         match self.random.choices(
-            ("end", "stale", "timer", "signal", "add", "close", "cancel", "redrive", "hold", "release"),
-            (60, 6, 8, 8, 8, 2, 1, 4, 2, 6),
+            ("end", "stale", "timer", "signal", "add", "close", "cancel", "redrive", "hold", "release", "begin"),
+            (60, 6, 8, 8, 8, 2, 1, 4, 2, 6, 6),
         )[0]:
             case "end":
                 jobs = [(key, step.job) for key, step in self.machine.running().items() if step.job]
@@ -108,6 +113,8 @@ class _Comparison:
                 self._both("hold", error="disk full", is_from_above=self.random.random() < 0.5)
             case "release":
                 self._both("release", is_from_above=self.random.random() < 0.5)
+            case "begin":
+                self._both("begin", generation=max(0, self.model.generation - self.random.choice((0, 0, 0, 1))))
             case "redrive":
                 # As before a cancellation: children that cannot start may end the run.
                 self._settle()

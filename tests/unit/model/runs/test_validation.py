@@ -15,6 +15,10 @@ _FAULTY: list[tuple[Any, str]] = [
     ({"output": "${x}", "steps": {"a": {"task": "t"}}}, "output: 'x' does not begin with"),
     ({"output": "${steps.b.result}", "steps": {"a": {"task": "t"}}}, "output: no step 'b'"),
     ({"timeout": "soon", "steps": {"a": {"task": "t"}}}, "timeout: timeout='soon' is not a duration"),
+    ({"max_active_runs": 0, "steps": {"a": {"task": "t"}}}, "max_active_runs: Expected `int` >= 1"),
+    ({"max_active_runs": 10_001, "steps": {"a": {"task": "t"}}}, "max_active_runs: Expected `int` <= 10000"),
+    ({"max_active_runs": "one", "steps": {"a": {"task": "t"}}}, "max_active_runs: Expected `int | null`"),
+    ({"max_active_runs": 1, "steps": {"a": {"batch": True}}}, "max_active_runs: a batch takes calls from the start"),
     ({"output": "${params.b}", "steps": {"a": {"task": "t"}}}, "output: params.b: no parameter 'b'"),
 ]
 

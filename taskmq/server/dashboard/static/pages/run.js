@@ -5,7 +5,7 @@ import { HoldRun } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { ValueForm } from "../lib/fields.js";
 import { LiveLog } from "../lib/follow.js";
-import { between, count, pretty, span } from "../lib/format.js";
+import { between, count, pretty, quote, span } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { LEVELS } from "../lib/log.js";
@@ -52,7 +52,7 @@ function Times({ id, step = "", turn }) {
 function Log({ run, steps }) {
   const [step, choose] = useState("");
   const [level, setLevel] = useState("debug");
-  const isOver = run.state !== "running";
+  const isOver = run.ended !== null;
   const names = steps.filter((one) => one.task && one.kind !== "workflow").map((one) => one.step);
   const field = (/** @type {string} */ label, /** @type {string} */ value, /** @type {(value: string) => void} */ set, /** @type {string[]} */ options) => html`<label>${label} <select value=${value} onChange=${(/** @type {any} */ e) => set(e.target.value)}>${options.map((one) => html`<option key=${one} value=${one}>${one || "all"}</option>`)}</select></label>`;
   return html`<${Section} title="Log" actions=${html`<div class="bar">${field("Step", step, choose, ["", ...names])} ${field("Level", level, setLevel, LEVELS)}</div>`}>
@@ -87,7 +87,7 @@ function Details({ run, steps, params, reload }) {
   const [isCloning, setCloning] = useState(false);
   const [isHolding, setHolding] = useState(false);
   const [asked, ask] = useState(/** @type {{title: string, verb: string, note?: boolean, text: string, act: (note: string) => Promise<void>} | null} */ (null));
-  const isOver = run.state !== "running";
+  const isOver = run.ended !== null;
   const canOperate = may("workflows.operate");
   const path = `runs/${part(run.run_id)}`;
   const redrive = async (/** @type {string} */ step) => {
@@ -114,25 +114,26 @@ function Details({ run, steps, params, reload }) {
   };
   const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, mark: markOf(step.state), kind: step.state }));
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.held === null ? run.state : "held"} /> <${Id} id=${run.run_id} />`}>
+  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /> <${Id} id=${run.run_id} />`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
       ${canOperate && !isOver && run.cancelled === null && (run.held === null ? html`<button type="button" data-key="h" onClick=${() => setHolding(true)}>Hold …</button>` : html`<button type="button" class="primary" data-key="h" onClick=${release}>Release</button>`)}
       ${canOperate && !isOver && html`<button type="button" class="danger" data-key="c" onClick=${cancel}>Cancel …</button>`}<//>
     ${run.cancelled !== null && html`<p class="reason">Cancelled: ${run.cancelled}</p>`}
+    ${run.place && html`<p class="reason">Queued: <a href=${to("runs", { filter: `workflow:${quote(run.workflow)} status:running${run.tenant && ` tenant:${quote(run.tenant)}`}` })}>${run.place.active} of ${run.place.most} runs are active</a>${run.place.ahead > 0 && `, ${count(run.place.ahead)} wait before it`}.</p>`}
     ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
     ${run.error && html`<p class="failure">${run.error}</p>`}
     <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
     ${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
-    ${run.state !== "running" || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}
+    ${isOver || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}
     <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
     ${steps.filter((step) => step.total !== null).map((step) => html`<${Children} key=${step.step} id=${run.run_id} step=${step} />`)}
     ${may("logs.read") && html`<${Log} run=${run} steps=${steps} />`}
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
-        ["Started", html`<${When} at=${run.started} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
+        ["Started", html`<${When} at=${run.started} exact />`], ["Got a place", run.begun && html`<${When} at=${run.begun} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
         ["Scheduled for", run.scheduled_for], ["Started by", run.parent && html`<a href=${to(["runs", run.parent])}>${run.parent_step || run.parent}</a>`], ["Redrives", run.generation || ""],
         ["Labels", Object.entries(run.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", run.run_id],
       ]} /><//>
@@ -149,7 +150,7 @@ export default function Run({ rest }) {
   const run = useData(`runs/${part(id)}`);
   const graph = useData(`runs/${part(id)}/graph`);
   const reload = () => { run.reload(); graph.reload(); };
-  const isOpen = run.data?.state === "running";
+  const isOpen = run.data?.ended === null;
   useEffect(() => {
     if (!isOpen) return undefined;
     const timer = setInterval(() => { if (!document.hidden) reload(); }, EVERY);
