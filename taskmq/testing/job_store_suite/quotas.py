@@ -12,6 +12,7 @@ from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, after
+from taskmq.testing.job_store_suite.runs.kit import RunDriver
 from taskmq.testing.runner import case
 
 __all__ = ["QuotaCases"]
@@ -116,6 +117,21 @@ class QuotaCases(JobStoreCase):
 
         assert [answer.is_new for answer in first] == [True, False]
         assert (again.id, again.exceeded) == (job.id, None)
+
+    @case
+    async def test_jobs_of_steps_are_never_refused_and_wait_for_the_running_limit(self) -> None:
+        driver = RunDriver(self.store())
+        limits = _quotas(Quota(tenant="acme", a_day=0, queued=0, running=1))
+        assert await driver.store.limit(limits)
+
+        run = await driver.start({"all": {"task": "t", "each": [1, 2, 3]}}, tenant="acme")
+        await driver.settle()
+
+        assert (await driver.step(run, "all")).active == 3
+        assert await driver.store.quota_usage([usage_name("acme")]) == {}
+        assert len(await _within(driver, limits, "acme")) == 1
+        assert await _within(driver, limits, "acme") == []
+        assert (await _submit(driver.store, await driver.new(tenant="acme"))).exceeded is not None
 
     @case
     async def test_the_running_limit_of_a_tenant_spans_all_queues(self) -> None:
