@@ -15,7 +15,7 @@ from taskmq.api.workflows.definitions import (
     WorkflowView,
 )
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.views import instant_text, render_all
+from taskmq.app_api.views import instant_text
 from taskmq.app_api.workflow_files.call_checks import find_call_faults
 from taskmq.app_api.workflow_files.reader import read_workflow
 from taskmq.app_api.workflow_files.schedules import FileSchedules
@@ -62,22 +62,23 @@ class AppWorkflows(AppCalls):
             await self._check_schedule(text)
         if body.dry_run:
             made = StoredVersion(name=name, version=version, at=0, is_current=True, is_new=known is None)
-            return _view(made if known is None else known[0], text)
+            return self._view(made if known is None else known[0], text)
         await self._caller.note_action(self._app, "workflow.put", subject=name, after={"version": version})
         stored = await self._runs.put_workflow(self._tenant, name, text)
         if stored.is_current:
             await self._schedules.write(_content_of(text))
-        return _view(stored, text)
+        return self._view(stored, text)
 
     async def get(self, name: str, *, version: str = "") -> WorkflowView:
         """Return the current version, or the given one."""
-        return _view(*await self._find(name, version))
+        owner, stored, text = await self._find(name, version)
+        return self._view(stored, text, owner=owner)
 
     async def versions(self, name: str) -> Sequence[WorkflowLineView]:
         """Return all versions, newest first."""
         for tenant in self._tenants:
             if found := await self._runs.versions(tenant, name):
-                return render_all(_line, found)
+                return [self._line(each, owner=tenant) for each in found]
         raise _not_found(name, "")
 
     async def activate(self, name: str, version: str) -> WorkflowView:
@@ -87,8 +88,8 @@ class AppWorkflows(AppCalls):
             InvalidOption: as `put`.
             NotPermitted: as `put`, or the version belongs to the workflow that all tenants share.
         """
-        _, text = await self._find(name, version)
-        if await self._runs.workflow(self._tenant, name, version) is None:
+        owner, _, text = await self._find(name, version)
+        if owner != self._tenant:
             raise NotPermitted(
                 f"workflow {name[:128]!r} is shared by all tenants, so only a role on the instance may change it: "
                 "store your own under this name instead"
@@ -101,17 +102,17 @@ class AppWorkflows(AppCalls):
         if made is None:
             raise _not_found(name, version)
         await self._schedules.write(_content_of(text))
-        return _view(made, text)
+        return self._view(made, text)
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> WorkflowList:
         """Return a page of the current versions, ordered by name."""
-        by_name: dict[str, StoredVersion] = {}
+        by_name: dict[str, WorkflowLineView] = {}
         for tenant in reversed(self._tenants):
             read = await self._runs.workflows(tenant, after=cursor or "", limit=limit + 1)
-            by_name |= {each.name: each for each in read}
+            by_name |= {each.name: self._line(each, owner=tenant) for each in read}
         found = [by_name[name] for name in sorted(by_name)]
         after = found[limit - 1].name if len(found) > limit else None
-        return WorkflowList(render_all(_line, found[:limit]), after)
+        return WorkflowList(found[:limit], after)
 
     async def start(self, name: str, body: StartRunBody) -> StartedRunView:
         """Start a run. The same id again changes nothing.
@@ -120,7 +121,7 @@ class AppWorkflows(AppCalls):
             InvalidOption: a parameter is missing, unknown or does not fit its schema.
             RequestRefused: `run_exists`: another run has the id.
         """
-        stored, text = await self._find(name, body.version)
+        _, stored, text = await self._find(name, body.version)
         content = _content_of(text)
         await self._check_calls(content)
         if wrong := find_wrong_parameter(content.params, body.params):
@@ -169,16 +170,30 @@ class AppWorkflows(AppCalls):
     def _schedules(self) -> FileSchedules:
         return FileSchedules(self._app, self._tenant)
 
+    def _line(self, stored: StoredVersion, *, owner: str) -> WorkflowLineView:
+        return WorkflowLineView(
+            name=stored.name,
+            version=stored.version,
+            at=instant_text(stored.at or None),
+            is_current=stored.is_current,
+            is_shared=owner != self._tenant,
+        )
+
+    def _view(self, stored: StoredVersion, text: bytes, *, owner: str | None = None) -> WorkflowView:
+        line = msgspec.structs.asdict(self._line(stored, owner=self._tenant if owner is None else owner))
+        return WorkflowView(**line, content=msgspec.json.decode(text), is_new=stored.is_new)
+
     async def _check_schedule(self, text: bytes) -> None:
         """Check that the caller may give the workflow the schedule of this content."""
         changes = await self._schedules.find_change(_content_of(text)) is not None
         if changes and not self._caller.may(Permission.SCHEDULES_CHANGE, self._tenant):
             raise NotPermitted("permission denied: the file changes the schedule of the workflow: schedules.change")
 
-    async def _find(self, name: str, version: str) -> tuple[StoredVersion, bytes]:
+    async def _find(self, name: str, version: str) -> tuple[str, StoredVersion, bytes]:
+        """Return the owner of a workflow, a version and its text."""
         for tenant in self._tenants:
             if (found := await self._runs.workflow(tenant, name, version)) is not None:
-                return found
+                return tenant, *found
         raise _not_found(name, version)
 
     async def _check_current(self, name: str) -> None:
@@ -208,14 +223,3 @@ def _not_found(name: str, version: str) -> WorkflowNotFound:
 
 def _content_of(text: bytes) -> WorkflowContent:
     return msgspec.json.decode(text, type=WorkflowContent)
-
-
-def _line(stored: StoredVersion) -> WorkflowLineView:
-    return WorkflowLineView(
-        name=stored.name, version=stored.version, at=instant_text(stored.at or None), is_current=stored.is_current
-    )
-
-
-def _view(stored: StoredVersion, text: bytes) -> WorkflowView:
-    line = msgspec.structs.asdict(_line(stored))
-    return WorkflowView(**line, content=msgspec.json.decode(text), is_new=stored.is_new)

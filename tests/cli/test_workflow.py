@@ -85,8 +85,8 @@ def test_a_file_is_applied_compared_and_activated(nightly: Path, taskmq: Here) -
     assert back.code == 0
     assert "the version is known and not current" in again.err
     assert _rows(versions.out)[1:] == [
-        ["nightly", new, "False", _rows(versions.out)[1][3]],
-        ["nightly", old, "True", _rows(versions.out)[2][3]],
+        ["nightly", new, "False", "False", _rows(versions.out)[1][4]],
+        ["nightly", old, "True", "False", _rows(versions.out)[2][4]],
     ]
     assert taskmq("workflow", "diff", "nightly", old, old).code == 0
 

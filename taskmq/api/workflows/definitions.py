@@ -44,12 +44,14 @@ class WorkflowLineView(msgspec.Struct, frozen=True, kw_only=True):
         version: the hash of its content.
         at: when it was first stored; None in a dry run.
         is_current: whether runs without a version get this one.
+        is_shared: whether all tenants share it and the caller belongs to one, who may start it and not change it.
     """
 
     name: str
     version: str
     at: str | None
     is_current: bool
+    is_shared: bool = False
 
 
 class WorkflowView(WorkflowLineView, frozen=True, kw_only=True):

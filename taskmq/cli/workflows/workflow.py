@@ -30,7 +30,7 @@ app = Noun(
     name="workflow", help="Manage workflows: validate, schema, apply, list, show, versions, activate, diff, start."
 )
 
-_COLUMNS: Final = ("workflow", "version", "current", "at")
+_COLUMNS: Final = ("workflow", "version", "current", "shared", "at")
 _Tenant = Annotated[str, Parameter(help="The owning tenant.")]
 
 
@@ -289,6 +289,7 @@ def _row(line: "WorkflowLineView") -> dict[str, Any]:
         "workflow": line.name,
         "version": line.version,
         "current": line.is_current,
+        "shared": line.is_shared,
         "at": text_of_instant(line.at),
     }
 

@@ -23,7 +23,13 @@ _CONTENT: Final = {
         "approve": {"wait": "approval", "needs": ["extract"], "timeout": "2d"},
     },
 }
-_LINE: Final = {"name": "nightly", "version": _VERSION, "at": "2027-01-30T17:12:01.250Z", "is_current": True}
+_LINE: Final = {
+    "name": "nightly",
+    "version": _VERSION,
+    "at": "2027-01-30T17:12:01.250Z",
+    "is_current": True,
+    "is_shared": False,
+}
 _WORKFLOW: Final = {**_LINE, "content": _CONTENT, "is_new": False}
 _OF_WORKFLOW: Final = {"name": "nightly"}
 _RUN: Final[dict[str, Any]] = {

@@ -363,6 +363,9 @@ def test_tenants_start_shared_workflows_and_see_none_of_another_tenant(site: Sit
     assert _names(site, "other-admin") == ["aa", "nightly", "secret", "zz"]
     for method, path in (("GET", ""), ("GET", "/versions"), ("POST", "/start")):
         assert site(method, f"/workflows/secret{path}").status_code == 404
+    marks = [site("GET", "/workflows", by=by).json()["items"] for by in ("acme-admin", "all-viewer")]
+    assert [[one["name"] for one in each if one["is_shared"]] for each in marks] == [["aa", "zz"], []]
+    assert [each["is_shared"] for each in (before[0], *before[1]["items"], own)] == [True, True, False]
     foreign = site("GET", f"/workflows/nightly?version={own['version']}", by="other-admin")
     assert foreign.status_code == 404
 

@@ -25,8 +25,8 @@ function StartForm({ name, found }) {
 function Details({ name, found, versions, reload }) {
   const [chosen, choose] = useState("");
   const activate = async () => { await send(`workflows/${part(name)}/activate`, { version: chosen }); notify("Activated."); reload(); };
-  const canActivate = may("definitions.change");
-  return html`<${Head} title=${name} sub=${html`Version <${Hash} of=${found.version} />${found.is_current ? ", current" : ""}`}><a href=${to("runs", { filter: `workflow:${quote(name)}` })}>Runs</a><//>
+  const canActivate = may("definitions.change") && !versions.items.some((/** @type {any} */ one) => one.is_shared);
+  return html`<${Head} title=${name} sub=${html`Version <${Hash} of=${found.version} />${found.is_current ? ", current" : ""}${found.is_shared ? ", shared by all tenants" : ""}`}><a href=${to("runs", { filter: `workflow:${quote(name)}` })}>Runs</a><//>
     <div class="two"><div>${may("jobs.submit") && html`<${StartForm} key=${found.version} name=${name} found=${found} />`}
       <${Section} title="Versions"><${Table} label="Versions" columns=${["Version", "Stored", "State", ...(canActivate ? [""] : [])]}>${versions.items.map((/** @type {any} */ one) => html`<tr key=${one.version} data-row aria-current=${one.version === found.version ? "true" : undefined}>
         <td><a href=${to(["workflows", name], { version: one.version })}><${Hash} of=${one.version} /></a></td><td><${When} at=${one.at} /></td><td>${one.is_current ? "current" : ""}</td>
