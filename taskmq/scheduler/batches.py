@@ -14,9 +14,9 @@ __all__ = ["BatchRecorder"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-# Batches within this time are written together. After a crash an unrecorded batch is published twice, which costs
-# less than a statement for each batch.
-_TOGETHER: Final = 0.02
+# Batches within this time are written together; one that also ends in this time is only deleted. After a crash an
+# unrecorded batch is published twice, which costs less than a statement for each batch.
+_TOGETHER: Final = 0.1
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
