@@ -20,16 +20,17 @@ _UNTIL_NEXT: Final = 0.25
 # Part of the addition for short runs that has to be used up before more is dispatched, because small batches are
 # expensive.
 _USED_UP: Final = 0.5
-# Seconds of the present rate, for very short jobs.
-_SECONDS: Final = 0.05
-_MEMORY: Final = 0.5
+# Seconds of the present rate, for very short jobs: they cover the way from the dispatch to the recorded end.
+_SECONDS: Final = 0.1
+_MEMORY: Final = 0.65
 _INTERVAL: Final = 0.05
 
 
 class Window:
     """The window of one queue. Times are seconds.
 
-    It is a quarter more than the live worker slots, up to twice as many for short runs, or 50 ms of the present rate.
+    It is a quarter more than the live worker slots, up to twice as many for short runs, or 100 ms of the present
+    rate.
     """
 
     def __init__(self) -> None:

@@ -186,8 +186,8 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
         now += 0.05
         window.record_ended(500, now=now)
 
-    # 10,000 a second for 50 ms.
-    assert round(window.size(8, now=now), -1) == 500
+    # 10,000 a second for 100 ms.
+    assert round(window.size(8, now=now), -1) == 1_000
     assert round(window.rate, -2) == 10_000
 
     window.size(8, now=now + 10)
