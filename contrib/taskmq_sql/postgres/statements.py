@@ -66,7 +66,7 @@ with i as materialized (
 {keys}
 n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body{more})
       select id, due, expires, tenant, queue, task, priority, state, key, body{more} from i {chosen}
-      on conflict do nothing returning id, due, tenant, queue, priority, state),
+      {conflict} returning id, due, tenant, queue, priority, state),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from n where state = 1),
 {rest}
@@ -96,7 +96,7 @@ b as (insert into taskmq.job_body (id, body)
       select id, large from i where large is not null and id in (select id from n)),"""
 
 
-def _submit(*, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool) -> str:
+def _submit(*, may_exist: bool, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool) -> str:
     columns = _SUBMITTED | (_SUBMITTED_REST if has_rest else {}) | (_SUBMITTED_STEP if has_steps else {})
     values = [f"${number}::{kind}" for number, kind in enumerate(columns.values(), 1)]
     return _SUBMIT.format(
@@ -106,23 +106,25 @@ def _submit(*, is_one: bool, has_keys: bool, has_rest: bool, has_steps: bool) ->
         keys=_KEYED if has_keys else "",
         chosen=_OF_KEYED if has_keys else "",
         rest=_REST if has_rest else "",
+        conflict="on conflict do nothing" if may_exist else "",
         more="".join(f", {name}" for name in _SUBMITTED_STEP) if has_steps else "",
         shard=_SHARD,
     )
 
 
 SUBMIT: Final = {
-    (is_one, has_keys, has_rest, has_steps): _submit(
-        is_one=is_one, has_keys=has_keys, has_rest=has_rest, has_steps=has_steps
+    (may_exist, is_one, has_keys, has_rest, has_steps): _submit(
+        may_exist=may_exist, is_one=is_one, has_keys=has_keys, has_rest=has_rest, has_steps=has_steps
     )
+    for may_exist in (False, True)
     for is_one in (False, True)
     for has_keys in (False, True)
     for has_rest in (False, True)
     for has_steps in (False, True)
 }
-"""Inserts new jobs; returns the ids and states of the inserted ones. Keyed by: a single job or several; whether there
-are keys, by which (after their tenants) the jobs are sorted; whether there are details or separate bodies;
-whether there are jobs of runs."""
+"""Inserts new jobs; returns the ids and states of the inserted ones. Keyed by: whether ids may exist, otherwise one
+that does fails the statement; a single job or several; whether there are keys, by which (after their tenants) the
+jobs are sorted; whether there are details or separate bodies; whether there are jobs of runs."""
 
 _TAKE: Final = """
 with j as materialized (

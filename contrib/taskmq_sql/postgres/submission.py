@@ -10,6 +10,7 @@ submission inserts its job again, if the quotas have room.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import structs
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, over_quota, rename_dependencies, replacement
@@ -92,7 +93,19 @@ async def submit(
     is_one_statement = not has_quota(quotas, jobs) and all(
         job.unique is None and job.line is None and not _depends_on(job) for job in jobs
     )
-    return await database.submits.run("statement" if is_one_statement else "transaction", work)
+    if not is_one_statement:
+        return await database.submits.run("transaction", work)
+
+    async def insert(connection: Connection) -> list[Submitted]:
+        if any(job.key is not None for job in jobs):
+            return await work(connection)
+        try:
+            return await _submit(connection, jobs, numbers, may_exist=False)
+        except asyncpg.UniqueViolationError:
+            # A repeated call: an id exists. Checking for that in every call would cost the server a fifth more.
+            return await work(connection)
+
+    return await database.submits.run("statement", insert)
 
 
 async def insert_within(
@@ -266,9 +279,15 @@ async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: 
     return [each for some in _by_turns(jobs) for each in await _submit_unique(connection, some, numbers)]
 
 
-async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit jobs whose unique keys, if any, are free."""
-    new = await _insert(connection, jobs, numbers)
+async def _submit(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool = True
+) -> list[Submitted]:
+    """Submit jobs whose unique keys, if any, are free.
+
+    Args:
+        may_exist: whether ids may exist already; otherwise such an id fails the statement.
+    """
+    new = await _insert(connection, jobs, numbers, may_exist=may_exist)
     if any(job.line is not None for job in jobs):
         lines = {job.id: (job.line, job.queue) for job in reversed(jobs) if job.id in new}
         rows = [
@@ -354,7 +373,9 @@ async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHold
             return None
 
 
-async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:
+async def _insert(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, *, may_exist: bool
+) -> dict[str, int]:
     """Insert the jobs; return the ids and states of the new ones."""
     if not jobs:
         return {}
@@ -391,7 +412,7 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
         values = [(*row, *(job.step or _NO_STEP)) for row, job in zip(values, jobs, strict=True)]
     is_one = len(values) == 1
     rows = await connection.fetch(
-        SUBMIT[is_one, has_keys, has_rest, has_steps],
+        SUBMIT[may_exist, is_one, has_keys, has_rest, has_steps],
         *(values[0] if is_one else map(column_of, zip(*values, strict=True))),
     )
     return {str(row[0]): row[1] for row in rows}
