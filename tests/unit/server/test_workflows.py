@@ -261,6 +261,21 @@ def test_a_signal_sent_twice_is_consumed_once(site: Site, runs: _Runs) -> None:
     assert steps["charge"]["state"] == "skipped"
 
 
+def test_a_signal_to_an_ended_run_is_refused(site: Site, runs: _Runs) -> None:
+    run_id = _start(site)
+    runs.settle()
+    runs.finish(run_id, "extract")
+    body = {"signal": "approval", "value": {"ok": False}}
+
+    consumed = runs.ask(f"/runs/{run_id}/signal", body)
+    late = runs.ask(f"/runs/{run_id}/signal", {**body, "value": {"ok": True}})
+
+    assert consumed.json()["effect"] == "consumed"
+    assert (late.status_code, late.json()["code"]) == (409, "signal_refused")
+    assert "the run has ended" in late.json()["detail"]
+    assert site("GET", f"/runs/{run_id}").json()["state"] == "succeeded"
+
+
 def test_a_run_is_cancelled_and_redriven(site: Site, runs: _Runs) -> None:
     run_id = _start(site)
     runs.settle()
