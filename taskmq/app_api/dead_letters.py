@@ -36,18 +36,16 @@ from taskmq.operations.dead_letters import (
     browse,
     group_letters,
     list_queues_with_letters,
-    purge,
-    replay,
     visit,
 )
 from taskmq.operations.dead_letters.letter import JobsOfLetters
+from taskmq.operations.letter_changes import choose_letters, purge_letters, replay_letters
 
 __all__ = ["AppDeadLetters"]
 
 # Examining more would hide them from other readers, and use too much of a server's memory.
 _DEPTH: Final = 10_000
 _MOST_PLANNED: Final = 1_000
-_SEND_SECONDS: Final = 30.0
 
 
 class AppDeadLetters(AppCalls):
@@ -114,22 +112,21 @@ class AppDeadLetters(AppCalls):
             duplicates=which.duplicates,
             queues=self._app.tasks.queues,
         )
-        choose = self._choose_allowed(which)
-        limit, depth = which.limit or self._most, self._depth(which.depth)
+        limit, depth, allows = which.limit or self._most, self._depth(which.depth), self._allows
         if which.dry_run:
+            choose = choose_letters(self._app, self._select(which), allows)
             return await self._preview(queue, plan, choose, limit=limit, depth=depth)
-        said = {name: value for name, value in msgspec.to_builtins(which).items() if value is not None}
-        await self._caller.note_action(self._app, "dead_letters.replay", subject=queue, after=said)
         with self._watch("replay") as progress:
-            done = await replay(
-                self._broker,
+            done = await replay_letters(
+                self._app,
                 queue,
-                timeout=_SEND_SECONDS,
+                self._select(which),
                 plan=plan,
-                choose=choose,
+                allows=allows,
                 limit=limit,
                 depth=depth,
                 progress=progress,
+                record=self._caller.note_action,
             )
         return ReplayedView(
             replayed=done.replayed,
@@ -149,22 +146,29 @@ class AppDeadLetters(AppCalls):
             limit: delete at most this number, oldest first.
             dry_run: only count the letters.
         """
-        choose, depth = self._choose_allowed(LetterChoice(**which)), which.get("depth")
+        selection, allows, depth = self._select(LetterChoice(**which)), self._allows, which.get("depth")
         if dry_run:
             with self._watch("dry run") as progress:
                 return await visit(
                     self._broker,
                     queue,
                     lambda _: None,
-                    choose=choose,
+                    choose=choose_letters(self._app, selection, allows),
                     limit=limit,
                     depth=self._depth(depth),
                     progress=progress,
                 )
-        said = {name: value for name, value in (*which.items(), ("limit", limit)) if value is not None}
-        await self._caller.note_action(self._app, "dead_letters.purge", subject=queue, after=said)
         with self._watch("purge") as progress:
-            return await purge(self._broker, queue, choose=choose, limit=limit, depth=depth, progress=progress)
+            return await purge_letters(
+                self._app,
+                queue,
+                selection,
+                allows=allows,
+                limit=limit,
+                depth=depth,
+                progress=progress,
+                record=self._caller.note_action,
+            )
 
     async def _preview(
         self, queue: str, plan: Replay, choose: Choose | None, *, limit: int | None, depth: int | None
@@ -196,7 +200,10 @@ class AppDeadLetters(AppCalls):
 
     def _choose(self, which: LetterChoice) -> Choose | None:
         """Build a predicate for matching letters; None if all match."""
-        selection = LetterSelection(
+        return choose_letters(self._app, self._select(which))
+
+    def _select(self, which: LetterChoice) -> LetterSelection:
+        return LetterSelection(
             task=which.task,
             error=which.error,
             reason=which.reason,
@@ -206,14 +213,11 @@ class AppDeadLetters(AppCalls):
             older_than=_span(which.older_than, "older_than"),
             newer_than=_span(which.newer_than, "newer_than"),
         )
-        return None if selection.is_everything else selection.at(self._app.sessions.clock.now_ms())
 
-    def _choose_allowed(self, which: LetterChoice) -> Choose | None:
-        """Build a predicate for matching letters whose task the caller may call; None if all match."""
-        choose, caller = self._choose(which), self._caller
-        if caller.allows_all:
-            return choose
-        return lambda letter: caller.allows(letter.task) and (choose is None or choose(letter))
+    @property
+    def _allows(self) -> Callable[[str], bool] | None:
+        """Whether the caller may call a task; None if they may call all."""
+        return None if self._caller.allows_all else self._caller.allows
 
     def _depth(self, wanted: int | None) -> int | None:
         return wanted if self._most is None else min(wanted or self._most, self._most)

@@ -8,10 +8,12 @@ or the broker dies, every letter that was read is back in the queue.
     async with app:
         broker = app.sessions.current().broker
         recent = LetterSelection(task="shop.*", error="TimeoutError", newer_than=timedelta(hours=1))
-        timeouts = recent.at(app.sessions.clock.now_ms())
         for found in await group_letters(broker, "images"):
             print(found.count, found.task, found.error_type, found.sample)
-        done = await replay(broker, "images", timeout=30, choose=timeouts, plan=Replay(rate=50))
+        done = await replay_letters(app, "images", recent, plan=Replay(rate=50), by="ann")
+
+`replay_letters` and `purge_letters` of `taskmq.operations.letter_changes` leave an entry in the audit. `replay` and
+`purge` take a broker and leave none.
 
 Letters that were read but not chosen stay hidden from other readers until the walk ends, and count as unsettled.
 RabbitMQ closes the channel of a reader that keeps a message longer than the consumer timeout (30 minutes by default).

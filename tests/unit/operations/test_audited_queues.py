@@ -1,8 +1,9 @@
-"""Changes of queues by Python code, in the audit."""
+"""Changes of queues and dead letters by Python code, in the audit."""
 
 import getpass
 import logging
 import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.operations.dead_letters import LetterSelection, Replay, Replayed
+from taskmq.operations.letter_changes import purge_letters, replay_letters
 from taskmq.operations.queue_moves import Moved, move_messages
 from taskmq.operations.queues import find_pauses, pause_queues, purge_queue, resume_queues
 from tests.unit.app_kit import new_url
@@ -55,6 +58,23 @@ async def test_moves_and_purges_by_python_code_are_audited_with_their_user(app: 
     assert [(one.action, one.subject, one.user, one.after) for one in entries] == [
         ("queue.purge", "letters", getpass.getuser(), None),
         ("queue.move", "mail", "ann", {"to": "letters", "count": 5, "task": None}),
+    ]
+
+
+async def test_replays_and_purges_of_dead_letters_by_python_code_are_audited(app: TaskMQ) -> None:
+    recent = LetterSelection(task="send", newer_than=timedelta(hours=1))
+    async with app:
+        await app.tasks["send"].asend()
+        replayed = await replay_letters(app, "mail", plan=Replay(rate=50), by="ann")
+        purged = await purge_letters(app, "mail", recent, limit=1)
+        page = await app.sessions.store().identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(), limit=9)
+
+    entries = [record.entry() for record in page.entries]
+    plan = {"keep_attempts": False, "max_replays": 3, "rate": 50, "duplicates": False}
+    assert (replayed, purged) == (Replayed(), 0)
+    assert [(one.action, one.subject, one.user, one.after) for one in entries] == [
+        ("dead_letters.purge", "mail", getpass.getuser(), {"task": "send", "newer_than": 3600.0, "limit": 1}),
+        ("dead_letters.replay", "mail", "ann", plan),
     ]
 
 
