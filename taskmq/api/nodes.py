@@ -24,13 +24,17 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)] | Annotated[str, msgspec.
 
 
 class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A host node with its capacity and usage.
+    """A host node with its capacity and usage, or a host whose workers offer no resources.
 
     Attributes:
+        node_id: permanent while the node is known; of a host whose workers offer no resources, its name.
         status: available, busy, draining or lost.
         capacity, used: amounts by name; memory and storage in bytes.
         runs_jobs: whether workers on the node run jobs that the scheduler places.
-        epoch: the epoch of the reporting process, which grows with every restart.
+        epoch: the epoch of the reporting process, which grows with every restart; 0 without resources.
+        workers: names of the worker processes on it that answered.
+        queues: the queues that they consume.
+        slots: their maximum of concurrent runs; `running`: their current runs.
     """
 
     node_id: str
@@ -45,10 +49,14 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     registered_at: str | None
     heartbeat_at: str | None
+    workers: list[str]
+    queues: list[str]
+    slots: int
+    running: int
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """A list of all nodes, ordered by name."""
+    """The nodes, and the hosts with workers that answered, ordered by name."""
 
     items: list[HostNodeView]
 

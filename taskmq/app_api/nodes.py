@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from taskmq.api.nodes import AllocationView, HostNodeView, UsageView
 from taskmq.app import TaskMQ
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, milliseconds_of, render_all
 from taskmq.errors import RequestRefused
-from taskmq.model.nodes import Allocation, AllocationFilter, HostNode
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NodeTold
 from taskmq.operations import nodes as operations
+
+N = TypeVar("N")
 
 __all__ = ["AppNodes", "AppResources", "allocation_view", "found_node", "ids_of_nodes"]
 
@@ -22,30 +25,31 @@ class AppNodes(AppCalls):
     """
 
     async def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, ordered by name, with their allocated resources."""
-        return render_all(_view, await operations.list_nodes(self._app))
+        """List all nodes, and the hosts of all workers that answer, ordered by name."""
+        return render_all(_view, await operations.list_hosts(self._app))
 
     async def get(self, name: str) -> HostNodeView:
-        """Return one node by its name or id."""
-        return _view(await _find(self._app, name))
+        """Return one node by its name or id, or one host with workers by its name."""
+        found = [node for node in await self.list() if name in (node.name, node.node_id)]
+        return found_node(name, found[0] if found else None)
 
     async def drain(self, name: str) -> HostNodeView:
         """Stop placing jobs on a node. Running jobs continue."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.drain", subject=node.name)
-        return _view(found_node(name, await operations.drain_node(self._app, node.name)))
+        return _alone(found_node(name, await operations.drain_node(self._app, node.name)))
 
     async def resume(self, name: str) -> HostNodeView:
         """Resume placing jobs on a node."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.resume", subject=node.name)
-        return _view(found_node(name, await operations.drain_node(self._app, node.name, drains=False)))
+        return _alone(found_node(name, await operations.drain_node(self._app, node.name, drains=False)))
 
     async def remove(self, name: str) -> HostNodeView:
         """Remove a node and release its allocations. A node with running workers registers again."""
         node = await _find(self._app, name)
         await self._caller.note_action(self._app, "node.remove", subject=node.name)
-        return _view(found_node(name, await operations.remove_node(self._app, node.name)))
+        return _alone(found_node(name, await operations.remove_node(self._app, node.name)))
 
 
 class AppResources(AppCalls):
@@ -92,7 +96,7 @@ async def _find(app: TaskMQ, name: str) -> HostNode:
     return found_node(name, await operations.find_node(app, name))
 
 
-def found_node(name: str, node: HostNode | None) -> HostNode:
+def found_node(name: str, node: N | None) -> N:
     """Return the node, if it exists.
 
     Raises:
@@ -103,7 +107,12 @@ def found_node(name: str, node: HostNode | None) -> HostNode:
     return node
 
 
-def _view(node: HostNode) -> HostNodeView:
+def _alone(node: HostNode) -> HostNodeView:
+    return _view(operations.HostWorkers(node.name, node, []))
+
+
+def _view(host: operations.HostWorkers) -> HostNodeView:
+    node, workers = host.node or _describe_host(host), host.workers
     told = node.told
     return HostNodeView(
         node_id=node.id,
@@ -118,6 +127,23 @@ def _view(node: HostNode) -> HostNodeView:
         epoch=node.epoch,
         registered_at=instant_text(node.registered),
         heartbeat_at=instant_text(node.heartbeat),
+        workers=[each.name for each in workers],
+        queues=sorted({queue for each in workers for queue in each.queues}),
+        slots=sum(each.slots for each in workers),
+        running=sum(each.running for each in workers),
+    )
+
+
+def _describe_host(host: operations.HostWorkers) -> HostNode:
+    """Return a host whose workers offer no resources as a node."""
+    return HostNode(
+        id=host.name,
+        told=NodeTold(name=host.name, version=max(each.version for each in host.workers)),
+        epoch=0,
+        registered=min(each.started for each in host.workers),
+        heartbeat=max(each.at for each in host.workers),
+        is_busy=all(each.running >= each.slots for each in host.workers),
+        is_draining=all(each.state == "draining" for each in host.workers),
     )
 
 

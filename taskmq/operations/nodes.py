@@ -1,11 +1,14 @@
 """Host nodes (list, drain, remove, register) and their allocations, including those for external users."""
 
+import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobStore
+from taskmq.errors import BrokerUnavailable, TopologyMismatch, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
 from taskmq.model.nodes import (
     Allocation,
@@ -17,13 +20,18 @@ from taskmq.model.nodes import (
     usage_of,
 )
 from taskmq.model.resources import Amounts
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.units import Duration, parse_seconds
+from taskmq.operations.workers import list_workers
 
 __all__ = [
+    "HostWorkers",
     "Usage",
     "allocate",
     "drain_node",
     "find_node",
     "list_allocations",
+    "list_hosts",
     "list_nodes",
     "register_node",
     "release",
@@ -48,6 +56,57 @@ class Usage(NamedTuple):
     hours: dict[str, float]
     allocations: int
     is_bounded: bool
+
+
+class HostWorkers(NamedTuple):
+    """A node of the store, a host with workers that answer, or both.
+
+    Attributes:
+        name: name of the node; of a host whose workers have none, the host's name.
+        node: the node as the store has it; None if its workers offer no resources, or the app has no store.
+        workers: worker processes on it that answered.
+    """
+
+    name: str
+    node: HostNode | None
+    workers: Sequence[WorkerStatus]
+
+
+async def list_hosts(app: TaskMQ, *, within: Duration = 1.0) -> list[HostWorkers]:
+    """Return the nodes of the store and the hosts of all workers that answer in time, sorted by name.
+
+    Without a store, it returns the hosts of the workers. While the broker is unavailable, it returns the nodes of the
+    store without workers.
+
+    Raises:
+        StoreUnavailable: the store could not be reached.
+        BrokerUnavailable: the app has no store, and the broker could not be reached.
+    """
+    has_store = app.sessions.current().store is not None
+    stored, statuses = await asyncio.gather(
+        list_nodes(app) if has_store else _list_none(), _list_statuses(app, within, is_required=not has_store)
+    )
+    nodes = {node.name: node for node in stored}
+    workers: dict[str, list[WorkerStatus]] = defaultdict(list)
+    for status in statuses:
+        workers[status.host if status.node is None else status.node.name].append(status)
+    return [HostWorkers(name, nodes.get(name), workers.get(name, [])) for name in sorted({*nodes, *workers})]
+
+
+async def _list_none() -> Sequence[HostNode]:
+    return []
+
+
+async def _list_statuses(app: TaskMQ, within: Duration, *, is_required: bool) -> list[WorkerStatus]:
+    # Workers answer for `within`; the rest is for connecting, which an unavailable broker would keep up for longer.
+    limit = None if is_required else 2 * parse_seconds(within, what="within")
+    try:
+        async with asyncio.timeout(limit):
+            return [answer.status for answer in await list_workers(app, within=within)]
+    except (TimeoutError, BrokerUnavailable, TopologyMismatch, UnsupportedFeature):
+        if is_required:
+            raise
+        return []
 
 
 async def list_nodes(app: TaskMQ) -> Sequence[HostNode]:

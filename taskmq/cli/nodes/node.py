@@ -15,14 +15,17 @@ __all__ = ["app"]
 
 app = Noun(name="node", help="Manage host nodes: list, show, drain, resume, remove, allocations.")
 
-_NODE_COLUMNS: Final = ("node", "state", "capacity", "used", "labels", "heartbeat")
+_NODE_COLUMNS: Final = (
+    *("node", "state", "capacity", "used", "labels"),
+    *("queues", "running", "slots", "version", "heartbeat"),
+)
 _ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
 _PAGE: Final = 200
 
 
 @app.command(name="list")
 def list_nodes() -> None:
-    """List the nodes reported by workers with --node or registered over HTTP."""
+    """List the hosts of workers that answer, and the nodes with resources: of workers with --node or over HTTP."""
     show_rows(_NODE_COLUMNS, ask(lambda api: api.nodes.list()), _row)
 
 
@@ -111,16 +114,29 @@ def allocations(*, node: str | None = None, job: str | None = None, ended: bool 
 
 
 def _show(node: "HostNodeView") -> None:
-    show_record(node, lambda: {**_row(node), "id": node.node_id, "address": node.ip_address, "epoch": node.epoch})
+    show_record(
+        node,
+        lambda: {
+            **_row(node),
+            "id": node.node_id,
+            "address": node.ip_address,
+            "epoch": node.epoch,
+            "workers": ", ".join(node.workers),
+        },
+    )
 
 
 def _row(node: "HostNodeView") -> dict[str, Any]:
     return {
         "node": node.name,
         "state": node.status,
+        "queues": ",".join(node.queues),
+        "running": node.running,
+        "slots": node.slots,
         "capacity": amounts_text(node.capacity),
         "used": amounts_text(node.used),
         "labels": ", ".join(f"{name}={value}" for name, value in node.labels.items()),
+        "version": node.version,
         "heartbeat": text_of_instant(node.heartbeat_at),
     }
 

@@ -28,11 +28,11 @@ class NodeCalls:
         self._connection = connection
 
     def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, ordered by name."""
+        """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
         return (self._connection.ask("listNodes", NodeList)).items
 
     def get(self, name: str) -> HostNodeView:
-        """Return a host node by its name."""
+        """Return a node by its name or id, or a host with workers by its name."""
         return self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     def drain(self, name: str) -> HostNodeView:

@@ -27,11 +27,11 @@ class AsyncNodeCalls:
         self._connection = connection
 
     async def list(self) -> Sequence[HostNodeView]:
-        """List all nodes, ordered by name."""
+        """List all nodes, and the hosts of all workers that answer within a second, ordered by name."""
         return (await self._connection.ask("listNodes", NodeList)).items
 
     async def get(self, name: str) -> HostNodeView:
-        """Return a host node by its name."""
+        """Return a node by its name or id, or a host with workers by its name."""
         return await self._connection.ask("getNode", HostNodeView, path={"name": name})
 
     async def drain(self, name: str) -> HostNodeView:

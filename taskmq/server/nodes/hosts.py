@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from litestar import delete, get, post
+from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
@@ -11,6 +12,7 @@ from taskmq.model.identity import Permission
 from taskmq.model.nodes import HostNode, NodeTold, lost_after
 from taskmq.operations import nodes as operations
 from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
+from taskmq.server.live.samples import MaxAge, read_shared
 from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -25,9 +27,13 @@ __all__ = ["HOST_HANDLERS"]
     summary="List nodes",
     tags=["nodes"],
 )
-async def list_nodes(api: ApiGiven) -> NodeList:
-    """Return all nodes with their allocated resources."""
-    return NodeList(list(await api.nodes.list()))
+async def list_nodes(api: ApiGiven, state: State, max_age: MaxAge = 0) -> NodeList:
+    """Return all nodes with their allocated resources, and the hosts of all workers that answer within a second."""
+
+    async def read() -> NodeList:
+        return NodeList(list(await api.nodes.list()))
+
+    return await read_shared(state, "nodes", max_age, read)
 
 
 @get(
@@ -38,7 +44,7 @@ async def list_nodes(api: ApiGiven) -> NodeList:
     tags=["nodes"],
 )
 async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
-    """Return a node by its name or id."""
+    """Return a node by its name or id, or a host with workers by its name."""
     return await api.nodes.get(name)
 
 
@@ -132,7 +138,7 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
     tags=["compatible names"],
 )
 async def list_nodes_compat(api: ApiGiven) -> list[HostNodeView]:
-    """Return all nodes as an array."""
+    """Return all nodes, and the hosts of all workers that answer within a second, as an array."""
     return list(await api.nodes.list())
 
 

@@ -24,7 +24,8 @@ const labels = (/** @type {any} */ node) => Object.entries(node.labels).map(([na
 
 function Actions({ node, reload, single = false }) {
   const [open, show] = useState("");
-  if (!may("nodes.operate")) return null;
+  // The scheduler places no jobs on hosts whose workers offer no resources.
+  if (!may("nodes.operate") || !node.epoch) return null;
   const where = `nodes/${part(node.name)}`;
   const close = () => show("");
   const drain = async () => { await send(`${where}/drain`); notify(`${node.name} accepts no more jobs.`); reload(); };
@@ -50,21 +51,21 @@ function Allocations({ name, cursor }) {
 function Node({ name, cursor }) {
   const loaded = useData(`nodes/${part(name)}`, {}, ["worker", "job"], 5000);
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ node) => html`
-    <${Head} title=${node.name} sub=${html`<${Status} status=${node.status} /> ${node.runs_jobs ? "Workers run the jobs placed on it." : "Reported through the API, not by a worker."}`}><${Actions} node=${node} reload=${loaded.reload} single /><//>
+    <${Head} title=${node.name} sub=${html`<${Status} status=${node.status} /> ${node.runs_jobs ? "Workers run the jobs placed on it." : node.epoch ? "Reported through the API, not by a worker." : "Its workers offer no resources."}`}><${Actions} node=${node} reload=${loaded.reload} single /><//>
     <div class="two">
       <${Section} title="Usage"><${Usage} node=${node} /><//>
-      <${Section} title="Details"><${Facts} of=${[["Labels", labels(node)], ["Address", node.ip_address], ["Version", node.version], ["Heartbeat", html`<${When} at=${node.heartbeat_at} />`], ["Registered", html`<${When} at=${node.registered_at} exact />`], ["Id", node.node_id]]} /><//>
+      <${Section} title="Details"><${Facts} of=${[["Workers", node.workers.join(", ")], ["Queues", node.queues.join(", ")], ["Slots", `${node.running} of ${node.slots}`], ["Labels", labels(node)], ["Address", node.ip_address], ["Version", node.version], ["Heartbeat", html`<${When} at=${node.heartbeat_at} />`], ["Registered", html`<${When} at=${node.registered_at} exact />`], ["Id", node.node_id]]} /><//>
     </div>
     ${may("pools.read") && html`<${Allocations} name=${name} cursor=${cursor} />`}`}<//>`;
 }
 
 function List() {
-  const loaded = useData("nodes", {}, ["worker", "job"], 5000);
+  const loaded = useData("nodes", { max_age: 2 }, ["worker", "job"], 5000);
   const open = loaded.data?.items.filter((/** @type {any} */ one) => one.status === "available" || one.status === "busy").length;
   return html`<${Head} title="Nodes" sub=${loaded.data?.items.length ? `${open} of ${loaded.data.items.length} accept jobs` : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Nodes" columns=${["Node", "State", "Usage", "Labels", "Heartbeat", ""]}>${items.map((/** @type {any} */ node) => html`<tr key=${node.name} data-row>
-          <td><a href=${to(["nodes", node.name])}>${node.name}</a></td><td><${Status} status=${node.status} /></td><td class="wide"><${Usage} node=${node} /></td><td>${labels(node) || "–"}</td>
+      ? html`<${Table} label="Nodes" columns=${["Node", "State", "Queues", "Slots", "Usage", "Labels", "Heartbeat", ""]}>${items.map((/** @type {any} */ node) => html`<tr key=${node.name} data-row>
+          <td><a href=${to(["nodes", node.name])}>${node.name}</a></td><td><${Status} status=${node.status} /></td><td>${node.queues.join(", ") || "–"}</td><td>${node.running} of ${node.slots}</td><td class="wide"><${Usage} node=${node} /></td><td>${labels(node) || "–"}</td>
           <td><${When} at=${node.heartbeat_at} /></td><td><div class="actions"><${Actions} node=${node} reload=${loaded.reload} /></div></td></tr>`)}<//>`
       : html`<${Empty} title="No nodes"><p>Start a worker that registers its machine as a node:</p><${Code} label="Command" text="taskmq worker MODULE:APP --node gpu-1 --node-labels region=eu" /><//>`}<//>`;
 }

@@ -1,0 +1,81 @@
+"""Hosts of all workers in the list of nodes, with and without a store."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.cli.operator import OperatorApi
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.nodes import NodeTold
+from taskmq.operations.nodes import list_hosts
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
+
+pytestmark = pytest.mark.real_time
+
+
+def _app(store: str | None = None) -> TaskMQ:
+    app = TaskMQ(new_url(), store=store)
+
+    @app.task(name="render", queue="pdf")
+    async def render() -> None: ...
+
+    return app
+
+
+@asynccontextmanager
+async def _working(app: TaskMQ, config: WorkerConfig) -> AsyncGenerator[None]:
+    worker = Worker(app, config)
+    async with app, asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await worker.is_ready.wait()
+        yield
+        worker.drain()
+
+
+async def test_a_worker_without_a_node_is_listed_by_its_host_without_a_store() -> None:
+    app = _app()
+    async with _working(app, WorkerConfig(concurrency=3, grace=5.0)):
+        (listed,) = await OperatorApi(app).nodes.list()
+        shown = await OperatorApi(app).nodes.get(socket.gethostname())
+
+    assert (listed.name, listed.status, listed.queues) == (socket.gethostname(), "available", ["pdf"])
+    assert (len(listed.workers), listed.running, listed.slots) == (1, 0, 3)
+    assert (listed.capacity, listed.runs_jobs, bool(listed.version)) == ({}, False, True)
+    assert (shown.name, shown.workers) == (listed.name, listed.workers)
+
+
+async def test_workers_of_a_node_are_listed_with_what_the_store_knows_of_it(tmp_path: Path) -> None:
+    app = _app(f"sqlite:///{tmp_path}/jobs.db")
+    async with _working(app, WorkerConfig(concurrency=3, grace=5.0, node="gpu-1")):
+        await app.sessions.store().nodes.report([NodeTold(name="gpu-1", capacity={"cpu": 8.0}, runs_jobs=True)])
+        (gpu,) = await OperatorApi(app).nodes.list()
+
+    assert gpu.name == "gpu-1"
+    assert (gpu.capacity, gpu.runs_jobs, gpu.queues, gpu.slots) == (
+        {"cpu": 8.0},
+        True,
+        ["pdf", "taskmq.node.gpu-1"],
+        3,
+    )
+    assert len(gpu.workers) == 1
+
+
+async def test_nodes_of_the_store_are_listed_while_the_broker_is_unavailable(tmp_path: Path) -> None:
+    app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db", send_timeout="1s")
+    async with app:
+        await app.sessions.store().nodes.report([NodeTold(name="gpu-1")])
+        found = await list_hosts(app, within=0.01)
+
+    assert [(each.name, each.workers) for each in found] == [("gpu-1", [])]
+
+
+async def test_hosts_without_a_store_need_the_broker() -> None:
+    async with TaskMQ("amqp://127.0.0.1:1", send_timeout="1s") as app:
+        with pytest.raises(BrokerUnavailable):
+            await list_hosts(app, within=0.01)
