@@ -91,6 +91,8 @@ class AppQueues(AppCalls):
     async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
         """List queues with all their priority classes and dead letter queues.
 
+        A queue of the app that RabbitMQ does not have yet is listed if jobs of the store wait for it.
+
         Args:
             queues: names of queues, also of single RabbitMQ queues. Default: the app's queues.
             within: the time limit for workers' answers, in seconds.
@@ -98,7 +100,15 @@ class AppQueues(AppCalls):
         found = await list_queues(self._app, queues, within=within)
         pauses = await find_pauses(self._app)
         lines = render_all(lambda each: _line(each, pauses), found.queues)
-        backlogs = await find_backlogs(self._app, sorted({logical_queue(line.queue) for line in lines}))
+        names = {logical_queue(line.queue) for line in lines}
+        own = {queue.name for queue in self._app.tasks.queues}
+        missing = (own.intersection(queues) if queues else own) - names
+        backlogs = await find_backlogs(self._app, sorted(names | missing))
+        # A queue is declared by its first worker or sender; until then only the store has its jobs.
+        lines += [
+            _line(QueueStats(name, ready=0, unsettled=0, delayed=None, consumers=0), pauses)
+            for name in sorted(missing.intersection(backlogs or ()))
+        ]
         return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses, backlogs))
 
     async def demand(self, name: str) -> DemandView:

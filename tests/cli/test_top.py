@@ -30,6 +30,20 @@ def test_top_shows_queues_workers_and_task_activity(home: Path, taskmq: Here) ->
     assert {"images", "images.dlq"} <= {each["queue"] for each in last["queues"]}
 
 
+def test_top_and_the_list_of_queues_show_what_waits_in_the_store(home: Path, taskmq: Here) -> None:
+    (home / "shop.py").write_text(SHOP.replace("TaskMQ(", 'TaskMQ(store="sqlite:///jobs.db", ', 1))
+    assert taskmq("job", "submit", "shop.double", "--args", "[2]", "--app", "shop:app").code == 0
+
+    top = taskmq("--app", "shop:app", "-o", "json", "top", "--every", "0.2s")
+    listed = taskmq("queue", "list", "--app", "shop:app")
+
+    assert {each["queue"]: each["stored"] for each in top.data["queues"]}["images"] == 1
+    lines = [line.split() for line in listed.out.splitlines()]
+    assert lines[0][:3] == ["queue", "stored", "ready"]
+    assert ["images", "1", "0"] in [line[:3] for line in lines]
+    assert listed.err.startswith("1 in the store, ")
+
+
 def test_top_ends_after_the_given_number_of_refreshes(home: Path, taskmq: Here) -> None:
     (home / "shop.py").write_text(SHOP)
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from taskmq.scheduler import Scheduler
 from taskmq.server.examples import EXAMPLES
 from tests.dashboard.examples import Case, show_examples
 from tests.dashboard.kit import Eyes, Served, a_job, answer, serving, violations, watching, working
+from tests.servers import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -51,6 +53,31 @@ def test_parts_that_are_down_come_first_and_lead_to_the_system_page(browser: Bro
         eyes.see("No scheduler runs.")
         eyes.see("start `taskmq scheduler`")
         assert violations(eyes.page) == []
+
+
+def test_a_scheduler_that_is_gone_needs_attention_although_no_event_says_so(browser: Browser, tmp_path: Path) -> None:
+    with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
+        scheduler = Scheduler(served.twin())
+        running = served.begin(scheduler.run())
+        eventually(lambda: _status(served, "schedulers") == "works", "the scheduler holds the partitions")
+        eyes.page.clock.install()
+        attention = eyes.open().page.locator(".attention")
+        expect(attention).to_contain_text("workers are down")
+        expect(attention).not_to_contain_text("schedulers")
+        expect(eyes.page.locator(".pill")).to_contain_text("live")
+
+        served.call(scheduler.stop)
+        running.result(30)
+        eventually(lambda: _status(served, "schedulers") == "down", "the server knows")
+        eyes.page.clock.fast_forward(10_000)
+        eyes.page.clock.fast_forward(5_000)
+
+        expect(attention).to_contain_text("schedulers are down")
+
+
+def _status(served: Served, part: str) -> str:
+    parts = served.api.get("/health").json()["parts"]
+    return next(str(each["status"]) for each in parts if each["part"] == part)
 
 
 def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Served) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.cli.operator import OperatorApi
-from taskmq.contracts.jobs import Upgradable
+from taskmq.contracts.jobs import ScheduleChange, Upgradable
 from taskmq.operations.diagnosis.system import examine_system, find_problems
 from taskmq.scheduler import Scheduler
+from taskmq.schedules.triggers import every
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers.waiting import until
 
@@ -121,6 +122,45 @@ async def test_a_stopped_scheduler_leaves_the_list_and_its_partitions_become_lat
     assert ("store", "start `taskmq scheduler`") in {(each.about, each.remedy) for each in problems}
 
 
+async def test_a_late_schedule_is_a_problem(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        schedules = app.sessions.store().schedules
+        await app.schedules.aadd("nightly", app.tasks["render"], every("1m"))
+        (row,) = await schedules.find("healthy", ["nightly"])
+        assert row is not None
+        assert row.next is not None
+        late = ScheduleChange(
+            app="healthy",
+            name="nightly",
+            before=row,
+            definition=row.definition,
+            record=row.record,
+            next=row.next - 300_000,
+        )
+        assert await schedules.write([late]) == [True]
+
+        problems = await find_problems(app)
+
+    (problem,) = [each for each in problems if each.about == "schedules"]
+    assert problem.level == "problem"
+    assert problem.finding.startswith("the latest schedule has been due for 3")
+
+
+async def test_a_flood_of_one_tenant_shows_in_its_queue_and_delays_no_other_tenant(open_again: _Open) -> None:
+    async with open_again() as app:
+        await _prepare(app)
+        for _ in range(30):
+            await app.jobs.asubmit("render", tenant="acme")
+        other = await app.jobs.asubmit("render", tenant="globex")
+        (queue,) = [each for each in (await OperatorApi(app).queues.list()).queues if each.queue == "pdf"]
+        waiting = await OperatorApi(app).jobs.page("status:queued tenant:globex")
+
+    assert (queue.stored, queue.ready) == (31, 0)
+    assert queue.oldest is not None
+    assert [each.job_id for each in waiting.items] == [other.id]
+
+
 async def test_the_gauge_of_waiting_jobs_counts_both_lanes(open_again: _Open) -> None:
     async with open_again() as app:
         await _prepare(app)
@@ -167,12 +207,21 @@ async def test_usage_has_waiting_running_and_processor_time_of_both_lanes_by_day
 
 async def test_a_broker_that_refuses_connections_leaves_the_other_facts(tmp_path: Path) -> None:
     app = TaskMQ("amqp://127.0.0.1:1", store=f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task(name="render", queue="pdf")
+    async def render() -> None: ...
+
     async with app:
         await _prepare(app)
 
+        job = await app.jobs.asubmit("render")
         found, problems = await asyncio.gather(examine_system(app), find_problems(app))
+        explained = await app.jobs.aexplain(job.id)
 
     statuses = {part.part: part.status for part in found.parts}
     assert (statuses["broker"], statuses["workers"], statuses["store"]) == ("down", "unknown", "works")
     assert len(found.partitions) == app.sessions.store().dispatching.partitions
-    assert {each.about: each.level for each in problems}["broker"] == "problem"
+    (broker,) = [each for each in problems if each.about == "broker"]
+    assert broker.level == "problem"
+    assert "nothing listens there" in broker.finding
+    assert any("does not answer: no job reaches a worker until it is back" in reason for reason in explained.reasons)

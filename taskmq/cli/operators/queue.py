@@ -19,7 +19,7 @@ __all__ = ["app"]
 
 app = Noun(name="queue", help="Manage queues: list, show, pause, resume, move, purge.")
 
-_COLUMNS: Final = ("queue", "ready", "unsettled", "delayed", "consumers")
+_COLUMNS: Final = ("queue", "stored", "ready", "unsettled", "delayed", "consumers")
 
 
 @app.command(name="list")
@@ -33,12 +33,14 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
     found = ask(lambda api: api.queues.list(names))
-    paused = ("paused",) if any(line.paused for line in found.items) else ()
-    show_rows((*_COLUMNS, *paused), found.items, _row)
+    stored = {group.queue: group.stored for group in found.queues if group.stored}
+    columns = [name for name in _COLUMNS if name != "stored" or stored]
+    paused = ["paused"] if any(line.paused for line in found.items) else []
+    show_rows([*columns, *paused], found.items, lambda line: {**_row(line), "stored": stored.get(line.queue)})
     ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
     sums = f"{ready} ready, {in_hand} in workers"
-    if stored := sum(group.stored or 0 for group in found.queues):
-        sums = f"{stored} in the store, {sums}"
+    if stored:
+        sums = f"{sum(stored.values())} in the store, {sums}"
     # Some brokers do not report delayed messages.
     note(sums if found.delayed is None else f"{sums}, {found.delayed} delayed")
 

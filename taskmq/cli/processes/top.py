@@ -33,7 +33,7 @@ __all__ = ["Sample", "draw", "show_activity"]
 
 # Seconds that workers have to answer each refresh.
 _ANSWER: Final = 0.3
-_QUEUES: Final = ("queue", "ready", "change", "unsettled", "delayed", "consumers")
+_QUEUES: Final = ("queue", "stored", "ready", "change", "unsettled", "delayed", "consumers")
 _TASKS: Final = (
     "task",
     "per_second",
@@ -170,7 +170,8 @@ class _Watch:
         found, workers = await asyncio.gather(
             self._api.queues.list(self._names, within=_ANSWER), self._api.workers.list(within=_ANSWER)
         )
-        rows = [self._row(each) for each in found.items]
+        stored = {each.queue: each.stored for each in found.queues}
+        rows = [self._row(each, stored.get(each.queue)) for each in found.items]
         self._before = {each.queue: each.ready for each in found.items}
         return Sample(
             broker=current_globals().server or cast("OperatorApi", self._api).address,
@@ -182,9 +183,10 @@ class _Watch:
             workers=[_worker_row(each) for each in sorted(workers, key=lambda each: each.name)],
         )
 
-    def _row(self, each: "QueueLine") -> Mapping[str, Any]:
+    def _row(self, each: "QueueLine", stored: int | None) -> Mapping[str, Any]:
         return {
             "queue": each.queue,
+            "stored": stored,
             "ready": each.ready,
             "change": round((each.ready - self._before.get(each.queue, each.ready)) / self._pause, 1),
             "unsettled": each.in_hand,

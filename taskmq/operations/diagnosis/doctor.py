@@ -15,7 +15,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, lane_queue, shard_queue
 from taskmq.model.units import Duration, parse_seconds
-from taskmq.operations.diagnosis.health import find_schedulers
+from taskmq.operations.diagnosis.health import find_schedulers, measure_schedule_delay
 
 __all__ = ["CLOCK_LIMIT", "Examination", "examine", "examine_servers"]
 
@@ -23,6 +23,7 @@ _TIMEOUT: Final = 10.0
 CLOCK_LIMIT: Final = 2.0
 """Seconds by which clocks may differ."""
 _CLOCK_PROBLEM: Final = 30.0
+_LATE_SECONDS: Final = 30.0
 _MANY: Final = 1_000
 _MOST_PARTS: Final = 100
 _URL_KEYS: Final = ("url", "state", "store")
@@ -65,10 +66,12 @@ async def examine_servers(app: TaskMQ, *, watch: Duration = 0, within: Duration 
         within: the time limit for each of them; its findings up to then are kept.
     """
     limit = None if within is None else parse_seconds(within, what="within")
+    # Half of the time, so that a part that is down is a problem, and one that is slow is not.
+    patience = _TIMEOUT if limit is None else limit / 2
     parts = await asyncio.gather(
-        _collect("broker", _examine_broker(app, parse_seconds(watch, what="watch")), limit, "--url"),
-        _collect("state", _examine_state(app), limit, "--state"),
-        _collect("store", _examine_store(app), limit, "--store"),
+        _collect("broker", _examine_broker(app, parse_seconds(watch, what="watch"), patience), limit, "--url"),
+        _collect("state", _examine_state(app, patience), limit, "--state"),
+        _collect("store", _examine_store(app, patience), limit, "--store"),
     )
     return Examination(
         [finding for part in parts for finding in part.findings],
@@ -84,7 +87,8 @@ async def _collect(part: str, looks: AsyncIterator[Finding], limit: float | None
             async for finding in looks:
                 findings.append(finding)  # noqa: PERF401 - keep the findings from before an error
     except TimeoutError:
-        findings.append(Finding("problem", part, f"not examined within {limit:g} s", remedy))
+        text = f"examined in part: it took longer than {limit:g} s"
+        findings.append(Finding("warning", part, text, "`taskmq doctor` examines it without a limit"))
     except (BrokerUnavailable, StateUnavailable, StoreUnavailable) as error:
         findings.append(Finding("problem", part, str(error), remedy))
     else:
@@ -100,9 +104,9 @@ def _list_settings(app: TaskMQ) -> list[Finding]:
     ] or [Finding("ok", "settings", "none given: the embedded broker in .taskmq")]
 
 
-async def _examine_broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
+async def _examine_broker(app: TaskMQ, watch: float, patience: float) -> AsyncIterator[Finding]:
     broker = app.sessions.current().broker
-    await broker.connect(timeout=_TIMEOUT)
+    await broker.connect(timeout=patience)
     yield Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
         hands_over = app.sessions.state_url is not None
@@ -153,13 +157,13 @@ async def _find_former_parts(broker: Broker, queue: WorkQueue) -> AsyncIterator[
             yield found[0]
 
 
-async def _examine_state(app: TaskMQ) -> AsyncIterator[Finding]:
+async def _examine_state(app: TaskMQ, patience: float) -> AsyncIterator[Finding]:
     state = app.sessions.current().state
     if state is None:
         yield Finding("warning", "state", "none: no results, no beat", "TaskMQ(..., state=...) or $TASKMQ_STATE")
         return
     try:
-        async with asyncio.timeout(_TIMEOUT):
+        async with asyncio.timeout(patience):
             await state.results.get("doctor")
     except (StateUnavailable, TimeoutError) as error:
         raise StateUnavailable(f"{state.address}: {str(error) or 'no answer'}") from error
@@ -171,12 +175,12 @@ async def _examine_state(app: TaskMQ) -> AsyncIterator[Finding]:
         yield _compare_clocks(await state.server_now_ms() - app.sessions.clock.now_ms())
 
 
-async def _examine_store(app: TaskMQ) -> AsyncIterator[Finding]:
+async def _examine_store(app: TaskMQ, patience: float) -> AsyncIterator[Finding]:
     store = app.sessions.current().store
     if store is None:
         return
     try:
-        async with asyncio.timeout(_TIMEOUT):
+        async with asyncio.timeout(patience):
             await store.check()
     except StoreMismatch as error:
         yield Finding("problem", "store", str(error), "taskmq store upgrade, with the taskmq that the app runs")
@@ -186,8 +190,14 @@ async def _examine_store(app: TaskMQ) -> AsyncIterator[Finding]:
     yield Finding("ok", "store", store.address)
     for finding in await store.diagnose():
         yield finding
-    yield _compare_clocks(await store.now_ms() - app.sessions.clock.now_ms(), of="store")
+    now = await store.now_ms()
+    yield _compare_clocks(now - app.sessions.clock.now_ms(), of="store")
     yield await _examine_schedulers(store)
+    if (late := await measure_schedule_delay(store, now=now)) >= _LATE_SECONDS:
+        text = f"the latest schedule has been due for {late:.0f} s"
+        yield Finding(
+            "problem", "schedules", text, "`taskmq status` shows which partitions have no scheduler, or are late"
+        )
 
 
 async def _examine_schedulers(store: JobStore) -> Finding:

@@ -11,7 +11,15 @@ from taskmq.errors import StoreMismatch, TaskMQError, UnsupportedFeature
 from taskmq.model.topology import PARKING
 from taskmq.operations.workers import list_workers
 
-__all__ = ["LOSSES", "Part", "PartHealth", "PartStatus", "examine_parts", "find_schedulers"]
+__all__ = [
+    "LOSSES",
+    "Part",
+    "PartHealth",
+    "PartStatus",
+    "examine_parts",
+    "find_schedulers",
+    "measure_schedule_delay",
+]
 
 Part = Literal["store", "broker", "state", "schedulers", "workers"]
 PartStatus = Literal["works", "partly", "down", "unknown", "absent"]
@@ -65,6 +73,13 @@ async def find_schedulers(store: JobStore) -> _Schedulers:
     leases = [await store.dispatching.leases.find(partition_key(number)) for number in range(partitions)]
     owners = {lease.owner for lease in leases if lease is not None}
     return _Schedulers(partitions, sum(lease is None for lease in leases), len(owners))
+
+
+async def measure_schedule_delay(store: JobStore, *, now: int) -> float:
+    """Return the seconds for which the latest schedule has been due; 0.0 if none is. `now` is in ms."""
+    partitions = range(store.dispatching.partitions)
+    due = [await store.schedules.due(number, until=now, limit=1) for number in partitions]
+    return max(((now - first.due) / 1000 for found in due for first in found), default=0.0)
 
 
 async def examine_parts(app: TaskMQ) -> list[PartHealth]:

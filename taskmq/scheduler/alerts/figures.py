@@ -13,6 +13,7 @@ from taskmq.model.history.alerts import OF_RUNS, AlertRule
 from taskmq.model.history.rollups import MINUTE, QUARTER, Rollup, minute_of, spans
 from taskmq.model.history.samples import OF_ROLLUPS, WindowFigures, job_samples, queue_samples
 from taskmq.model.topology import dead_letter_queue, jobs_queue
+from taskmq.operations.diagnosis.health import measure_schedule_delay
 from taskmq.scheduler.alerts.run_figures import RunAlertFigures
 from taskmq.scheduler.alerts.unschedulable import unschedulable_jobs
 from taskmq.scheduler.signals import LiveWorkers
@@ -74,7 +75,7 @@ class AlertFigures:
         if rule.metric in OF_RUNS:
             return await self._runs.samples(rule)
         if rule.metric == "schedules_late":
-            return {"": await self._read_lateness()}
+            return {"": await measure_schedule_delay(self._store, now=self._now)}
         if rule.metric == "broker_alarm":
             return await self._read_alarm()
         if rule.metric == "unschedulable":
@@ -154,13 +155,6 @@ class AlertFigures:
         for lane, head in (await dispatching.heads(sorted(queues))).items():
             found[lane.queue] = max(found.get(lane.queue, 0.0), (self._now - head.due) / 1000)
         return found
-
-    async def _read_lateness(self) -> float:
-        late = 0
-        for partition in range(self._store.dispatching.partitions):
-            for due in await self._store.schedules.due(partition, until=self._now, limit=1):
-                late = max(late, self._now - due.due)
-        return late / 1000
 
     async def _read_alarm(self) -> dict[str, float] | None:
         broker = self._app.sessions.current().broker

@@ -56,7 +56,7 @@ function find(summary, queues, health) {
 
 /** @param {{summary: import("./summary.js").Summary, queues: import("./data.js").Loaded}} props */
 export function Attention({ summary, queues }) {
-  const health = useData("health", {}, [], 10_000);
+  const health = useData("health", {}, ["time"], 5000);
   const sources = { jobs: summary.counts, alerts: summary.alerts, queues, health };
   const missing = Object.entries(sources).filter(([, one]) => one.error).map(([name]) => name);
   const isLoading = Object.values(sources).some((one) => one.isLoading);

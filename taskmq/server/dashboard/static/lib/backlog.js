@@ -21,7 +21,9 @@ export function growthOf(one, at) {
   const depth = backlogOf(one);
   readings.set(key, [...known, { at, depth }]);
   const first = known[0];
-  if (!first || at - first.at < MINUTE / 2 || depth - first.depth < FEW) return 0;
+  // After a flood it is deeper than five minutes ago, and shrinks.
+  const recent = known.findLast((reading) => at - reading.at >= MINUTE / 2);
+  if (!first || !recent || depth < recent.depth || depth - first.depth < FEW) return 0;
   return Math.round((depth - first.depth) * MINUTE / (at - first.at));
 }
 

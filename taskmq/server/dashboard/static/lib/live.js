@@ -90,7 +90,8 @@ export function startLive() {
   document.addEventListener("visibilitychange", follow);
   addEventListener("hashchange", () => { if (tenantOf() !== following) follow(); });
   window.setInterval(() => {
-    if (!document.hidden && state !== "live") queueEvent("all");
+    // No event says that a scheduler is gone, an alert fires, or a job has become overdue.
+    if (!document.hidden) queueEvent(state === "live" ? "time" : "all");
   }, POLL);
   follow();
 }

@@ -3,7 +3,6 @@
 import { may } from "./api.js";
 import { useData } from "./data.js";
 import { count } from "./format.js";
-import { useEffect } from "./html.js";
 
 const EVERY = 15_000;
 
@@ -47,12 +46,7 @@ export function badgeOf(summary, page) {
 export function useSummary(isOverview, tenant) {
   // At most a second old on the overview, because pages reload a second after an event.
   const [filter, max_age, least] = isOverview ? [ALL, 1, 5000] : [[RUNNING, FAILED_DAY], 15, EVERY];
-  const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter, max_age, tenant }, ["job"], least);
-  const alerts = useData(may("alerts.read") ? "alerts" : null, { states: "firing", tenant }, [], EVERY);
-  // No event is sent when rules are evaluated.
-  useEffect(() => {
-    const timer = setInterval(() => { if (!document.hidden) alerts.reload(); }, EVERY);
-    return () => clearInterval(timer);
-  }, []);
+  const counts = useData(may("jobs.read") ? "jobs/counts" : null, { filter, max_age, tenant }, ["job", "time"], least);
+  const alerts = useData(may("alerts.read") ? "alerts" : null, { states: "firing", tenant }, ["time"], EVERY);
   return { counts, alerts };
 }

@@ -34,6 +34,6 @@ const Findings = ({ findings }) => html`<${Section} title="Findings">${findings.
   : html`<p class="dim">No problems.</p>`}<//>`;
 
 export default function System() {
-  return html`<${Head} title="System" /><${Loading} loaded=${useData("health/system", {}, [], 10_000)}>${(/** @type {any} */ data) => html`
+  return html`<${Head} title="System" /><${Loading} loaded=${useData("health/system", {}, ["time"], 5000)}>${(/** @type {any} */ data) => html`
     <${Parts} parts=${data.parts} /><${Findings} findings=${data.findings} /><${Schedulers} data=${data} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}`}<//>`;
 }
