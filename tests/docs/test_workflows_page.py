@@ -30,6 +30,7 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
         "mend_gallery.py",
         "batch_gallery.py",
         "albums.py",
+        "exports.py",
         "approvals.py",
     }
     assert all(block.file_name or block.language in ("console", "text") for block in blocks_of(_PAGE))
@@ -42,6 +43,7 @@ def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
         assert "announce" in _output_of(tmp_path, *command, "steps", run["run_id"])
         for name in ("send_gallery.py", "send_graph.py", "albums.py"):
             assert _output_of(tmp_path, name) == block_after(_PAGE, name).text
+        assert _output_of(tmp_path, "exports.py") == ""
         assert _output_of(tmp_path, "approvals.py") == "spring is public: nice\n"
         assert _output_of(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
         mended = _output_of(tmp_path, "mend_gallery.py").splitlines()

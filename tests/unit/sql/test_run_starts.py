@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from taskmq.contracts.jobs import NewRun
+from taskmq.contracts.jobs import NewJob, NewRun
 from taskmq.model.runs.graphs import encode_workflow
 from taskmq.model.runs.validation import validate_workflow
 from taskmq_sql.runs.starts import start
@@ -52,6 +52,10 @@ def test_any_number_of_runs_of_one_content_starts_with_the_same_statements() -> 
     assert _count_statements(300) == _count_statements(1)
 
 
+def _make_no_job(*_: object) -> NewJob:
+    pytest.fail("the run has no job")
+
+
 def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
     """Run a workflow to its end; return the statements of the start, and those of the rest."""
     content, _ = validate_workflow({"steps": {"s": {"value": 1}}, **fields})
@@ -64,7 +68,7 @@ def _run_to_end(**fields: Any) -> tuple[list[str], list[str]]:
         transaction = Transaction(connection, Names(), 7)
         drive(transaction, _noting(start([new]), starting))
         while connection.execute("select 1 from run_inbox").fetchone():
-            drive(transaction, _noting(advance([new.id], lambda *_: pytest.fail("no job"), {}), ending))
+            drive(transaction, _noting(advance([new.id], _make_no_job, {}), ending))
         assert connection.execute("select ended from run").fetchone() == (7,)
     return starting, ending
 

@@ -139,7 +139,7 @@ class RunPlaces(JobStoreCase):
     @case
     async def test_a_workflow_that_starts_itself_does_not_wait_for_its_own_place(self) -> None:
         driver = RunDriver(self.store())
-        again = {"workflow": "w", "needs": [], "if": "params.deep < 1", "with": {"deep": 1}}
+        again: dict[str, Any] = {"workflow": "w", "needs": [], "if": "params.deep < 1", "with": {"deep": 1}}
         steps = {"s": {"task": "t"}, "again": again}
         content = content_of(steps, params={"deep": {}}, max_active_runs=1)
         await driver.runs.put_workflow("", "w", content)
