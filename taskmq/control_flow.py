@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, cast
 
-__all__ = ["Suspension", "TaskControl", "find_suspension", "rebuild"]
+__all__ = ["CallMismatch", "Suspension", "TaskControl", "find_suspension", "rebuild"]
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
@@ -75,6 +75,16 @@ class Suspension(BaseException):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class CallMismatch(Suspension):
+    """Raised inside a task whose calls differ from those that an earlier run saved: its job is held.
+
+    Of a group with other suspensions it is the one that counts.
+    """
+
+    def __init__(self, reason: str, /) -> None:
+        super().__init__(reason, 0, timedelta(0))
 
 
 def find_suspension(error: BaseException) -> Suspension | None:

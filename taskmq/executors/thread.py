@@ -26,6 +26,7 @@ from taskmq.executors.interrupt import ThreadInterrupt
 from taskmq.run.console_log import DetailText
 from taskmq.run.execution import Execution
 from taskmq.run.forks import PROCESS, leave_fork
+from taskmq.run.journal import FLOW
 from taskmq.run.thread_frames import frame_of_thread
 
 __all__ = ["ThreadExecutor", "ThreadRun"]
@@ -165,7 +166,7 @@ class ThreadExecutor:
                     self._coming += 1
                     self._wakeup.put(True)
                     continue
-                thread = threading.Thread(target=self._serve, name="taskmq-task", daemon=True)
+                thread = threading.Thread(target=self._serve, name=FLOW, daemon=True)
                 thread.start()
                 self._coming += 1
                 self._threads.add(thread)

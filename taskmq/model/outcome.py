@@ -115,12 +115,14 @@ class Snoozed(msgspec.Struct, frozen=True):
         is_limited: whether a limit of its task was reached.
         until: instant of the next run, in ms, if a call of the task suspended it.
         suspension: what that call waits for.
+        is_held: whether an operator has to release the job first, because of `suspension`.
     """
 
     delay: timedelta
     is_limited: bool = False
     until: int | None = None
     suspension: str = ""
+    is_held: bool = False
 
 
 class Dead(msgspec.Struct, frozen=True):

@@ -99,6 +99,7 @@ _AFTER_A_RUN = _GIVEN_UP | {
     JobState.RETRYING,
     JobState.SCHEDULED,
     JobState.QUEUED,
+    JobState.HELD,
     JobState.FAILED,
 }
 

@@ -230,7 +230,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         journal = self.open_journal()
         step = SavedStep(journal, name, function)
         try:
-            saved = journal.begin().values.get(step.key)
+            saved = step.find_saved(journal.begin().values)
             if saved is None:
                 saved = step.encode(function(*args, **kwargs))
                 value = step.read(saved)
@@ -246,7 +246,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         journal = self.open_journal()
         step = SavedStep(journal, name, function)
         try:
-            saved = (await journal.abegin()).values.get(step.key)
+            saved = step.find_saved((await journal.abegin()).values)
             if saved is None:
                 saved = step.encode(await function(*args, **kwargs))
                 value = step.read(saved)

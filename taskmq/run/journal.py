@@ -10,8 +10,9 @@ raises.
 """
 
 import asyncio
+import threading
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
@@ -19,7 +20,7 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.suspensions import RunWaits
+from taskmq.model.history.suspensions import STEP, RunWaits
 from taskmq.model.units import Duration, storable
 from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
@@ -27,6 +28,7 @@ from taskmq.run.locks import Lock, OwnLeases
 __all__ = [
     "CHECKPOINT",
     "DETACHED",
+    "FLOW",
     "HEARTBEAT",
     "LARGEST_VALUE",
     "JournalWriter",
@@ -41,10 +43,13 @@ CHECKPOINT: Final = "checkpoint"
 HEARTBEAT: Final = "heartbeat"
 """Names under which a run's checkpoint and its heartbeat's details are saved."""
 
+FLOW: Final = "taskmq-task"
+"""Name of the asyncio tasks and threads in which workers call the functions of tasks."""
+_FLOWS: Final = frozenset({FLOW, threading.main_thread().name})
+
 LARGEST_VALUE: Final = 256 * 1024
 """Maximum bytes of one value in the state, as JSON: all values of a job are read together when it resumes."""
 
-_STEP: Final = "step "
 _LONGEST_NOTE: Final = 500
 
 
@@ -211,12 +216,29 @@ class RunJournal:
     def release_step(self, name: str) -> None:
         """Allow a step that failed to be tried again."""
         self._steps.discard(name)
+        self.waits.forget_order()
 
     def checkpoint_bytes(self, value: object) -> bytes:
         return _encode(value, f"the checkpoint of job {self.job_id}")
 
+    def is_own_flow(self) -> bool:
+        """Whether the caller is the flow of the task's function, not another asyncio task or thread that it started.
+
+        A run with a checkpoint has none: its calls may depend on the checkpoint.
+        """
+        if self.run is not None and CHECKPOINT in self.run.values:
+            return False
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            # A thread, or the main one of a process, which runs no loop.
+            return threading.current_thread().name in _FLOWS
+        return task is not None and task.get_name() == FLOW
+
     def _remember(self, name: str, value: bytes) -> None:
         self.saved.append(name)
+        if name.startswith(STEP):
+            self.waits.end_step(name)
         # Steps are not read again in the run that made them.
         if name == CHECKPOINT and self.run is not None:
             self.run.values[name] = value
@@ -243,7 +265,17 @@ class SavedStep:
         self._journal = journal
         self._name = name
         self._type = ReturnType(_returns(function))
-        self.key = f"{_STEP}{name}"
+        self.key = f"{STEP}{name}"
+
+    def find_saved(self, values: Mapping[str, bytes]) -> bytes | None:
+        """Return the value that an earlier run saved; None if there is none.
+
+        Raises:
+            CallMismatch: an earlier run of a stored job made another call instead.
+        """
+        if self._journal.invitation is not None:
+            self._journal.waits.next_step(self.key, values, is_own=self._journal.is_own_flow())
+        return values.get(self.key)
 
     def encode(self, value: object) -> bytes:
         """Encode the step's value.
@@ -313,8 +345,8 @@ def read_value(values: dict[str, bytes], name: str) -> Any:
 
 def describe_saved(name: str) -> str:
     """Describe a saved value for people."""
-    if name.startswith(_STEP):
-        return f"the value of step {name.removeprefix(_STEP)!r}"
+    if name.startswith(STEP):
+        return f"the value of step {name.removeprefix(STEP)!r}"
     if name not in (CHECKPOINT, HEARTBEAT):
         return f"the value {name!r}"
     return "the details of the heartbeat" if name == HEARTBEAT else "the checkpoint"

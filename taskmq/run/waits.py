@@ -19,6 +19,7 @@ from taskmq.model.history.suspensions import (
     check_signal,
     describe_sleep,
     describe_wait,
+    encode_sleep,
     encode_wait,
 )
 from taskmq.model.jobs.call_schemas import schema_of
@@ -52,10 +53,10 @@ class Sleep:
 
     def find_unsaved(self, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value to save under `key`, before `end` is called; None if an earlier run saved it."""
-        call: SleepCall = self._journal.waits.next_sleep(values)
+        call: SleepCall = self._journal.waits.next_sleep(values, is_own=self._journal.is_own_flow())
         self.key = call.key
         if call.until is None:
-            return b"%d" % self._until
+            return encode_sleep(self._until, call.after)
         self._until = call.until
         return None
 
@@ -94,7 +95,7 @@ class SignalWait:
 
     def find_unsaved(self, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value to save under `key`, before `end` is called; None if there is none."""
-        self._call = call = self._journal.waits.next_wait(self._name, values)
+        self._call = call = self._journal.waits.next_wait(self._name, values, is_own=self._journal.is_own_flow())
         if call.value is not None or call.has_timed_out:
             return None
         if call.until is not None:
@@ -103,7 +104,7 @@ class SignalWait:
                 self.key = call.timeout_key
                 return b"true"
         # A deploy may have changed the form.
-        wait = encode_wait(self._until, schema_of(self._form))
+        wait = encode_wait(self._until, schema_of(self._form), call.after)
         if values.get(call.key) == wait:
             return None
         self.key = call.key

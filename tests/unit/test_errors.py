@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from taskmq import errors
-from taskmq.control_flow import Suspension, find_suspension
+from taskmq.control_flow import CallMismatch, Suspension, find_suspension
 
 _CLASSES = [getattr(errors, name) for name in errors.__all__]
 _WITH_FACTS: list[Exception] = [
@@ -126,6 +126,8 @@ def test_a_suspension_passes_through_pickle_and_through_handlers_of_errors() -> 
 
     assert (str(restored), restored.until, restored.left) == ("asleep until noon", 12, timedelta(hours=1))
     assert not isinstance(restored, Exception)
+    mismatch = pickle.loads(pickle.dumps(CallMismatch("its calls differ")))
+    assert (type(mismatch), str(mismatch), mismatch.until) == (CallMismatch, "its calls differ", 0)
 
 
 def test_a_group_of_suspensions_ends_a_run_with_the_one_that_is_over_first() -> None:

@@ -12,6 +12,7 @@ from taskmq.model.jobs.reports import (
     UNHEEDED,
     Report,
     after_report,
+    event_of,
     goes_on,
     interruption_of,
     is_unseen_end,
@@ -314,9 +315,8 @@ class _Applying:
                 report.kind,
                 changes_nothing=not step.is_accepted,
             )
-        if report.kind == "refused":
-            text = report.error.message if report.error is not None else ""
-            return Note(report.id, step.version, "refused", step.state, report.worker, text)
+        if (event := event_of(report)) is not None:
+            return Note(report.id, step.version, event.kind, step.state, report.worker, event.text)
         if (interruption := interruption_of(report)) is not None:
             return Note(
                 report.id,

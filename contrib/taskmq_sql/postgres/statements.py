@@ -429,8 +429,8 @@ returning j.id, j.queue, j.version, b.started, b.worker"""
 AGAIN: Final = f"""
 with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
-         due = case when r.after = 1 then j.due else coalesce(r.at, (select now from n) + r.delay) end,
-         scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
+         due = case when r.after in (1, 12) then j.due else coalesce(r.at, (select now from n) + r.delay) end,
+         scheduled = case when r.after in (1, 12) then j.scheduled else coalesce(j.scheduled, j.due) end,
          attempt = j.attempt + (r.after = 4)::int, dispatched = case when r.after <> 4 then j.dispatched end,
          started = coalesce(r.began, j.started), first_started = coalesce(j.first_started, r.began, j.started),
          outages = case when r.after = 4 then null
@@ -447,13 +447,14 @@ with n as materialized (select taskmq.now_ms() as now), {_BEFORE}, u as (
             r.kind, r.message, r.trace, r.cpu, r.memory, b.started as was_started, b.worker as was_run_by),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
-t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1),
+t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state not in (1, 12)),
 a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback,
                                   processor_ms, peak_memory)
       select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace, cpu, memory
       from u, n where state = 4)
 select id, queue, version, state, was_started as started, was_run_by as worker from u"""
-"""Returns jobs to their queues, or schedules their retry, by (id, token), unless they are being cancelled."""
+"""Returns jobs to their queues, holds them, or schedules their retry, by (id, token), unless they are being
+cancelled."""
 
 DISPATCH_AGAIN: Final = f"""
 with {_FENCE.format(key="$4", epoch="$5")}, {_BEFORE}, u as (

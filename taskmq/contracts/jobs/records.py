@@ -1,13 +1,13 @@
 """Stored jobs as values."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.history.suspensions import SUSPENDED
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import CountedJob, QuotaExcess
@@ -37,6 +37,9 @@ __all__ = [
     "rename_dependencies",
     "replacement",
 ]
+
+# Error types that are no failures, and the states of jobs that wait because of them.
+_REASONS: Final = {SUSPENDED: JobState.SCHEDULED, MISMATCH: JobState.HELD}
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -217,13 +220,13 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def failure(self) -> ErrorRecord | None:
-        """Error of its last attempt, or reason of its end; None if a call of the task only suspended it."""
-        return None if self.error is not None and self.error.type_name == SUSPENDED else self.error
+        """Error of its last attempt, or reason of its end; None if a call of the task suspended or held it."""
+        return None if self.error is not None and self.error.type_name in _REASONS else self.error
 
     @property
     def suspension(self) -> str:
-        """Reason why a suspended job waits, for people; "" for other jobs."""
-        if self.error is None or self.error.type_name != SUSPENDED or self.state is not JobState.SCHEDULED:
+        """Reason why a suspended job waits, or why its run held it, for people; "" for other jobs."""
+        if self.error is None or _REASONS.get(self.error.type_name) is not self.state:
             return ""
         return self.error.message
 

@@ -13,6 +13,11 @@ a run finds the value of the second `sleep` of the run before. A wait takes the 
 before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
 
 A wait saves its form with the instant. Once it is saved, the signal for this wait has to fit it.
+
+A sleep and a wait also save the name of the call before them. If the code has changed when the job runs again, and
+another call comes before them, they would get the value of another call: the run raises `CallMismatch`, and its job
+is held. Only calls of one flow have an order. Once another asyncio task or thread of the run makes a call, or a step
+fails, which the next run repeats, calls are neither saved with an order nor compared.
 """
 
 import re
@@ -22,6 +27,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from taskmq.control_flow import CallMismatch
 from taskmq.errors import InvalidOption
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.units import LAST_INSTANT, instant_text
@@ -29,7 +35,9 @@ from taskmq.model.units import LAST_INSTANT, instant_text
 __all__ = [
     "ARGUMENTS",
     "CONTINUED",
+    "MISMATCH",
     "MOST_SAVED",
+    "STEP",
     "SUSPENDED",
     "JobSignal",
     "NewArguments",
@@ -42,6 +50,7 @@ __all__ = [
     "decode_arguments",
     "describe_sleep",
     "describe_wait",
+    "encode_sleep",
     "encode_wait",
     "find_form",
     "is_awaited",
@@ -50,6 +59,8 @@ __all__ = [
 
 SUSPENDED: Final = "Suspended"
 """Error type in the report of a run that was suspended; the message is the reason."""
+MISMATCH: Final = "CallMismatch"
+"""Error type in the report of a run that is held; the message is the reason."""
 ARGUMENTS: Final = "arguments"
 """Name of the saved value that replaces the job's arguments, see `NewArguments`."""
 CONTINUED: Final = "continuing with new arguments"
@@ -57,6 +68,8 @@ CONTINUED: Final = "continuing with new arguments"
 MOST_SAVED: Final = 1000
 """Maximum number of saved values of a job, signals included."""
 
+STEP: Final = "step "
+"""Prefix of the names of steps' values."""
 _SLEEP: Final = "sleep"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
 
@@ -88,11 +101,23 @@ class NewArguments(msgspec.Struct, frozen=True):
     drops: list[str]
 
 
+class _SavedSleep(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a sleep, and the call before it."""
+
+    until: int
+    after: str | None = None
+
+
 class _SavedWait(msgspec.Struct, frozen=True, array_like=True):
-    """The instant at which a wait times out, and the JSON Schema of its signal; an empty one accepts anything."""
+    """The instant at which a wait times out, and the JSON Schema of its signal; an empty one accepts anything.
+
+    Attributes:
+        after: the call before it; "": it is the first; None: unknown.
+    """
 
     until: int
     form: dict[str, Any]
+    after: str | None = None
 
 
 class SignalEffect(NamedTuple):
@@ -118,10 +143,12 @@ class SleepCall(NamedTuple):
     Attributes:
         key: name of its saved value.
         until: the saved instant, ms since the epoch; None: this is its first run.
+        after: name of the call before it, to be saved with it; "": it is the first; None: unknown.
     """
 
     key: str
     until: int | None
+    after: str | None = None
 
 
 class WaitCall(NamedTuple):
@@ -133,6 +160,7 @@ class WaitCall(NamedTuple):
         until: the saved instant, ms since the epoch; None: this is its first run.
         has_timed_out: whether an earlier run saw the timeout.
         value: the signal's, as JSON; None: there is none yet.
+        after: as of `SleepCall`.
     """
 
     key: str
@@ -140,36 +168,98 @@ class WaitCall(NamedTuple):
     until: int | None
     has_timed_out: bool
     value: bytes | None
+    after: str | None = None
 
 
 class RunWaits:
-    """Numbers of the waiting calls of one run, and of the signals that they have taken."""
+    """Numbers and order of the calls of one run, and the signals that they have taken.
+
+    The argument `is_own` says whether the flow of the task's function makes a call, not another task or thread.
+    """
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
         self._signals: set[str] = set()
+        self._steps: set[str] = set()
+        self._last = ""
+        self._is_ordered = True
+
+    def forget_order(self) -> None:
+        """Note that a step failed: the next run calls it again, and other calls may follow then."""
+        self._is_ordered = False
+
+    def end_step(self, key: str) -> None:
+        """Note that a step is saved: the calls inside of it do not come again."""
+        self._last = key
+
+    def next_step(self, key: str, values: Mapping[str, bytes], *, is_own: bool = False) -> None:
+        """Note a call of a step.
+
+        Raises:
+            CallMismatch: an earlier run waited for a signal of its name instead.
+        """
+        self._follow(key, None, is_own=is_own)
+        self._steps.add(key)
+        name = key.removeprefix(STEP)
+        wait = f"wait 1 {name}"
+        if not self._is_ordered or key in values or wait not in values or self._calls[f"wait {name}"]:
+            return
+        if _decode_wait(values[wait]).after is not None:
+            raise _mismatch(f"{_describe(wait)} was saved, and {_describe(key)} is now called")
 
     def unused_signals(self, values: Collection[str]) -> set[str]:
         """Return the names of saved signals that no call has taken."""
         return {key for key in values if _signals([key])} - self._signals
 
-    def next_sleep(self, values: Mapping[str, bytes]) -> SleepCall:
-        """Return the run's next call of `sleep`, with what an earlier run saved of it."""
+    def next_sleep(self, values: Mapping[str, bytes], *, is_own: bool = False) -> SleepCall:
+        """Return the run's next call of `sleep`, with what an earlier run saved of it.
+
+        Raises:
+            CallMismatch: it saved the call after another one.
+        """
         self._calls[_SLEEP] += 1
         key = f"{_SLEEP} {self._calls[_SLEEP]}"
         saved = values.get(key)
-        return SleepCall(key, None if saved is None else int(saved))
+        found = None if saved is None else _decode_sleep(saved)
+        before = self._follow(key, None if found is None else found.after, is_own=is_own)
+        return SleepCall(key, None, before) if found is None else SleepCall(key, found.until, found.after)
 
-    def next_wait(self, name: str, values: Mapping[str, bytes]) -> WaitCall:
-        """Return the run's next wait for this signal, with the value that it takes."""
+    def next_wait(self, name: str, values: Mapping[str, bytes], *, is_own: bool = False) -> WaitCall:
+        """Return the run's next wait for this signal, with the value that it takes.
+
+        Raises:
+            CallMismatch: an earlier run saved the call after another one, or called a step of this name instead.
+        """
         self._calls[f"wait {name}"] += 1
         call = f"{self._calls[f'wait {name}']} {name}"
         saved = values.get(f"wait {call}")
+        found = None if saved is None else _decode_wait(saved)
+        before = self._follow(f"wait {call}", None if found is None else found.after, is_own=is_own)
         has_timed_out = f"timeout {call}" in values
         value = None if has_timed_out else self._take(name, values)
-        until = None if saved is None else msgspec.json.decode(saved, type=_SavedWait).until
-        return WaitCall(f"wait {call}", f"timeout {call}", until, has_timed_out, value)
+        step = f"{STEP}{name}"
+        is_new = found is None and value is None
+        if self._is_ordered and is_new and step in values.keys() - self._steps and step in _known_orders(values):
+            raise _mismatch(f"{_describe(step)} was saved, and {_describe(f'wait {call}')} is now called")
+        until, after = (None, before) if found is None else (found.until, found.after)
+        return WaitCall(f"wait {call}", f"timeout {call}", until, has_timed_out, value, after)
+
+    def _follow(self, call: str, after: str | None, *, is_own: bool) -> str | None:
+        """Note a call; return the name of the one before it, None if that is unknown.
+
+        Args:
+            after: the call before it in the run that saved it; None: unknown.
+        """
+        self._is_ordered = self._is_ordered and is_own
+        before, self._last = self._last, call
+        if not self._is_ordered:
+            return None
+        if after is not None and after != before:
+            raise _mismatch(
+                f"{_describe(call)} was saved after {_describe(after)}, and now comes after {_describe(before)}"
+            )
+        return before
 
     def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value of the first signal of that name which no wait has taken."""
@@ -198,13 +288,23 @@ def decode_arguments(value: bytes) -> NewArguments:
     return msgspec.json.decode(value, type=NewArguments)
 
 
-def encode_wait(until: int, form: Mapping[str, Any]) -> bytes:
+def encode_sleep(until: int, after: str | None = None) -> bytes:
+    """Return what a sleep saves.
+
+    Args:
+        after: name of the call before it; None: unknown.
+    """
+    return msgspec.json.encode(until if after is None else _SavedSleep(until, after))
+
+
+def encode_wait(until: int, form: Mapping[str, Any], after: str | None = None) -> bytes:
     """Return what a wait saves.
 
     Args:
         form: JSON Schema of the signal; an empty one accepts anything.
+        after: name of the call before it; None: unknown.
     """
-    return msgspec.json.encode(_SavedWait(until, dict(form)))
+    return msgspec.json.encode((until, form) if after is None else (until, form, after))
 
 
 def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:
@@ -215,7 +315,7 @@ def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] 
     taken = sum(name == signal.name for _, _, name in known)
     timeouts = sum(key.startswith("timeout ") and key.split(" ")[2] == signal.name for key in values)
     saved = values.get(f"wait {taken + timeouts + 1} {signal.name}")
-    return None if saved is None else msgspec.json.decode(saved, type=_SavedWait).form or None
+    return None if saved is None else _decode_wait(saved).form or None
 
 
 def place_signal(sizes: Mapping[str, int], signal: JobSignal) -> SignalEffect:
@@ -252,6 +352,35 @@ def describe_wait(name: str, until: int) -> str:
     """Return the reason why a job waits for a signal, for people."""
     end = "" if until == LAST_INSTANT else f" until {instant_text(until)}"
     return f"waiting for the signal {name!r}{end}"
+
+
+def _decode_sleep(saved: bytes) -> _SavedSleep:
+    found = msgspec.json.decode(saved, type=int | _SavedSleep)
+    return _SavedSleep(found) if isinstance(found, int) else found
+
+
+def _decode_wait(saved: bytes) -> _SavedWait:
+    return msgspec.json.decode(saved, type=_SavedWait)
+
+
+def _known_orders(values: Mapping[str, bytes]) -> set[str | None]:
+    """Return the names of the calls after which others were saved."""
+    sleeps = {_decode_sleep(value).after for key, value in values.items() if key.startswith(f"{_SLEEP} ")}
+    return sleeps | {_decode_wait(value).after for key, value in values.items() if key.startswith("wait ")}
+
+
+def _mismatch(difference: str) -> CallMismatch:
+    return CallMismatch(f"its calls differ from those of an earlier run: {difference}")
+
+
+def _describe(call: str) -> str:
+    """Describe a call for people."""
+    if call.startswith(STEP):
+        return f"step {call.removeprefix(STEP)!r}"
+    if call.startswith("wait "):
+        _, number, name = call.split(" ")
+        return f"wait {number} for {name!r}"
+    return call or "the start"
 
 
 def _signals(keys: Collection[str]) -> list[tuple[int, str, str]]:

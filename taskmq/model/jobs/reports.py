@@ -32,12 +32,14 @@ __all__ = [
     "Interruption",
     "Report",
     "ReportKind",
+    "ReturnEvent",
     "UnreadReport",
     "after_report",
     "decode_parcel",
     "decode_reports",
     "encode_parcel",
     "encode_reports",
+    "event_of",
     "goes_on",
     "interruption_of",
     "invite",
@@ -61,7 +63,7 @@ MOST_UNHEEDED: Final = 10
 
 ReportKind = Literal[
     "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
-    "detached", "alive", "progress", "saving",
+    "detached", "alive", "progress", "saving", "held",
 ]  # fmt: skip
 """Kinds of reports:
 
@@ -78,7 +80,9 @@ ReportKind = Literal[
 - `detached`: the run continues without its message, which is acknowledged now, so the broker redelivers it to no one;
 - `alive`: the run still continues. Sent every ten seconds; the scheduler keeps it in memory only;
 - `progress`: the last progress of the run. It comes before the report of the run's end;
-- `saving`: the run saves a value, or is about to save values, and waits for the scheduler's answer.
+- `saving`: the run saves a value, or is about to save values, and waits for the scheduler's answer;
+- `held`: an operator has to release the job before it runs again, and the attempt does not count; the message of the
+  error is the reason.
 """
 
 REPORTS_TASK: Final = "taskmq.reports"
@@ -105,8 +109,9 @@ _AFTER: Final[dict[ReportKind, JobState]] = {
     "alive": JobState.RUNNING,
     "progress": JobState.RUNNING,
     "saving": JobState.RUNNING,
+    "held": JobState.HELD,
 }
-_RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED})
+_RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED, JobState.HELD})
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -215,6 +220,21 @@ def interruption_of(report: Report) -> Interruption | None:
     if report.kind == "snoozed" and is_named:
         return Interruption("interrupted", report.error.message, is_outage=True)
     return None
+
+
+class ReturnEvent(NamedTuple):
+    """An event of a job that its worker could not run."""
+
+    kind: Literal["refused", "hold"]
+    text: str
+
+
+def event_of(report: Report) -> ReturnEvent | None:
+    """Return the event of a report that a worker refused or held the job; None for other reports."""
+    text = "" if report.error is None else report.error.message
+    if report.kind == "held":
+        return ReturnEvent("hold", text)
+    return ReturnEvent("refused", text) if report.kind == "refused" else None
 
 
 def next_due(report: Report, *, now: int, saves: int = 0) -> int:

@@ -59,7 +59,7 @@ async def explain_job(
     start = None
     match record.state:
         case JobState.HELD:
-            reasons.append(WaitReason(kind="held", text="it is held by an operator: release it"))
+            reasons.append(WaitReason(kind="held", text=_describe_hold(record)))
             reasons += await _explain_upstream(store, record)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.WAITING:
@@ -98,6 +98,12 @@ async def explain_job(
         text = f"its last attempt failed: {failure.type_name}: {failure.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
     return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons, start=start)
+
+
+def _describe_hold(record: JobRecord) -> str:
+    if not record.suspension:
+        return "it is held by an operator: release it"
+    return f"it is held, because {record.suspension}: release it once all workers have the code that began it"
 
 
 def _describe_time(record: JobRecord, now: int) -> str:

@@ -47,6 +47,7 @@ from taskmq.model.jobs.proofs import ReportKeys, new_report_key
 from taskmq.model.jobs.reports import (
     Report,
     after_report,
+    event_of,
     goes_on,
     interruption_of,
     is_unseen_end,
@@ -467,8 +468,8 @@ class JobModel:
             note = storable(interruption.reason)
             self.note(changed, interruption.kind, by=report.worker, note=note, started=report.started)
             self._outages[job.id] += interruption.is_outage
-        if report.kind == "refused":
-            self.note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
+        if (event := event_of(report)) is not None:
+            self.note(changed, event.kind, by=report.worker, note=storable(event.text))
         if is_unseen_end(report, after):
             self.note(changed, "ended", note=storable("" if report.error is None else report.error.message))
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Generator, Sized
 from typing import Any, Final, Generic, TypeVar
 
 from taskmq.run.forks import NO_LOOP, PROCESS, leave_fork
+from taskmq.run.journal import FLOW
 
 __all__ = ["LOOP_BUDGET", "Continuation", "Pause", "TaskPool", "WorkItem"]
 
@@ -108,14 +109,14 @@ class TaskPool(Generic[T]):
                 self._called.add(task)
                 waiter.set_result(None)
                 return
-        task = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
+        task = asyncio.get_running_loop().create_task(self._serve(), name=FLOW, context=self._context.copy())
         self._called.add(task)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
     def carry_out(self, owner: T, item: WorkItem, variables: contextvars.Context) -> None:
         """Run an item in a new pool task with these context variables, even without room."""
-        task = asyncio.get_running_loop().create_task(self._serve_one(owner, item), context=variables)
+        task = asyncio.get_running_loop().create_task(self._serve_one(owner, item), name=FLOW, context=variables)
         self.busy[task] = owner
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from taskmq.control_flow import find_suspension
+from taskmq.control_flow import CallMismatch, find_suspension
 from taskmq.errors import (
     Ignore,
     InvalidOption,
@@ -62,7 +62,8 @@ def outcome_of_error(
     except InvalidOption as bad_delay:
         return Dead("error", bad_delay)
     if (suspension := find_suspension(error)) is not None:
-        return Snoozed(suspension.left, until=suspension.until, suspension=suspension.reason)
+        is_held = isinstance(suspension, CallMismatch)
+        return Snoozed(suspension.left, until=suspension.until, suspension=suspension.reason, is_held=is_held)
     if outages < MOST_OUTAGES and is_outage(error) and not (policy is not None and isinstance(error, policy.never)):
         return Interrupted(delay=pause_after(outages, fraction=fraction()), error=error)
     if policy is not None and policy.retries(error, attempt=attempt):

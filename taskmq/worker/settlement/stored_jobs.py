@@ -13,7 +13,7 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope, Invitation
-from taskmq.model.history.suspensions import SUSPENDED
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.jobs.reports import INTERRUPTED, PREEMPTED, Report, ReportKind
 from taskmq.model.outcome import (
     EXPIRED,
@@ -230,12 +230,8 @@ class StoredJobSettler:
             case Retried(delay, error):
                 self._failures.note_retry(attempt, to_ms(delay), error)
                 return told("retry", delay=to_ms(delay), error=self._texts.record(error)), None
-            case Snoozed(delay, is_limited, until, suspension):
-                if not suspension:
-                    return told("snoozed", delay=to_ms(delay), limited=is_limited), None
-                why = ErrorRecord(type_name=SUSPENDED, message=suspension)
-                saves = _count_saves(attempt, invitation)
-                return told("snoozed", delay=to_ms(delay), until=until, saves=saves, error=why), None
+            case Snoozed():
+                return self._report_of_snooze(attempt, invitation, outcome), None
             case Dead(_, error):
                 self._failures.note_death(attempt, outcome)
                 record = ended(JobState.FAILED, error=self._texts.record(error))
@@ -257,6 +253,22 @@ class StoredJobSettler:
                 return told("interrupted", error=stopped, limited=attempt.is_turned_back), None
             case _:
                 assert_never(outcome)
+
+    def _report_of_snooze(self, attempt: Attempt, invitation: Invitation, outcome: Snoozed) -> Report:
+        told, delay, reason = (
+            partial(self._build_report, attempt, invitation),
+            to_ms(outcome.delay),
+            outcome.suspension,
+        )
+        if outcome.is_held:
+            _log.error(
+                "job %s: held: %s: release it once all workers have the code that began it", attempt.job_id, reason
+            )
+            return told("held", error=ErrorRecord(type_name=MISMATCH, message=reason))
+        if not reason:
+            return told("snoozed", delay=delay, limited=outcome.is_limited)
+        why = ErrorRecord(type_name=SUSPENDED, message=reason)
+        return told("snoozed", delay=delay, until=outcome.until, saves=_count_saves(attempt, invitation), error=why)
 
     def _build_report(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
         started = attempt.started

@@ -36,7 +36,7 @@ def test_a_sleep_ends_its_run_once_the_instant_is_saved() -> None:
 
     assert (found.value.until, found.value.left) == (3_605_000, _HOUR)
     assert str(found.value) == "asleep until 1970-01-01T01:00:05.000Z"
-    assert shelf.values == {"sleep 1": b"3605000"}
+    assert shelf.values == {"sleep 1": b'[3605000,""]'}
 
 
 async def test_a_later_run_returns_from_a_sleep_that_is_over_and_begins_the_next() -> None:
@@ -110,7 +110,7 @@ def test_a_wait_ends_its_run_until_the_signal_or_the_timeout() -> None:
 
     assert found.value.left == _HOUR
     assert str(found.value) == "waiting for the signal 'ok' until 1970-01-01T01:00:05.000Z"
-    assert shelf.values == {"wait 1 ok": b"[3605000,{}]"}
+    assert shelf.values == {"wait 1 ok": b'[3605000,{},""]'}
 
 
 async def test_a_wait_saves_the_form_of_its_type_again_when_that_has_changed() -> None:

@@ -15,6 +15,8 @@ from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
 
 _MINUTE = 60_000
 _made: list[str] = []
+# The calls of the task `changed`, in order: a deploy between two runs changes them.
+_code: list[str] = []
 
 
 async def _make(name: str) -> str:
@@ -54,6 +56,17 @@ def define_sleepers(app: TaskMQ) -> None:
             await context.acontinue_as_new(start + taken, end=end)
         return [start, context.attempt, await context.await_for("answer", int)]
 
+    @app.task(name="changed", queue="work", retry=RETRY)
+    async def changed(context: Context) -> int:
+        for name, what in (call.split() for call in _code):
+            if name == "step":
+                await context.astep(what, _make, what)
+            elif name == "sleep":
+                await context.asleep(what)
+            else:
+                await context.await_for(what)
+        return context.attempt
+
     @app.task(name="together", queue="work", retry=None)
     async def together(context: Context) -> str:
         async with asyncio.TaskGroup() as group:
@@ -68,6 +81,7 @@ in_own_store = partial(in_shop, has_state=False, also=define_sleepers)
 @pytest.fixture(autouse=True)
 def _forget() -> None:
     _made.clear()
+    _code.clear()
 
 
 async def _becomes(shop: Shop, job_id: str, state: JobState) -> None:
@@ -103,6 +117,54 @@ async def test_a_sleeping_job_says_how_long_it_sleeps(shop: Shop, /) -> None:
     assert not any("failed" in reason for reason in reasons)
     await job.acancel()
     assert (await shop.jobs.aget(job.id)).suspension == ""
+
+
+@pytest.mark.parametrize(
+    ("calls", "difference"),
+    [
+        (["step b", "step a", "sleep 2m"], "sleep 1 was saved after step 'b', and now comes after step 'a'"),
+        (["step a", "sleep 2m"], "sleep 1 was saved after step 'b', and now comes after step 'a'"),
+        (["step a", "wait b"], "step 'b' was saved, and wait 1 for 'b' is now called"),
+    ],
+)
+@run_by(in_own_store)
+async def test_a_job_whose_code_has_changed_is_held_until_it_is_released(
+    shop: Shop, /, calls: list[str], difference: str
+) -> None:
+    before = ["step a", "step b", "sleep 2m", "step c"]
+    _code[:] = before
+    job = await shop.jobs.asubmit("changed")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    _code[:] = calls
+    await _becomes(shop, job.id, JobState.HELD)
+
+    record = await shop.jobs.aget(job.id)
+    (reason,) = (await shop.jobs.aexplain(job.id)).reasons
+    (event,) = await shop.jobs.ahistory(job.id)
+    assert record.suspension == f"its calls differ from those of an earlier run: {difference}"
+    assert (
+        reason == f"it is held, because {record.suspension}: release it once all workers have the code that began it"
+    )
+    assert (event.kind, event.by, event.note) == ("hold", "w1", record.suspension)
+    await asyncio.sleep(300)
+    assert (await shop.jobs.aget(job.id)).state is JobState.HELD
+
+    _code[:] = before
+    await shop.jobs.arelease(job.id)
+    assert await job.aresult(timeout="1m") == 1
+    assert _made == ["a", "b", "c"]
+    assert [(each.attempt, each.error) for each in await shop.jobs.aattempts(job.id)] == [(1, None)]
+
+
+@run_by(in_own_store)
+async def test_a_step_behind_the_last_call_may_be_added(shop: Shop, /) -> None:
+    _code[:] = ["step a", "sleep 2m"]
+    job = await shop.jobs.asubmit("changed")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    _code.append("step b")
+
+    assert await job.aresult(timeout="9m") == 1
+    assert _made == ["a", "b"]
 
 
 @run_by(in_own_store)

@@ -11,6 +11,7 @@ from taskmq.model.jobs.reports import (
     UNHEEDED,
     Report,
     after_report,
+    event_of,
     goes_on,
     interruption_of,
     is_unseen_end,
@@ -169,8 +170,8 @@ class _Reporting:
                 started=report.started,
             )
             job.outages = (job.outages or 0) + interruption.is_outage
-        if report.kind == "refused":
-            self._note(job.id, after, job.version, "refused", by=report.worker, note=job.error or "")
+        if (event := event_of(report)) is not None:
+            self._note(job.id, after, job.version, event.kind, by=report.worker, note=event.text)
         if is_unseen_end(report, after):
             text = "" if report.error is None else report.error.message
             self._note(job.id, after, job.version, "ended", by="", note=text)

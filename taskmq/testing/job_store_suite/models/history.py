@@ -40,7 +40,7 @@ _REPORTS: Final = "taskmq.reports.suite.0"
 _ACTIONS: Final[tuple[Action, ...]] = ("change", "cancel", "hold", "release", "retry")
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "started", "started", "succeeded", "failed", "retry", "retry", "snoozed", "expired", "cancelled", "refused",
-    "interrupted", "detached",
+    "interrupted", "detached", "held",
 )  # fmt: skip
 _OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "release", "retry"})
 # Measured by the store's clock, which the model reads a moment earlier.

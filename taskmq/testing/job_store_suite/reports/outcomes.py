@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord, JobUpdate
-from taskmq.model.history.suspensions import SUSPENDED
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.jobs.reports import PREEMPTED, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
@@ -26,6 +26,7 @@ _KINDS: Sequence[ReportKind] = (
     "interrupted",
     "detached",
     "alive",
+    "held",
 )
 _ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 _AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
@@ -207,6 +208,27 @@ class Reports(JobStoreCase):
             assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
             assert record.due in [timer.due for timer in await driver.timers() if timer.id == job.id]
             assert await driver.store.attempts(job.id) == []
+
+    @case
+    async def test_a_held_job_waits_for_its_release_in_the_same_attempt(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatch_new()
+        begun = await driver.store.now_ms()
+        why = ErrorRecord(type_name=MISMATCH, message="its calls differ")
+
+        held = await driver.expect_accepted(job, "held", worker="w7", started=begun, ran=5, error=why)
+
+        assert (held.state, held.attempt, held.due) == (JobState.HELD, 1, job.due)
+        assert (held.suspension, held.failure, await other.store.attempts(job.id)) == ("its calls differ", None, [])
+        (event,) = await other.store.events(job.id)
+        assert (event.kind, event.by, event.note) == ("hold", "w7", "its calls differ")
+        assert (await driver.timers(), await driver.lanes()) == ([], [])
+        (late,) = await driver.schedulers.apply([report(held, "succeeded")])
+        assert late.outcome == "superseded"
+        released = await driver.expect_update(held, JobState.QUEUED, kind="release")
+        assert (released.suspension, released.failure) == ("", None)
+        (again,) = (await driver.dispatch()).jobs
+        assert (again.id, again.attempt) == (job.id, 1)
 
     @case
     async def test_an_interrupted_job_is_ready_again_without_counting_the_attempt(self) -> None:

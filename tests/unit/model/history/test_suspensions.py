@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from taskmq.control_flow import CallMismatch
 from taskmq.errors import InvalidOption
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.history.suspensions import (
@@ -17,6 +18,7 @@ from taskmq.model.history.suspensions import (
     decode_arguments,
     describe_sleep,
     describe_wait,
+    encode_sleep,
     encode_wait,
     find_form,
     is_awaited,
@@ -142,3 +144,146 @@ def test_new_arguments_are_read_back() -> None:
     new = NewArguments(msgspec.Raw(b"[1]"), msgspec.Raw(b"{}"), ["step x"])
 
     assert decode_arguments(msgspec.json.encode(new)) == new
+
+
+class _Run:
+    """A run of a job: its calls in order, with the values that earlier runs saved."""
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        self.values = values or {}
+        self.waits = RunWaits()
+        self.saved = dict(self.values)
+
+    def step(self, name: str, *, is_own: bool = True) -> None:
+        key = f"step {name}"
+        self.waits.next_step(key, self.values, is_own=is_own)
+        self.waits.end_step(key)
+        self.saved[key] = b"1"
+
+    def sleep(self, *, is_own: bool = True) -> None:
+        call = self.waits.next_sleep(self.values, is_own=is_own)
+        self.saved[call.key] = encode_sleep(70 if call.until is None else call.until, call.after)
+
+    def wait(self, name: str, *, is_own: bool = True) -> None:
+        call = self.waits.next_wait(name, self.values, is_own=is_own)
+        if call.value is None:
+            self.saved[call.key] = encode_wait(70, {}, call.after)
+
+
+def _first_run() -> dict[str, bytes]:
+    run = _Run()
+    run.step("a")
+    run.sleep()
+    run.step("b")
+    run.wait("ok")
+    return run.saved
+
+
+def test_waiting_calls_are_saved_with_the_call_before_them() -> None:
+    found = _first_run()
+    assert (found["sleep 1"], found["wait 1 ok"]) == (b'[70,"step a"]', b'[70,{},"step b"]')
+    run = _Run()
+    run.sleep()
+    assert run.saved == {"sleep 1": b'[70,""]'}
+
+
+def test_a_run_with_the_same_calls_gets_its_saved_values() -> None:
+    run = _Run(_first_run())
+    run.step("a")
+    run.sleep()
+    run.step("b")
+    run.wait("ok")
+    run.step("c")
+    run.sleep()
+
+    assert run.saved == {**_first_run(), "step c": b"1", "sleep 2": b'[70,"step c"]'}
+
+
+@pytest.mark.parametrize(
+    ("calls", "difference"),
+    [
+        ("sleep", "sleep 1 was saved after step 'a', and now comes after the start"),
+        ("step b, sleep", "sleep 1 was saved after step 'a', and now comes after step 'b'"),
+        ("step a, step x, sleep", "sleep 1 was saved after step 'a', and now comes after step 'x'"),
+        ("step a, sleep, wait ok", "wait 1 for 'ok' was saved after step 'b', and now comes after sleep 1"),
+        ("step a, sleep, step ok", "wait 1 for 'ok' was saved, and step 'ok' is now called"),
+        ("wait a", "step 'a' was saved, and wait 1 for 'a' is now called"),
+        ("step a, sleep, wait b", "step 'b' was saved, and wait 1 for 'b' is now called"),
+    ],
+)
+def test_a_run_whose_calls_differ_from_the_saved_ones_is_a_mismatch(calls: str, difference: str) -> None:
+    run = _Run(_first_run())
+    *before, last = [call.split() for call in calls.split(", ")]
+    for name, *args in before:
+        getattr(run, name)(*args)
+
+    with pytest.raises(CallMismatch) as found:
+        getattr(run, last[0])(*last[1:])
+    assert str(found.value) == f"its calls differ from those of an earlier run: {difference}"
+
+
+def test_calls_of_other_flows_are_neither_saved_with_an_order_nor_compared() -> None:
+    run = _Run(_first_run())
+    run.step("x", is_own=False)
+    run.sleep()
+    run.wait("ok")
+    run.step("ok")
+    run.wait("a")
+    assert run.saved["wait 1 a"] == b"[70,{}]"
+
+    first = _Run()
+    first.step("a", is_own=False)
+    first.sleep()
+    assert first.saved["sleep 1"] == b"70"
+
+
+def test_calls_after_a_failed_step_are_saved_without_an_order() -> None:
+    first = _Run()
+    first.waits.next_step("step a", {}, is_own=True)
+    first.waits.forget_order()
+    first.step("pay")
+    first.wait("ok")
+    assert first.saved == {"step pay": b"1", "wait 1 ok": b"[70,{}]"}
+
+    # The step succeeds, so the task takes another branch.
+    run = _Run(first.saved)
+    run.step("a")
+    run.step("ok")
+    run.wait("pay")
+    assert run.saved["wait 1 pay"] == b'[70,{},"step ok"]'
+
+
+def test_calls_inside_of_a_step_do_not_change_the_order() -> None:
+    first = _Run()
+    first.waits.next_step("step outer", {}, is_own=True)
+    first.step("inner")
+    first.waits.end_step("step outer")
+    first.saved["step outer"] = b"1"
+    first.sleep()
+    run = _Run(first.saved)
+    run.step("outer")
+    run.sleep()
+
+    assert run.saved["sleep 1"] == b'[70,"step outer"]'
+
+
+def test_a_step_may_have_the_name_of_a_signal() -> None:
+    first = _Run()
+    first.step("pay")
+    first.wait("pay")
+    first.sleep()
+    second = _Run({**first.saved, "signal 1 me pay": b"1"})
+    second.step("pay")
+    second.wait("pay")
+    second.sleep()
+    assert second.saved == {**first.saved, "signal 1 me pay": b"1"}
+
+    third = _Run()
+    third.wait("go")
+    third.step("go")
+    third.sleep()
+    fourth = _Run(third.saved)
+    fourth.wait("go")
+    fourth.step("go")
+    fourth.sleep()
+    assert fourth.saved == third.saved

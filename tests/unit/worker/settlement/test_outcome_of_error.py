@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze
-from taskmq.control_flow import Suspension
+from taskmq.control_flow import CallMismatch, Suspension
 from taskmq.errors import (
     InvalidArguments,
     InvalidOption,
@@ -152,3 +152,11 @@ def test_a_suspended_run_continues_at_its_instant_in_the_same_attempt() -> None:
 
     assert _verdict(suspension, policy=None, attempt=9) == expected
     assert _verdict(BaseExceptionGroup("tasks", [suspension])) == expected
+
+
+def test_a_run_with_other_calls_than_an_earlier_one_is_held() -> None:
+    mismatch = CallMismatch("its calls differ")
+    expected = Snoozed(timedelta(0), until=0, suspension="its calls differ", is_held=True)
+
+    assert _verdict(mismatch, policy=None, attempt=9) == expected
+    assert _verdict(BaseExceptionGroup("tasks", [Suspension("asleep", 7, timedelta(1)), mismatch])) == expected
