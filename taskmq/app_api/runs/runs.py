@@ -28,7 +28,7 @@ from taskmq.app_api.runs.views import child_view, line_view, step_view
 from taskmq.app_api.views import view_of
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
-from taskmq.errors import InvalidArguments, InvalidOption, NotPermitted, RequestRefused, RunNotFound
+from taskmq.errors import InvalidOption, NotPermitted, RequestRefused, RunNotFound
 from taskmq.model.envelope import new_job_id
 from taskmq.model.history.logs import LogFilter, read_level
 from taskmq.model.identity import Permission
@@ -41,10 +41,9 @@ from taskmq.model.runs.redrives import explain_refusal, find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import find_wrong_parameter
 from taskmq.model.units import did_you_mean
-from taskmq.model.values.schemas import find_misfit
 from taskmq.schedules.target import SCHEDULE_LABEL
 from taskmq.workflow.runs.calls import find_calls
-from taskmq.workflow.runs.service import RunService
+from taskmq.workflow.runs.service import RunService, check_form
 
 __all__ = ["AppRuns"]
 
@@ -366,11 +365,4 @@ def _check_signal(graph: RunGraph, run: RunRecord, body: SignalBody) -> None:
         hint = did_you_mean(body.signal, sorted(graph.waits)) if graph.waits else "none of its steps waits for one"
         said = f"run {run.id}: no step waits for signal {body.signal!r}: {hint}"
         raise RequestRefused(said, status=409, code="signal_refused")
-    flaws: list[str] = []
-    for name in steps:
-        form = graph.step(name).form
-        flaw = "" if form is None else find_misfit(form, body.value, purpose="forms of signals")
-        if not flaw:
-            return
-        flaws.append(f"step {name}: {flaw}")
-    raise InvalidArguments(f"run {run.id}: signal {body.signal!r} does not fit its form: {'; '.join(flaws)}")
+    check_form(graph, run, body.signal, body.value, step=body.step)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import NewInboxRow
 from taskmq.durable.service import pause
-from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, RunFailed, StoreUnavailable
+from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, RunFailed, StoreUnavailable, UnsupportedFeature
 from taskmq.model.backoff import Backoff
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON
@@ -20,7 +21,7 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.contents import batch_call
 from taskmq.workflow.runs.ends import ends_of
-from taskmq.workflow.runs.service import RunService
+from taskmq.workflow.runs.service import RunService, check_form
 from taskmq.workflow.shapes import Shape, decode_shape
 from taskmq.workflow.step_call import CompleteStep, GraphNode
 
@@ -346,6 +347,7 @@ class Run(Generic[R_co]):
 
         Raises:
             InvalidOption: the run refuses it; the message says why.
+            InvalidArguments: the value does not fit the form of the step that waits for it.
             EncodeError: the value has no form in JSON.
             RunNotFound: the store does not know it (any more).
             StoreUnavailable: the store could not be reached.
@@ -357,7 +359,13 @@ class Run(Generic[R_co]):
             name=name,
             value=PLAIN.encode(value, JSON),
         )
-        answer = await self._service.send(await self.aget(), row)
+        run = await self.aget()
+        graph = await self._service.graph(run)
+        # Without the validator, or with a schema that is not one, only the task behind the step checks it.
+        with suppress(UnsupportedFeature, ValueError):
+            # A type accepts more than the format of its schema, for example durations with parts of a second.
+            check_form(graph, run, name, PLAIN.decode(row.value, JSON), step=step, checks_formats=False)
+        answer = await self._service.send(run, row)
         if answer is not None and answer.startswith("refused"):
             raise InvalidOption(f"workflow {self.id}, signal {name}: {answer}")
 

@@ -3,14 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import RUNS_TOPIC, JobStore, NewInboxRow, NewRun, RunStore
-from taskmq.errors import InvalidOption, RunClosed, RunNotFound
+from taskmq.errors import InvalidArguments, InvalidOption, RunClosed, RunNotFound
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import check_chosen_id, run_id_of, split_tenant_key, tenant_key
@@ -19,9 +19,10 @@ from taskmq.model.runs.graphs import MOST_ACTIVE_RUNS, RunGraph, encode_workflow
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 from taskmq.model.runs.rules import StepState
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.values.schemas import find_misfit
 from taskmq.workflow.model.contents import BATCH_STEP, RunPlan
 
-__all__ = ["RunService", "check_active_runs", "check_run_id", "timeout_of_run"]
+__all__ = ["RunService", "check_active_runs", "check_form", "check_run_id", "timeout_of_run"]
 
 _PAGE: Final = 500
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
@@ -204,6 +205,36 @@ def timeout_of_run(timeout: Duration | None) -> int | None:
         InvalidOption: it is not a duration.
     """
     return None if timeout is None else to_ms(parse_duration(timeout, what="timeout"))
+
+
+def check_form(
+    graph: RunGraph, run: RunRecord, signal: str, value: Any, *, step: str = "", checks_formats: bool = True
+) -> None:
+    """Check the value of a signal against the forms of the steps that wait for it; without such a step it fits.
+
+    Args:
+        value: as plain data of JSON.
+        step: the only step that may take it; "": any.
+        checks_formats: see `find_misfit`.
+
+    Raises:
+        InvalidArguments: it fits none of them.
+        UnsupportedFeature: there is a form, and the schema validator is not installed.
+    """
+    flaws: list[str] = []
+    for name in graph.waits.get(signal, ()):
+        if step in ("", name):
+            form = graph.step(name).form
+            flaw = (
+                ""
+                if form is None
+                else find_misfit(form, value, purpose="forms of signals", checks_formats=checks_formats)
+            )
+            if not flaw:
+                return
+            flaws.append(f"step {name}: {flaw}")
+    if flaws:
+        raise InvalidArguments(f"run {run.id}: signal {signal!r} does not fit its form: {'; '.join(flaws)}")
 
 
 def check_run_id(run_id: str) -> str:

@@ -66,6 +66,19 @@ async def test_a_signal_is_the_value_that_the_next_step_gets(shop: Office) -> No
         assert (await runs[1].astate()).steps["book"] == "skipped"
 
 
+async def test_a_signal_that_does_not_fit_the_form_of_its_step_is_refused(shop: Office) -> None:
+    async with shop.open():
+        run = await (shop.add.s(1) | wait("approval", Approval) | shop.book.s(5)).asend()
+
+        with pytest.raises(
+            InvalidArguments, match=r"signal 'approval' does not fit its form: step approval: .*boolean"
+        ):
+            await run.asignal("approval", {"ok": "yes"}, signal_id="one")
+        await run.asignal("approval", {"ok": True, "extra": 7}, signal_id="one")
+
+        assert await run.aresult(10) == 12
+
+
 async def test_a_wait_without_a_signal_ends_as_it_says(shop: Office) -> None:
     async with shop.open():
         late = shop.add.s(1) | wait("late", Approval, timeout="10ms", default=Approval(ok=False, extra=3))
