@@ -188,6 +188,9 @@ class _Campaign:
 
     async def _kill(self, kills: int) -> None:
         """Kill one process after the other, each in the middle of any step."""
+        # A loop has begun: the kills have to interrupt some.
+        while not self._ledger.exists() or b"\nat " not in self._ledger.read_bytes():
+            await asyncio.sleep(0.02)
         began = time.monotonic()
         while self._kills.total() < kills:
             lines = self._count_lines() + self._dice.randint(1, 4)
