@@ -27,7 +27,7 @@ from taskmq.scheduler.dependents import DependentReleases, EndReactions, Reactio
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_partition import HeldPartition
-from taskmq.scheduler.history import RunHistory
+from taskmq.scheduler.history import DepthSampler, RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PausedQueues
@@ -208,7 +208,8 @@ class Scheduler:
         """Yield the services that observe runs and notify people."""
         if self._counts_runs:
             broker = self._app.sessions.current().broker
-            counting = RunHistory(broker, store, history.rollups, me=self._me)
+            sampler = DepthSampler(self._app, history.depths)
+            counting = RunHistory(broker, store, history.rollups, sampler, me=self._me)
             yield counting, "counts runs"
         if self._alerts is not None:
             watch = AlertWatch(self._app, store, history.alerts, self._workers, self._alerts, me=self._me)

@@ -1,6 +1,7 @@
 """Run history of a database: logs, metrics and alerts."""
 
 from taskmq_sql.history.alerts import SqlAlerts
+from taskmq_sql.history.depths import SqlDepths
 from taskmq_sql.history.logs import SqlLogs
 from taskmq_sql.history.rollups import SqlRollups
 from taskmq_sql.steps import Runner
@@ -14,4 +15,5 @@ class SqlHistory:
     def __init__(self, runner: Runner) -> None:
         self.logs = SqlLogs(runner)
         self.rollups = SqlRollups(runner)
+        self.depths = SqlDepths(runner)
         self.alerts = SqlAlerts(runner)

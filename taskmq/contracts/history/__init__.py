@@ -1,6 +1,7 @@
-"""Contracts of a job store's history of runs: logs, figures by the minute, failures, alerts."""
+"""Contracts of a job store's history of runs: logs, figures by the minute, depths of queues, failures, alerts."""
 
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
+from taskmq.contracts.history.depths import DepthStore, QueueDepth
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
@@ -8,12 +9,14 @@ from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
 __all__ = [
     "AlertNotice",
     "AlertStore",
+    "DepthStore",
     "FailureFilter",
     "FailurePage",
     "HistoryStore",
     "KeptRule",
     "LogStore",
     "NoticeTurn",
+    "QueueDepth",
     "Remembering",
     "RollupFilter",
     "RollupStore",

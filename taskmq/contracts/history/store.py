@@ -3,6 +3,7 @@
 from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.history.alerts import AlertStore
+from taskmq.contracts.history.depths import DepthStore
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import RollupStore
 from taskmq.errors import UnsupportedFeature
@@ -11,13 +12,16 @@ __all__ = ["HistoryStore", "Remembering", "history_of"]
 
 
 class HistoryStore(Protocol):
-    """Logs, figures, failures and alerts; they share the lifetime of their store."""
+    """Logs, figures, depths, failures and alerts; they share the lifetime of their store."""
 
     @property
     def logs(self) -> LogStore: ...
 
     @property
     def rollups(self) -> RollupStore: ...
+
+    @property
+    def depths(self) -> DepthStore: ...
 
     @property
     def alerts(self) -> AlertStore: ...

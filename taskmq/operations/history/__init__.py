@@ -1,6 +1,7 @@
 """History that a caller may see (failures, figures, alerts), and the alert rules that it may change."""
 
 from taskmq.operations.history.alerts import TenantAlerts
+from taskmq.operations.history.depths import DEPTHS
 from taskmq.operations.history.failures import (
     LANES,
     FailureChoice,
@@ -16,6 +17,7 @@ from taskmq.operations.history.failures import (
 from taskmq.operations.history.figures import TenantFigures
 
 __all__ = [
+    "DEPTHS",
     "LANES",
     "FailureChoice",
     "FailureLane",

@@ -9,6 +9,7 @@ from taskmq.contracts.history import RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
 from taskmq.model.history.rollups import DAY, QUARTER, Rollup, minute_of, spans, sum_rollups
+from taskmq.operations.history.depths import DEPTHS, read_depths
 
 __all__ = ["TenantFigures"]
 
@@ -42,17 +43,28 @@ class TenantFigures:
         queue: str | None = None,
         by: tuple[str, ...] = (),
     ) -> dict[str, list[Series]]:
-        """Return the figures by name from `since` to `until`; default: the last hour.
+        """Return figures by name from `since` to `until`; default: the last hour.
+
+        Depths of queues (`DEPTHS`) have names, too. A tenant has none.
 
         Raises:
             InvalidOption: a figure is unknown, the time or the step is invalid, or the answer is too long.
         """
-        names, by = check_names(names), check_parts(by)
+        of_queues = [name for name in dict.fromkeys(names) if name in DEPTHS]
+        by = check_parts(by)
+        figures = check_names([name for name in names if name not in DEPTHS])
         since, until = await self._time(since, until)
         check_step(since, until, step)
+        found: dict[str, list[Series]] = {}
+        if of_queues and self._tenant is None:
+            store = history_of(self._app.sessions.store()).depths
+            found = await read_depths(store, of_queues, since=since, until=until, step=step, queue=queue, by=by)
+        if not figures:
+            return found
         is_whole = "tenant" not in by
         rollups = await self._read(since, until, task, queue, is_whole=is_whole, step=step)
-        return await asyncio.to_thread(series_of, names, rollups, since=since, until=until, step=step, by=by)
+        counted = await asyncio.to_thread(series_of, figures, rollups, since=since, until=until, step=step, by=by)
+        return found | counted
 
     async def totals(
         self,

@@ -3,6 +3,7 @@
     events of jobs -> figures of this minute -> added to the store every five seconds
     jobs that the store itself ended as expired -> the same figures
                    -> failures of plain jobs, with error messages for some of them
+    jobs of each queue -> depths, once a minute
 
 One scheduler at a time listens, under a lease. If it dies, another one takes over within half a minute; events in
 between are not counted. Events may be lost in any case, so figures are estimates.
@@ -27,6 +28,7 @@ from taskmq.events.stream import EventStream
 from taskmq.model.history.rollups import EXPIRED, Rollup, RollupKey, RunFailure, failure_of, minute_of, rolled_up
 from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FAILURE_EVENTS, JOB_EVENTS, FailureEvent, JobEvent
+from taskmq.scheduler.history.depths import DepthSampler
 
 __all__ = ["RunHistory"]
 
@@ -53,12 +55,15 @@ class RunHistory:
         dropped: known number of events that were not counted.
     """
 
-    def __init__(self, broker: Broker, store: JobStore, rollups: RollupStore, *, me: str) -> None:
+    def __init__(
+        self, broker: Broker, store: JobStore, rollups: RollupStore, sampler: DepthSampler, *, me: str
+    ) -> None:
         self.dropped = 0
         self._broker = broker
         self._store = store
         self._leases = store.dispatching.leases
         self._rollups = rollups
+        self._sampler = sampler
         self._me = me
         self._is_stopping = asyncio.Event()
         self._figures: dict[RollupKey, Rollup] = {}
@@ -105,6 +110,7 @@ class RunHistory:
                             return
                         await self._count_expired(lookback)
                         await self._write()
+                        await self._sampler.sample()
                 finally:
                     counting.cancel()
                     await asyncio.wait({counting})

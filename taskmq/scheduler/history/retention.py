@@ -30,4 +30,6 @@ async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
     before = now - kept_days * DAY_MS
     while await history.rollups.forget(before=before, limit=_TOGETHER) >= _TOGETHER:
         pass
+    while await history.depths.forget(before=before, limit=_TOGETHER) == _TOGETHER:
+        pass
     await history.alerts.forget(before=before)

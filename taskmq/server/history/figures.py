@@ -16,7 +16,7 @@ from taskmq.api.history.figures import (
 from taskmq.app_api.views import instant_text
 from taskmq.model.history.figures import FIGURES, Series
 from taskmq.model.identity import Permission
-from taskmq.operations.history import TenantFigures
+from taskmq.operations.history import DEPTHS, TenantFigures
 from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
 from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, read_shared
@@ -83,7 +83,7 @@ async def query_metrics(
     state: State,
     app: ServedApp,
     caller: CallerGiven,
-    metric: Annotated[str, QueryParameter(description=f"Comma-separated metrics: {', '.join(FIGURES)}.")],
+    metric: Annotated[str, QueryParameter(description=f"Comma-separated metrics: {', '.join([*FIGURES, *DEPTHS])}.")],
     since: Since = None,
     until: Until = None,
     step: Step = 60,
@@ -92,7 +92,11 @@ async def query_metrics(
     by: By = "",
     max_age: MaxAge = 0,
 ) -> MetricList:
-    """Return time series, by default for the last hour in steps of a minute."""
+    """Return time series, by default for the last hour in steps of a minute.
+
+    The depths of queues are sampled once a minute; a longer step has the most of its minutes. They can be grouped by
+    queue alone, and a tenant has none.
+    """
     asked = (metric, ms(since), ms(until), step, task, queue, by)
 
     async def read() -> MetricList:

@@ -1,7 +1,9 @@
 """A scheduler's records of runs: log lines, figures by the minute, failures of plain jobs."""
 
+import itertools
 from typing import Any
 
+from taskmq import TaskMQ
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import FailureFilter, RollupFilter
 from taskmq.model.envelope import JSON, Envelope
@@ -11,7 +13,7 @@ from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure, minute_o
 from taskmq.model.states import JobState
 from taskmq.model.telemetry.events import FailureEvent, JobEvent, encode_batch, failure_topic, job_topic
 from taskmq.scheduler.alerts import AlertSettings
-from taskmq.scheduler.history import RunHistory, forget_old
+from taskmq.scheduler.history import DepthSampler, RunHistory, forget_old
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
 
@@ -92,7 +94,13 @@ def _tell(stage: Stage, *names: str, worker: str = "w", **fields: Any) -> None:
 
 def _history(stage: Stage, me: str) -> RunHistory:
     store = stage.store
-    return RunHistory(stage.broker, store, store.history.rollups, me=me)
+    sampler = DepthSampler(stage.processes[0].app if stage.processes else TaskMQ(), store.history.depths)
+    return RunHistory(stage.broker, store, store.history.rollups, sampler, me=me)
+
+
+def _define_work(app: TaskMQ) -> None:
+    @app.task(name="work", queue="work")
+    def work() -> None: ...
 
 
 async def _count_events(stage: Stage) -> dict[str, int]:
@@ -167,6 +175,42 @@ async def test_error_texts_are_limited_per_minute_and_further_failures_are_kept_
         _fail(stage, 500, "again")
         await stage.pass_by(6)
         assert (await _failures(stage))[0].message == "again"
+
+
+@run_by(play)
+async def test_the_depth_of_each_queue_is_sampled_once_a_minute_and_deleted_after_a_month(stage: Stage, /) -> None:
+    stage.define = _define_work
+    process = stage.start(counts_runs=True)
+    await stage.submit(3)
+    player = await stage.player()
+    await player.has(3)
+    await stage.pass_by(130)
+    depths = stage.store.history.depths
+
+    found = await depths.depths(since=0, until=START * 2, step=60_000, queue="work")
+    assert [one.at % 60_000 for one in found] == [0] * len(found)
+    assert len({one.at for one in found}) == len(found) == 3
+    assert (found[-1].stored + found[-1].ready, found[-1].in_hand) == (0, 3)
+    await process.stop()
+
+    await forget_old(stage.store, kept_days=0)
+    assert await depths.depths(since=0, until=stage.clock.now_ms() - 60_000, step=60_000) == []
+
+
+@run_by(play)
+async def test_a_minute_is_not_sampled_while_the_store_is_unavailable(stage: Stage, /) -> None:
+    stage.define = _define_work
+    process = stage.start(counts_runs=True)
+    await stage.pass_by(20)
+    process.store.is_reachable = False
+    await stage.pass_by(150)
+    process.store.is_reachable = True
+    await stage.pass_by(90)
+
+    found = await stage.store.history.depths.depths(since=0, until=START * 2, step=60_000, queue="work")
+    steps = [after.at - before.at for before, after in itertools.pairwise(found)]
+    assert max(steps) >= 120_000
+    assert steps[-1] == 60_000
 
 
 @run_by(play)

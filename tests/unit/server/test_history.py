@@ -8,7 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.history import Remembering
+from taskmq.contracts.history import QueueDepth, Remembering
 from taskmq.contracts.jobs import JobStore
 from taskmq.errors import InvalidOption
 from taskmq.model.history.alerts import Alert, AlertState
@@ -147,6 +147,15 @@ def _store_counts(site: Site) -> None:
     _use_store(site, add)
 
 
+def _store_depths(site: Site) -> None:
+    async def add(store: JobStore, history: Any) -> None:
+        at = minute_of(await store.now_ms())
+        mail = QueueDepth(queue="mail", at=at, stored=7, ready=0, in_hand=1)
+        await history.depths.add([mail, QueueDepth(queue="images", at=at, stored=5, ready=0, in_hand=2)])
+
+    _use_store(site, add)
+
+
 def test_counts_are_reported_by_task_and_queue(site: Site) -> None:
     _store_counts(site)
 
@@ -195,6 +204,24 @@ def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:
         "metric=ended&since=2020-01-01T00:00Z",
     ):
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
+
+
+def test_depths_of_queues_over_time_are_summed_or_grouped_by_queue(site: Site) -> None:
+    _store_depths(site)
+    query = "/metrics/query?metric=depth_stored,depth_in_hand&step=300"
+
+    whole, each, one = (
+        site("GET", query + more, by="all-viewer").json()["items"] for more in ("", "&by=queue", "&queue=mail")
+    )
+
+    assert [(item["metric"], item["labels"], _values(item)) for item in whole] == [
+        ("depth_stored", {}, [12.0]),
+        ("depth_in_hand", {}, [3.0]),
+    ]
+    assert [(item["labels"]["queue"], _values(item)) for item in each[:2]] == [("images", [5.0]), ("mail", [7.0])]
+    assert [_values(item) for item in one] == [[7.0], [1.0]]
+    assert site("GET", f"{query}&by=task", by="all-viewer").status_code == 400
+    assert site("GET", query, by="acme-admin").json()["items"] == []
 
 
 def test_cached_figures_belong_to_one_tenant_and_query(site: Site) -> None:

@@ -387,6 +387,12 @@ CREATE INDEX run_place_order ON run_place (tenant, workflow, created, run);
 CREATE INDEX run_place_active ON run_place (tenant, workflow) WHERE is_active;
 CREATE INDEX run_place_waiting ON run_place (tenant, workflow, created, run) WHERE NOT is_active
 """
+_QUEUE_DEPTHS: Final = """
+CREATE TABLE queue_depth (
+    minute INTEGER NOT NULL, queue TEXT NOT NULL, stored INTEGER NOT NULL, ready INTEGER NOT NULL,
+    in_hand INTEGER NOT NULL, PRIMARY KEY (minute, queue)
+) WITHOUT ROWID
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -412,6 +418,7 @@ JOB_STORE: Final = FileKind(
         _RUNS_BY_TIME,
         _RUN_FIGURES,
         _RUN_PLACES,
+        _QUEUE_DEPTHS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

@@ -1,11 +1,12 @@
 """Tests of the run history of a job store."""
 
 from taskmq.testing.job_store_suite.history.alerts import AlertCases
+from taskmq.testing.job_store_suite.history.depths import DepthCases
 from taskmq.testing.job_store_suite.history.logs import LogCases
 from taskmq.testing.job_store_suite.history.rollups import RollupCases
 
 __all__ = ["HistoryCases"]
 
 
-class HistoryCases(LogCases, RollupCases, AlertCases):
+class HistoryCases(LogCases, RollupCases, DepthCases, AlertCases):
     """Every guarantee of `taskmq.contracts.history`."""
