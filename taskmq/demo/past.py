@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.history import history_of
+from taskmq.contracts.history import QueueDepth, history_of
 from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.demo.showcase import (
     DECLINED,
@@ -27,7 +27,7 @@ from taskmq.demo.showcase import (
     submit_photo,
 )
 from taskmq.model.history.alerts import Alert, AlertRule, AlertState
-from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, minute_of
+from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure, minute_of
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.outcome import ErrorRecord
 from taskmq.testing.fake_clock import FakeClock
@@ -43,6 +43,10 @@ _ATTEMPTS: Final = 3
 _IMPORT: Final = 30
 _PHOTOS: Final = 40
 _MANY: Final = 10_000
+_TRUNCATED: Final = 23
+# Truncated photos come since this many minutes.
+_BAD_PHOTOS: Final = 240
+_BOUNCED: Final = 90
 _RULE: Final = AlertRule(
     name="payments-fail",
     metric="failure_rate",
@@ -79,6 +83,8 @@ class _Day:
         self._epochs: dict[int, int] = {}
         self._numbers: dict[str, int] = {}
         self._figures: dict[RollupKey, Rollup] = {}
+        self._failures: list[RunFailure] = []
+        self._depths: dict[tuple[str, int], QueueDepth] = {}
 
     async def write(self, now: int) -> None:
         leases = self._store.dispatching.leases
@@ -94,7 +100,8 @@ class _Day:
             await leases.release(partition_key(partition), token=epoch)
         await self._app.jobs.asubmit_many(resize, [(photo,) for photo in range(_PHOTOS)])
         history = history_of(self._store)
-        await history.rollups.add(list(self._figures.values()))
+        await history.rollups.add(list(self._figures.values()), self._failures)
+        await history.depths.add(list(self._depths.values()))
         await history.alerts.put_rule(_RULE)
         since = now - (_BAD_RELEASE.stop - 5) * MINUTE
         firing = Alert(
@@ -125,12 +132,30 @@ class _Day:
             await self._store.dispatching.apply([self._run(job, ago, minutes) for job in dispatched])
             # By then, attempts that are retried are due.
             self._clock.advance("6s")
+        self._note_depths(ago, minutes, len(orders), len(photos))
         for _ in range(2 * len(orders)):
             # Mails are sent, and leave no job in the store.
             mail = self._figures_of(minutes, send_mail.name, send_mail.queue)
-            mail.outcomes["succeeded"] = mail.outcomes.get("succeeded", 0) + 1
+            is_bounced = self._random.randrange(_BOUNCED) == 0
+            outcome = "dead" if is_bounced else "succeeded"
+            mail.outcomes[outcome] = mail.outcomes.get(outcome, 0) + 1
+            if is_bounced:
+                self._failures.append(_bounce(self._clock.now_ms(), len(self._failures)))
             mail.waited.add(0.02 * self._vary(0.6))
             mail.ran.add(0.02 * self._vary(0.3))
+
+    def _note_depths(self, ago: int, minutes: int, orders: int, photos: int) -> None:
+        """Record how many jobs of each queue wait and run in a minute of the step."""
+        waiting = photos * (12 if ago <= _IMPORT else 0) + (_PHOTOS if ago <= _IMPORT else 0)
+        slow = 3 * orders // minutes if ago in _BAD_RELEASE else 0
+        at = minute_of(self._clock.now_ms())
+        for queue, stored, running in (
+            (resize.queue, waiting, max(1, photos // minutes)),
+            (charge.queue, slow, max(1, orders // minutes)),
+            (send_mail.queue, 0, 1),
+        ):
+            in_hand = self._random.randrange(running + 1)
+            self._depths[queue, at] = QueueDepth(queue=queue, at=at, stored=stored, ready=0, in_hand=in_hand)
 
     async def _dispatch(self) -> list[DispatchedJob]:
         dispatching = self._store.dispatching
@@ -156,13 +181,25 @@ class _Day:
             ran = (0.8 + number % 5 / 5) * self._vary(0.2)
             # An import of many photos keeps all workers busy.
             waited *= 400 if ago <= _IMPORT else 1
+            if number % _TRUNCATED == 0 and ago <= _BAD_PHOTOS:
+                missing = number % 9 + 1
+                message = f"image file is truncated ({missing} bytes not processed)"
+                kind, error = "failed", _failure("OSError", message, "images.py", "resize")
         elif ago in _BAD_RELEASE and self._random.random() < 0.75:
             kind, ran = ("retry" if job.attempt < _ATTEMPTS else "failed"), 2.0 * self._vary(0.1)
-            error = _failure("ProviderTimeoutError", f"order {number}: the bank did not answer within 2 s")
+            error = _failure(
+                f"{charge.__module__}.ProviderTimeoutError", f"order {number}: the bank did not answer in 2 s"
+            )
         elif number % EXPIRED_CARD == 0:
-            kind, error = "failed", _failure("CardExpiredError", f"order {number}: the card has expired")
+            kind, error = (
+                "failed",
+                _failure(f"{charge.__module__}.CardExpiredError", f"order {number}: the card has expired"),
+            )
         elif number % DECLINED == 0 and job.attempt == 1:
-            kind, error = "retry", _failure("PaymentDeclinedError", f"order {number}: the bank declined the payment")
+            kind, error = (
+                "retry",
+                _failure(f"{charge.__module__}.PaymentDeclinedError", f"order {number}: the payment was declined"),
+            )
         figures = self._figures_of(minutes, job.task, job.queue)
         outcome = {"retry": "retried", "failed": "dead"}.get(kind, kind)
         figures.outcomes[outcome] = figures.outcomes.get(outcome, 0) + 1
@@ -199,9 +236,25 @@ def _steps() -> Iterator[tuple[int, int]]:
         ago -= minutes
 
 
-def _failure(kind: str, message: str) -> ErrorRecord:
-    name = f"{charge.__module__}.{kind}"
-    where = f'  File "shop/payments.py", line 41, in charge\n    raise {kind}(message)\n'
+def _failure(name: str, message: str, file: str = "payments.py", function: str = "charge") -> ErrorRecord:
+    where = f'  File "shop/{file}", line 41, in {function}\n    raise {name.rpartition(".")[2]}(message)\n'
     return ErrorRecord(
         type_name=name, message=message, traceback=f"Traceback (most recent call last):\n{where}{name}: {message}\n"
+    )
+
+
+def _bounce(at: int, number: int) -> RunFailure:
+    """Return the failure of a mail whose address does not exist."""
+    return RunFailure(
+        at=at,
+        job=f"mail-{number}",
+        event="dead",
+        task=send_mail.name,
+        queue=send_mail.queue,
+        worker="shop-1",
+        attempt=_ATTEMPTS,
+        seconds=0.02,
+        error="smtplib.SMTPRecipientsRefused",
+        reason="failed",
+        message="550 mailbox unavailable",
     )

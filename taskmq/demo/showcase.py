@@ -12,6 +12,7 @@ __all__ = [
     "DECLINED",
     "EXPIRED_CARD",
     "app",
+    "build",
     "charge",
     "close",
     "close_books",
@@ -70,6 +71,16 @@ async def send_mail(to: str, subject: str, *, urgent: bool = False) -> str:
     """Send a mail to one address."""
     await asyncio.sleep(0.02)
     return f"{'urgent, ' if urgent else ''}{subject}, to {to}"
+
+
+@app.every("1m", name="stock-report")
+@app.task(name="reports.build", queue="reports", retry=None)
+async def build(ctx: Context, pages: int = 45) -> str:
+    """Build a long report, page by page."""
+    for page in range(pages):
+        ctx.progress(page, pages)
+        await asyncio.sleep(1)
+    return f"{pages} pages"
 
 
 @app.cron("0 6 1 * *", name="monthly-report", tz="Europe/Paris")
