@@ -31,9 +31,9 @@ def test_a_job_is_submitted_with_options_and_the_form_offers_all(eyes: Eyes, sit
     _field(page, "labels").fill('{"team": "ops"}')
     _field(page, "held").select_option("true")
     eyes.click("Run")
-    expect(page.locator("h1")).to_have_text(re.compile("^[0-9a-f-]{36}$"))
+    expect(page.locator("h1 .id")).to_have_text(re.compile("^[0-9a-f-]{36}$"))
 
-    record = _read(site, page.locator("h1").inner_text())
+    record = _read(site, page.locator("h1 .id").inner_text())
     run = RunOptions(timeout=90_000, max_attempts=2, backoff="constant", base=10_000)
     assert (decode_envelope(record.body).run, record.priority, record.state) == (run, 8, "held")
     assert record.detail is not None

@@ -103,10 +103,10 @@ def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     eyes.page.route(
         re.compile(r"/api/v1/workers"), lambda route: answer(route, {"items": [found, stuck], "next": None})
     )
-    facts = eyes.open("workers").page.locator("dl.facts")
+    rows = eyes.open("workers").page.get_by_label("Workers", exact=True).locator("tbody tr")
 
-    expect(facts.nth(1)).to_contain_text("Unsettled2")
-    expect(facts.nth(0)).not_to_contain_text("Unsettled")
+    expect(rows.nth(0).locator("td").nth(5)).to_have_text("0")
+    expect(rows.nth(1).locator("td").nth(5)).to_have_text("2")
     assert violations(eyes.page) == []
 
 

@@ -109,6 +109,28 @@ def test_the_address_keeps_the_period_of_the_overview(eyes: Eyes) -> None:
     eyes.see("jobs that ended, per 5 min")
 
 
+def test_failures_are_grouped_by_error_and_task_with_their_trend(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        (failed,) = EXAMPLES["listFailures"].answers[200]["items"]
+        at = ["2027-01-30T17:59:00Z", "2027-01-30T17:58:00Z", "2027-01-30T12:00:00Z"]
+        items = [failed | {"at": each, "error": "shop.CardDeclined", "task": "charge"} for each in at]
+        items.append(failed | {"at": at[2], "error": "OSError", "task": "resize", "job_id": "photo"})
+        eyes.page.route(
+            re.compile(r"/api/v1/failures"),
+            lambda route: answer(route, {"items": items, "next": None, "missing": []}),
+        )
+        eyes.page.clock.set_fixed_time("2027-01-30T18:00:00Z")
+        page = eyes.open("failures").page
+        rows = page.get_by_label("Failures by error").locator("tbody tr")
+
+        expect(rows).to_have_count(2)
+        expect(rows.nth(0)).to_contain_text(re.compile("^CardDeclinedcharge.*3"))
+        expect(rows.nth(0).locator(".trend rect")).to_have_count(2)
+        expect(rows.nth(1)).to_contain_text(re.compile("^OSErrorresize.*1"))
+        rows.nth(0).get_by_role("link", name="CardDeclined").click()
+        expect(page).to_have_url(re.compile("error=shop.CardDeclined&task=charge"))
+
+
 _SCALES = """async path => {
     const { timeMarks, valueMarks } = await import(path);
     const day = Date.UTC(2027, 0, 30);

@@ -97,7 +97,7 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
         expect(page.locator(".head .state")).to_contain_text("succeeded")
         page.get_by_role("row", name="count").first.get_by_role("button", name="Redrive from").click()
         eyes.see("Runs again: count, approve, prints, invoice.")
-        eyes.click("Back")
+        eyes.click("Keep")
 
     page.get_by_role("row", name="prints").first.get_by_role("link").click()
     expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")

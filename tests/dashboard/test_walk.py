@@ -50,12 +50,12 @@ class Operator:
 
 
 def _failed_and_why(by: Operator) -> None:
-    by.tile("Failed stored jobs, 24 h")
+    by.tile("Failed, 24 h")
     by.eyes.see("CardDeclined: no funds")
 
 
 def _retry_jobs_of_a_tenant(by: Operator) -> None:
-    by.tile("Failed stored jobs, 24 h")
+    by.tile("Failed, 24 h")
     by.eyes.settle()
     by.page.keyboard.press("/")
     by.page.keyboard.press("End")
@@ -70,7 +70,7 @@ def _retry_jobs_of_a_tenant(by: Operator) -> None:
 
 
 def _why_a_job_waits(by: Operator) -> None:
-    by.tile("Scheduled, held, waiting")
+    by.tile("Scheduled or held")
     by.click("waits")
     by.eyes.see("it waits for its time")
 
@@ -100,11 +100,11 @@ def _drain_a_node(by: Operator) -> None:
 
 
 def _run_again_with_other_arguments(by: Operator) -> None:
-    by.tile("Failed stored jobs, 24 h")
+    by.tile("Failed, 24 h")
     by.click("failed-other")
-    by.click("Edit and run")
+    by.click("Clone …")
     by.page.get_by_role("textbox", name="Keyword arguments").fill('{"account": "eve", "cents": 7}')
-    by.click("Run as a new job")
+    by.click("Clone")
     by.eyes.see('"account": "eve"')
 
 

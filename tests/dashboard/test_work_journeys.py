@@ -177,7 +177,7 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
         site.run(site.app.tasks["shop.print"].asend(order))
 
     page.keyboard.press(".")
-    expect(page.get_by_text("Ready", exact=True).locator("xpath=..")).to_contain_text("2")
+    expect(page.get_by_text("Broker", exact=True).locator("xpath=..")).to_contain_text("2")
     eyes.click("Purge")
     expect(page.get_by_role("button", name="Delete the messages")).to_be_disabled()
     page.get_by_label("Type print to confirm").fill("print")

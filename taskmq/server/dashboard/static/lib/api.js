@@ -54,6 +54,26 @@ export function address(path, query = {}) {
   return url.href;
 }
 
+/** @typedef {{method: string, url: string, body?: unknown, headers: Record<string, string>}} Sent */
+
+/** @type {{sent: Sent | null} | null} */
+let recording = null;
+
+/** Run an action until it would send its first change, and return that request, which is not sent; null if it sends none.
+ * @param {() => unknown} act @returns {Promise<Sent | null>} */
+export async function record(act) {
+  const own = { sent: /** @type {Sent | null} */ (null) };
+  recording = own;
+  try {
+    await act();
+  } catch (error) {
+    if (!own.sent) throw error;
+  } finally {
+    recording = null;
+  }
+  return own.sent;
+}
+
 /** Send a request and return the response body.
  * @param {string} method
  * @param {string} path
@@ -62,6 +82,10 @@ export function address(path, query = {}) {
  * @returns {Promise<any>}
  */
 export async function call(method, path, { query, body, headers = {}, signal, isSignIn = false } = {}) {
+  if (recording && method !== "GET") {
+    recording.sent ??= { method, url: address(path, query), body, headers };
+    throw new ApiError({ status: 0, code: "recorded", detail: "The request was not sent." });
+  }
   /** @type {Record<string, string>} */
   const sent = { Accept: "application/json", ...headers };
   if (body !== undefined) sent["Content-Type"] = "application/json";

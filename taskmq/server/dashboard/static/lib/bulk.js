@@ -3,6 +3,7 @@
 import { call, part, read, send } from "./api.js";
 import { count, instant } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";
+import { CopyCurl } from "./curl.js";
 import { Dialog, Failure, Field, Table } from "./parts.js";
 import { to } from "./route.js";
 
@@ -54,12 +55,13 @@ export function Bulk({ filter, close, what, reload }) {
       setError(/** @type {Error} */ (failure));
     }
   };
+  const start = () => send("bulk/operations", { action, ...said, ...changes, note, ...(rate ? { rate: Number(rate) } : {}) });
   const run = async (/** @type {Event} */ event) => {
     event.preventDefault();
     if (isChange && !isPreviewed) return void look();
     setError(null);
     try {
-      let now = /** @type {any} */ (await send("bulk/operations", { action, ...said, ...changes, note, ...(rate ? { rate: Number(rate) } : {}) }));
+      let now = /** @type {any} */ (await start());
       const path = `bulk/operations/${part(now.bulk_id)}`;
       for (;;) {
         setProgress({ ...now, refusals: now.refusals.slice(0, 20), isOver: now.state !== "running" });
@@ -92,9 +94,9 @@ export function Bulk({ filter, close, what, reload }) {
       <p data-done>${count(progress.done)} done, ${count(progress.refused)} not changed${progress.isOver ? "." : " …"}</p><p><a href=${to(["bulk", progress.bulk_id])}>Open its page</a>; it continues if you close this dialog.</p></div>
       ${progress.refusals.map((/** @type {any} */ one) => html`<p key=${one.job_id} class="dim">${one.job_id}: ${one.detail}</p>`)}`}
     ${error && html`<${Failure} error=${error} />`}
-    <div class="dialog-foot">
+    <div class="dialog-foot">${progress === null && html`<${CopyCurl} act=${start} /><span class="grow"></span>`}
       ${progress && !progress.isOver && html`<button type="button" onClick=${() => { control.isStopped = true; }}>Stop</button>`}
-      <button type="button" onClick=${close}>${progress?.isOver ? "Close" : "Back"}</button>
+      <button type="button" onClick=${close}>${progress ? "Close" : "Keep"}</button>
       ${progress === null && (isChange && !isPreviewed ? html`<button type="submit" class="primary" disabled=${!Object.keys(changes).length}>Preview</button>`
         : html`<button type="submit" class="primary" disabled=${!isSure}>Start</button>`)}
     </div>

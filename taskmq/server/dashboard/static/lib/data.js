@@ -7,7 +7,7 @@ import { noteRead, onEvents } from "./live.js";
 const BUSY = 250;
 
 /**
- * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, reload: () => void}} Loaded
+ * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, path: string, query: Record<string, unknown>, reload: () => void}} Loaded
  */
 
 /** Load data, and reload it after events of these kinds. Data stays while it reloads; with `error` it is outdated.
@@ -64,11 +64,14 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
     return () => { stop(); clearTimeout(timer); clearTimeout(later); };
   }, [kinds.join(), least, age]);
   const isOurs = found.key === key;
+  const { max_age: _, ...withoutAge } = query;
   return {
     data: isOurs ? found.data : null,
     error: isOurs ? found.error : null,
     isLoading: path !== null && (!isOurs || (found.data === null && found.error === null)),
     at: isOurs ? found.at : 0,
+    path: path ?? "",
+    query: withoutAge,
     reload: () => { isFresh.current = true; again((/** @type {number} */ n) => n + 1); },
   };
 }

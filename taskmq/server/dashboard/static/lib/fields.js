@@ -2,6 +2,7 @@
 /** Form fields generated from JSON schemas. */
 import { ApiError, read } from "./api.js";
 import { html, useState } from "./html.js";
+import { CopyCurl } from "./curl.js";
 import { Failure, Field } from "./parts.js";
 
 /** Resolve a schema reference within the same document.
@@ -84,13 +85,16 @@ export function ValueForm({ schema, act, verb, none = "", initial = {}, children
   const [busy, setBusy] = useState(false);
   const isObject = typeof schema?.properties === "object";
   const fields = isObject ? schema : { properties: { value: schema ?? {} }, required: schema ? ["value"] : [] };
+  const run = async () => {
+    const payload = payloadOf(fields, values, schema ?? {});
+    await act(isObject ? payload : payload.value ?? null);
+  };
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
     try {
-      const payload = payloadOf(fields, values, schema ?? {});
-      await act(isObject ? payload : payload.value ?? null);
+      await run();
     } catch (failure) {
       setError(/** @type {Error} */ (failure));
     }
@@ -102,6 +106,6 @@ export function ValueForm({ schema, act, verb, none = "", initial = {}, children
     ${!properties.length && none && html`<p class="dim">${none}</p>`}
     ${children}
     ${error && html`<${Failure} error=${error} />`}
-    <button type="submit" class="primary" disabled=${busy}>${verb}</button>
+    <button type="submit" class="primary" disabled=${busy}>${verb}</button> <${CopyCurl} act=${run} />
   </form>`;
 }

@@ -34,6 +34,7 @@ const PLOTS = {
   jobs: { title: "Throughput", unit: "jobs that ended", metrics: [["succeeded", "succeeded", "good"], ["failed", "failed", "bad"], ["retried", "retried", "warn"]], show: count, isStacked: true, least: 1 },
   wait: { title: "Wait", unit: "from due time to start", metrics: [["wait_p50", "p50", "cool"], ["wait_p95", "p95", "odd"], ["wait_p99", "p99", "warn"]], ...durations },
   run: { title: "Run time", unit: "of finished runs", metrics: [["run_p50", "p50", "cool"], ["run_p95", "p95", "odd"], ["run_p99", "p99", "warn"]], ...durations },
+  depth: { title: "Depth", unit: "jobs, the most of each step", metrics: [["depth_in_hand", "with workers", "run"], ["depth_ready", "broker", "cool"], ["depth_stored", "store", "warn"]], show: count, isStacked: true, least: 1 },
   rate: { title: "Failures", unit: "share of finished jobs", metrics: [["failure_rate", "failed", "bad"]], show: (value) => `${Math.round(value * 1000) / 10} %` },
 };
 

@@ -72,6 +72,10 @@ export function waited(job) {
 /** @param {number | null | undefined} value */
 export const count = (value) => (value === null || value === undefined ? "–" : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ","));
 
+/** Format a number of things.
+ * @param {number} many @param {string} noun in the singular */
+export const plural = (many, noun) => `${count(many)} ${noun}${many === 1 ? "" : "s"}`;
+
 /** @param {number} bytes */
 export function size(bytes) {
   if (!bytes) return "–";

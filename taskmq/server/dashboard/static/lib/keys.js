@@ -17,7 +17,7 @@ export const PLACES = {
 export const KEYS = [
   ["?", "show keyboard shortcuts"], ["Ctrl K", "go to a page, task or job, or act"], ["/", "focus the filter"], ["g, then a letter", "go to a page"], ["j, k", "next, previous row"],
   ["x", "select the row"], ["Enter", "open the row"], ["r", "retry"], ["c", "cancel"], ["h", "hold or release"],
-  ["p", "pause or resume"], [".", "refresh"], ["y", "copy the link"], ["Esc", "close"],
+  ["p", "pause or resume"], [".", "refresh"], ["y", "copy the link"], ["Alt and a click", "copy the request of a button"], ["Esc", "close"],
 ];
 
 let isAfterG = false;

@@ -1,6 +1,7 @@
 // @ts-check
 /** Shared components of all pages. */
 import { ApiError, may } from "./api.js";
+import { CopyCurl, copyRequest } from "./curl.js";
 import { useNow } from "./data.js";
 import { ago, instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
@@ -41,8 +42,16 @@ export function Segments({ of }) {
     ${parts.map(([name, , color], part) => { const from = at; at += (widths[part] / whole) * 100; return html`<rect key=${name} class=${`c-${color}`} x=${`${from}%`} width=${`${at - from}%`} height="8" />`; })}</svg>`;
 }
 
-/** An id. Of a UUID only the end is visible, but all of it is copied, linked and read aloud. */
-export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}><bdi dir="ltr">${id}</bdi></span>` : id;
+/** A small trend of values as a line over an area; null is a gap.
+ * @param {{of: (number | null)[], label: string}} props */
+export function Spark({ of, label }) {
+  const most = Math.max(1, ...of.map(Number));
+  const points = of.map((one, at) => `${((at / Math.max(1, of.length - 1)) * 96).toFixed(1)} ${(19 - (18 * (one ?? 0)) / most).toFixed(1)}`).join("L");
+  return html`<svg class="trend" role="img" aria-label=${label} viewBox="0 0 96 20"><title>${label}</title>${of.length > 0 && html`<path class="wash" d=${`M0 20L${points}L96 20Z`} /><path class="edge" d=${`M${points}`} />`}</svg>`;
+}
+
+/** An id. Of a UUID and of a schedule's id only the end is visible, but all of it is copied, linked and read aloud. */
+export const Id = ({ id }) => /^(taskmq:\w+:)?[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}><bdi dir="ltr">${id}</bdi></span>` : id;
 
 /** The start of a hash. */
 export const Hash = ({ of }) => html`<code title=${of}>${of.slice(0, 12)}</code>`;
@@ -83,16 +92,17 @@ export function Failure({ error, at = 0, retry = null }) {
 /** An empty state. */
 export const Empty = ({ title, children = null }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
-/** The heading of a page, and its tabs. */
-export function Head({ title, children = null, sub = null }) {
-  useEffect(() => { document.title = `${title} · taskmq`; }, [title]);
+/** The heading of a page, and its tabs.
+ * @param {{title: string, id?: string, children?: unknown, sub?: unknown, of?: import("./data.js").Loaded | null}} props id: that of the one object on the page; of: its data, whose request can be copied */
+export function Head({ title, id = "", children = null, sub = null, of = null }) {
+  useEffect(() => { document.title = `${[title, id].filter(Boolean).join(" ")} · taskmq`; }, [title, id]);
   const [name = "", ...rest] = route().path;
   const tabs = rest.length ? [] : tabsOf(name, may);
-  return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p>${sub}</p>`}</div><div class="actions">${children}</div></header>
+  return html`<header class="head"><div><h1 tabIndex="-1">${title}${id && html` <${Id} id=${id} /> <${CopyButton} text=${id} label="Copy the id" />`}</h1>${sub && html`<p>${sub}</p>`}</div><div class="actions">${of && html`<${CopyCurl} list=${of} />`}${children}</div></header>
     ${tabs.length > 1 && html`<nav class="tabs" aria-label="Tabs">${tabs.map((one) => html`<a key=${one.name} href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a>`)}</nav>`}`;
 }
 
-/** A button, disabled while its action runs. Errors appear as notices. */
+/** A button, disabled while its action runs. Errors appear as notices. With Alt, a click copies the request instead. */
 export function Action({ act, children, mark = "", kind = "", title = undefined, disabled = false }) {
   const [busy, set] = useState(false);
   const run = async () => {
@@ -105,7 +115,7 @@ export function Action({ act, children, mark = "", kind = "", title = undefined,
       set(false);
     }
   };
-  return html`<button type="button" class=${kind} title=${title} data-key=${mark} disabled=${busy || disabled} onClick=${run}>${children}</button>`;
+  return html`<button type="button" class=${kind} title=${title} data-key=${mark} disabled=${busy || disabled} onClick=${(/** @type {MouseEvent} */ event) => (event.altKey ? copyRequest(act) : run())}>${children}</button>`;
 }
 
 /** @type {(notice: {text: string, isError: boolean}) => void} */
@@ -168,7 +178,7 @@ export function Confirm({ title, close, act, verb, typed = "", note = false, chi
     ${note && html`<${Field} label="Note for the history"><input value=${why} maxLength="500" onInput=${(/** @type {any} */ e) => setWhy(e.target.value)} /><//>`}
     ${typed && html`<${Field} label=${`Type ${typed} to confirm`}><input value=${said} autoComplete="off" onInput=${(/** @type {any} */ e) => say(e.target.value)} /><//>`}
     ${error && html`<${Failure} error=${error} />`}
-    <div class="dialog-foot"><button type="button" onClick=${close}>Back</button>
+    <div class="dialog-foot"><${CopyCurl} act=${() => act(why)} /><span class="grow"></span><button type="button" onClick=${close}>Keep</button>
       <button type="submit" class="primary" disabled=${busy || (typed !== "" && said !== typed)}>${verb}</button></div>
   </form><//>`;
 }
@@ -206,11 +216,15 @@ export const Table = ({ label, columns, children }) => html`<div class="scroll" 
 export const Section = ({ title, children, actions = null, kind = "" }) =>
   html`<section class=${`card ${kind}`}><div class="section-head"><h2>${title}</h2>${actions}</div>${children}</section>`;
 
-/** A tile with a number. */
-export const Tile = ({ label, value, href = undefined, kind = "" }) => {
-  const inside = html`<span class="figure">${value}</span><span>${label}</span>`;
+/** A tile with a number, and a note on it. */
+export const Tile = ({ label, value, note = "", href = undefined, kind = "" }) => {
+  const inside = html`<span>${label}</span><span class="figure">${value}</span>${note && html`<span class="dim">${note}</span>`}`;
   return href ? html`<a class=${`tile ${kind}`} href=${href}>${inside}</a>` : html`<div class=${`tile ${kind}`}>${inside}</div>`;
 };
+
+/** A small button that copies a text.
+ * @param {{text: string, label: string}} props */
+export const CopyButton = ({ text, label }) => html`<button type="button" class="plain copy" aria-label=${label} title=${label} onClick=${() => copy(text)}><${Icon} name="copy" /></button>`;
 
 /** @param {string} text */
 export async function copy(text) {

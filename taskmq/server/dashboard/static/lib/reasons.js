@@ -48,4 +48,4 @@ export function Reasons({ id, runs }) {
 }
 
 /** The position of a ready job, and its expected start. @param {{of: any}} props */
-const Start = ({ of }) => of && html`<p class="hint">Position ${count(of.position)}. Expected start <${When} at=${of.likely} />, between <${When} at=${of.earliest} exact /> and <${When} at=${of.latest} exact />.</p>`;
+const Start = ({ of }) => of && html`<dl class="start"><div><dt>Position in the queue</dt><dd>${count(of.position)}</dd></div><div><dt>Expected start</dt><dd><${When} at=${of.likely} /></dd></div><div><dt>Range</dt><dd><${When} at=${of.earliest} exact /> to <${When} at=${of.latest} exact /></dd></div></dl>`;

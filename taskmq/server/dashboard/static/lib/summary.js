@@ -10,17 +10,18 @@ export const FAILED = "status:failed,expired,upstream_failed";
 export const RUNNING = "status:running";
 export const OVERDUE = "status:queued,scheduled,dispatched due:<-1m";
 export const FAILED_DAY = `${FAILED} ended:>-24h`;
+export const SUCCEEDED_DAY = "status:succeeded ended:>-24h";
 export const FAILED_HOUR = `${FAILED} ended:>-1h`;
 
 /** The tiles of the overview: label, filter, colour. */
 export const TILES = [
   ["Running", RUNNING, "good"],
-  ["Waiting for a worker", "status:queued,dispatched", ""],
-  ["Overdue by a minute", OVERDUE, "warn"],
+  ["Waiting", "status:queued,dispatched", ""],
+  ["Overdue", OVERDUE, "warn"],
   ["Retrying", "status:retrying", "warn"],
-  ["Scheduled, held, waiting", "status:scheduled,held,waiting", ""],
-  ["Failed stored jobs, 24 h", FAILED_DAY, "bad"],
-  ["Succeeded stored jobs, 24 h", "status:succeeded ended:>-24h", "good"],
+  ["Scheduled or held", "status:scheduled,held,waiting", ""],
+  ["Failed, 24 h", FAILED_DAY, "bad"],
+  ["Succeeded, 24 h", SUCCEEDED_DAY, "good"],
 ];
 const ALL = [...TILES.map(([, filter]) => filter), FAILED_HOUR];
 

@@ -4,13 +4,14 @@ import { call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
+import { Icon } from "../lib/icons.js";
 import { Action, Confirm, Empty, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 
 const EVERY = 10_000;
-const KINDS = /** @type {any} */ ({ __proto__: null, firing: ["s-failed", "✗"], pending: ["s-retrying", "◔"], resolved: ["s-succeeded", "✓"] });
+const KINDS = /** @type {any} */ ({ __proto__: null, firing: "failed", pending: "retrying", resolved: "succeeded" });
 const RULE = { metric: "failure_rate", threshold: 0.1, task: "", queue: "", workflow: "", each: "", window: 300, pending_for: 60, severity: "warning", channels: "", note: "", below: false, is_enabled: true };
 
-const Word = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[state]?.[1] ?? "•"}</span> ${state}</span>`;
+const Word = ({ state }) => html`<span class=${`state s-${KINDS[state]}`}><${Icon} name=${KINDS[state] ?? ""} /><span class="word">${state}</span></span>`;
 
 function Silence({ of, close, reload }) {
   const [minutes, setMinutes] = useState("60");
@@ -62,14 +63,14 @@ export default function Alerts() {
     const timer = setInterval(() => { if (!document.hidden) { alerts.reload(); notices.reload(); } }, EVERY);
     return () => clearInterval(timer);
   }, []);
-  return html`<${Head} title="Alerts" sub=${alerts.data ? `${alerts.data.firing} firing, ${alerts.data.pending} pending` : ""}>${mayChange && html`<button type="button" onClick=${() => show({ what: "rule", of: null })}>Add a rule</button>`}<//>
+  return html`<${Head} of=${alerts} title="Alerts" sub=${alerts.data ? `${alerts.data.firing} firing, ${alerts.data.pending} pending` : ""}>${mayChange && html`<button type="button" onClick=${() => show({ what: "rule", of: null })}>Add a rule</button>`}<//>
     <${Loading} loaded=${alerts}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Subject", "Severity", "Value", "Since", "Last notice", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${Word} state=${one.state} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>
-          <td class="number">${Math.round(one.value * 1000) / 1000}</td><td><${When} at=${one.since} /></td><td><${When} at=${one.told_at} /></td><td>${mayChange && html`<button type="button" onClick=${() => show({ what: "silence", of: one })}>Silence</button>`}</td></tr>`)}<//>`
+      ? html`<${Table} label="Alerts" columns=${["State", "Rule", "Subject", "Severity", ["Value", "number"], "Since", "Last notice", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.rule} ${one.subject}`} data-row><td><${Word} state=${one.state} />${one.is_silenced && html` <span class="badge">silenced</span>`}</td><td>${one.rule}</td><td>${one.subject || "all"}</td><td>${one.severity}</td>
+          <td class="number">${Math.round(one.value * 1000) / 1000}</td><td><${When} at=${one.since} /></td><td><${When} at=${one.told_at} /></td><td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "silence", of: one })}>Silence …</button></div>`}</td></tr>`)}<//>`
       : html`<${Empty} title="No alerts"><p>No rule is pending or firing.</p><//>`}<//>
     <${Section} title="Rules"><${Loading} loaded=${rules}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Rules" columns=${["Rule", "Condition", "Subject", "Channels", ""]}>${items.map((/** @type {any} */ rule) => html`<tr key=${rule.name}><td>${rule.name}${rule.is_enabled ? "" : " (off)"}<br /><span class="dim">${rule.note}</span></td>
-          <td>${rule.metric} ${rule.below ? "below" : "above"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${["task", "queue", "workflow"].filter((each) => rule[each]).map((each) => `${each} ${rule[each]}`).join(", ") || "all"}</td><td>${rule.channels.join(", ")}</td>
+      ? html`<${Table} label="Rules" columns=${["Rule", "Condition", "Subject", "Channels", "Note", ""]}>${items.map((/** @type {any} */ rule) => html`<tr key=${rule.name}><td>${rule.name}${rule.is_enabled ? "" : " (off)"}</td>
+          <td>${rule.metric} ${rule.below ? "below" : "above"} ${rule.threshold}, over ${span(rule.window)}, for ${span(rule.pending_for)}</td><td>${["task", "queue", "workflow"].filter((each) => rule[each]).map((each) => `${each} ${rule[each]}`).join(", ") || "all"}</td><td>${rule.channels.join(", ") || "none"}</td><td class="wide"><span class="dim">${rule.note}</span></td>
           <td>${mayChange && html`<div class="actions"><button type="button" onClick=${() => show({ what: "rule", of: rule })}>Change</button>
             <${Action} act=${async () => { await send(`alerts/rules/${part(rule.name)}/test`); notify("Test notice queued."); }}>Test<//>
             <button type="button" class="danger" onClick=${() => show({ what: "remove", of: rule })}>Remove</button></div>`}</td></tr>`)}<//>`

@@ -11,10 +11,11 @@ export default function Audit({ query }) {
   const [text, set] = useState(action);
   useEffect(() => set(action), [action]);
   const submit = (/** @type {Event} */ event) => { event.preventDefault(); change({ action: text.trim(), after: "" }); };
-  return html`<${Head} title="Audit log" />
+  const loaded = useData("audit", { action, after, limit: 50 }, []);
+  return html`<${Head} of=${loaded} title="Audit log" />
     <div class="bar"><form role="search" onSubmit=${submit}><label class="sr" for="action">Action prefix</label>
       <input id="action" data-filter value=${text} placeholder="queue." autoComplete="off" onInput=${(/** @type {any} */ e) => set(e.target.value)} /><button type="submit">Filter</button></form></div>
-    <${Loading} loaded=${useData("audit", { action, after, limit: 50 }, [])}>${(/** @type {any} */ { items, next }) => html`
+    <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
       ${items.length ? html`<${Table} label="Entries" columns=${["When", "Action", "Subject", "Tenant", "By", "From", "Details"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.number}>
         <td><${When} at=${one.at} /></td><td>${one.action}</td><td>${one.subject}</td><td>${one.tenant || "–"}</td><td>${one.user ?? "erased"} <span class="dim">${one.via}</span></td><td>${one.address}</td>
         <td><details><summary>Entry ${one.number}</summary>${one.note && html`<p>${one.note}</p>`}<p class="dim">Request ${one.request_id || "–"}</p>

@@ -47,7 +47,7 @@ function One({ id }) {
 
 function List({ cursor }) {
   const loaded = useData("bulk/operations", { limit: 50, ...(cursor ? { cursor } : {}) }, ["job"], 5000);
-  return html`<${Head} title="Bulk operations" sub="Actions on many jobs. Start one from the Jobs page."><a href=${to("jobs")}>Jobs</a><//>
+  return html`<${Head} of=${loaded} title="Bulk operations" sub="Actions on many jobs. Start one from the Jobs page."><a href=${to("jobs")}>Jobs</a><//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`${items.length
       ? html`<${Table} label="Bulk operations" columns=${["Action", "State", "Progress", "Filter", "By", "Started", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.bulk_id} data-row>
           <td><a href=${to(["bulk", one.bulk_id])}>${WORDS[one.action] ?? one.action}<span class="sr"> ${one.filter}</span></a></td><td><${Status} state=${one.state} /></td>

@@ -43,7 +43,7 @@ function Groups({ queue, fingerprint }) {
   const loaded = useData(`dead-letters/${part(queue)}/groups`, {}, []);
   const [open, show] = useState(/** @type {{what: string, group: any} | null} */ (null));
   const close = () => show(null);
-  return html`<${Head} title=${queue} sub="Dead letters by failure">
+  return html`<${Head} of=${loaded} title=${queue} sub="Dead letters by failure">
       <a href=${to("dead-letters")}>All queues</a>
       ${may("dead_letters.replay") && html`<button type="button" onClick=${() => show({ what: "replay", group: null })}>Replay all</button>`}
       ${may("dead_letters.purge") && html`<button type="button" class="danger" onClick=${() => show({ what: "purge", group: null })}>Delete all</button>`}<//>
@@ -65,7 +65,8 @@ export default function DeadLetters({ rest, query }) {
 }
 
 function Queues() {
-  return html`<${Head} title="Dead letters" /><${Loading} loaded=${useData("dead-letters", {}, ["job"])}>${(/** @type {any} */ { items }) => items.length
+  const loaded = useData("dead-letters", {}, ["job"]);
+  return html`<${Head} of=${loaded} title="Dead letters" /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label="Queues with dead letters" columns=${["Queue"]}>${items.map((/** @type {string} */ name) => html`<tr key=${name} data-row><td><a href=${to(["dead-letters", name])}>${name}</a></td></tr>`)}<//>`
     : html`<${Empty} title="No queue has dead letters"><p>Failed stored jobs are listed under <a href=${to("jobs", { filter: "status:failed" })}>Jobs</a>.</p><//>`}<//>`;
 }

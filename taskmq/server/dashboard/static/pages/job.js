@@ -1,12 +1,12 @@
 // @ts-check
 /** A single job: state, history and actions. */
-import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
+import { address, ApiError, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { LiveLog } from "../lib/follow.js";
-import { between, instant, pretty, span, waited } from "../lib/format.js";
+import { between, failure, instant, pretty, span, waited } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
 import { LEVELS, Lines } from "../lib/log.js";
-import { Action, Code, Confirm, copy, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Field, Head, TaskProgress, notify, Section, Loading, State, Table, When } from "../lib/parts.js";
 import { Reasons } from "../lib/reasons.js";
 import { change, go, to } from "../lib/route.js";
 import { rowsOf, Timeline } from "../lib/timeline.js";
@@ -51,7 +51,7 @@ const TimeFields = ({ when, setWhen, priority, setPriority, hint }) => html`
   <${Field} label="Run at, in this browser's time zone" hint=${hint}><input type="datetime-local" step="1" value=${when} onInput=${(/** @type {any} */ e) => setWhen(e.target.value)} /><//>
   <${Field} label="Priority, 0 to 9"><input type="number" min="0" max="9" value=${priority} onInput=${(/** @type {any} */ e) => setPriority(e.target.value)} /><//>`;
 
-function EditAndRun({ job, close }) {
+function Clone({ job, close }) {
   const { fields, edited } = useArguments(job);
   const [when, setWhen] = useState("");
   const [priority, setPriority] = useState(String(job.priority));
@@ -62,7 +62,7 @@ function EditAndRun({ job, close }) {
     notify("Submitted as a new job.");
     go(["jobs", made.id]);
   };
-  return html`<${Confirm} title="Edit and run" close=${close} act=${run} verb="Run as a new job">
+  return html`<${Confirm} title="Clone" close=${close} act=${run} verb="Clone">
     <p>Task <code>${job.task}</code>. This job does not change; the new one is linked to it.</p>
     ${fields}<${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint="Leave empty to run now." /><//>`;
 }
@@ -100,7 +100,6 @@ function Actions({ job, reload }) {
     notify((made.id === job.id ? "Running now." : "Retried as a new job.") + waits);
     if (made.id === job.id) reload(); else go(["jobs", made.id]);
   };
-  const clone = async () => { const made = await send(`${where}/clone`); notify("Cloned."); go(["jobs", made.id]); };
   const act = async (/** @type {string} */ verb, /** @type {string} */ note) => { await send(`${where}/${verb}`, { note }); notify(verb === "hold" ? "Held." : "Released."); reload(); };
   const cancel = async (/** @type {string} */ note) => {
     const after = await call("DELETE", where, { query: { note } });
@@ -111,15 +110,14 @@ function Actions({ job, reload }) {
     ${may("jobs.change") && html`
       ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Retry again" : ended ? "Retry" : "Run now"}<//>`}
       ${job.state === "held" && html`<${Action} act=${() => act("release", "")} mark="h" title="h">Release<//>`}
-      ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold</button>`}
-      ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change</button>`}
-      ${!ended && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel</button>`}`}
-    ${may("jobs.submit") && html`<${Action} act=${clone}>Clone<//><button type="button" onClick=${() => show("edit")}>Edit and run</button>`}
-    <button type="button" onClick=${() => copy(`curl ${API}jobs/${job.id} -H "Authorization: Bearer $TASKMQ_TOKEN"`)}>Copy as curl</button>
+      ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold …</button>`}
+      ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change …</button>`}
+      ${!ended && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show("cancel")}>Cancel …</button>`}`}
+    ${may("jobs.submit") && html`<button type="button" onClick=${() => show("clone")}>Clone …</button>`}
     ${open === "hold" && html`<${Confirm} title="Hold" verb="Hold" note close=${close} act=${(/** @type {string} */ note) => act("hold", note)}><p>The job does not run until it is released.</p><//>`}
     ${open === "cancel" && html`<${Confirm} title="Cancel" verb="Cancel the job" note close=${close} act=${cancel}><p>${runs ? "The job is running; its worker is asked to stop it." : "The job will not run."}</p><//>`}
     ${open === "change" && html`<${Change} job=${job} close=${close} done=${reload} />`}
-    ${open === "edit" && html`<${EditAndRun} job=${job} close=${close} />`}`;
+    ${open === "clone" && html`<${Clone} job=${job} close=${close} />`}`;
 }
 
 /** The job's log from the beginning, page by page. */
@@ -157,7 +155,8 @@ function ownOptions({ timeout, max_attempts, retry = {}, guarantee, resources = 
   ];
 }
 
-function Details({ job, reload, level, from }) {
+function Details({ job, loaded, level, from }) {
+  const { reload } = loaded;
   const attempts = useData(`jobs/${part(job.id)}/attempts`);
   const history = useData(`jobs/${part(job.id)}/history`);
   useEffect(() => { attempts.reload(); history.reload(); }, [job.version]);
@@ -167,15 +166,15 @@ function Details({ job, reload, level, from }) {
     const timer = setInterval(() => { if (!document.hidden) reload(); }, 3000);
     return () => clearInterval(timer);
   }, [job.id, !job.progress, job.state]);
-  return html`<${Head} title=${job.job_id} sub=${html`<${State} state=${job.state} /> ${job.task}`}><${Actions} job=${job} reload=${reload} /><//>
+  return html`<${Head} of=${loaded} title=${job.task} id=${job.job_id} sub=${html`<${State} state=${job.state} /><span>Attempt ${job.attempt}</span><span>Submitted <${When} at=${job.submitted_at} /></span><a href=${to(["queues", job.queue])}>${job.queue}</a>${job.tenant && html`<span>${job.tenant}</span>`}`}><${Actions} job=${job} reload=${reload} /><//>
     ${!ENDED.has(job.state) && html`<${Reasons} id=${job.id} runs=${job.state === "running"} />`}
     ${job.cancel_requested !== null && !ENDED.has(job.state) && html`<p class="reason">Cancellation requested: ${job.cancel_requested || "no reason given"}</p>`}
     <div class="two">
       <div>
-        <${Section} title="Timeline"><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
-          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+        <${Section} title="Timeline" actions=${job.first_start_time && html`<span class="dim">waited ${span(waited(job))}${job.start_time && `, ran ${span(between(job.start_time, job.end_time ?? new Date().toISOString()))}`}</span>`}><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
+          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
-        ${job.error && html`<${Section} title=${`${job.error.type}: ${job.error.message}`}>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
+        ${job.error && html`<${Section} title="Error"><p class="c-bad"><strong>${failure(job.error)}</strong></p>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
         <${Section} title="Events"><${Loading} loaded=${history}>${(/** @type {any} */ { items }) => items.length
           ? html`<${Table} label="Events" columns=${["When", "Event", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
@@ -212,5 +211,5 @@ export default function Job({ rest, query }) {
   if (loaded.error instanceof ApiError && loaded.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Job not found"><p>It was never submitted, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("jobs")}>All jobs</a></p><//>`;
   }
-  return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ job) => html`<${Details} job=${job} reload=${loaded.reload} level=${query.level ?? "debug"} from=${query.from ?? ""} />`}<//>`;
+  return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ job) => html`<${Details} job=${job} loaded=${loaded} level=${query.level ?? "debug"} from=${query.from ?? ""} />`}<//>`;
 }

@@ -75,7 +75,7 @@ export default function Jobs({ query }) {
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
   const columns = [...(canBulk ? [html`<span class="sr">Selected</span>`] : []), "Job", "State", "Task", ["Queue", "p2"], ...(hasTenant ? [["Tenant", "p3"]] : []), "Due", ["Waited", "number p3"], ["Ran", "number"], ["Attempt", "number p4"], "Progress, reason or error"];
   const reload = () => { loaded.reload(); total.reload(); };
-  return html`<${Head} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
+  return html`<${Head} of=${loaded} title="Jobs" sub=${total.data ? `${count(total.data.count)}${total.data.is_exact ? "" : "+"} ${total.data.count === 1 ? "job" : "jobs"}` : ""}>
       ${may("jobs.submit") && html`<a href=${to("tasks")}>Run a task</a>`}
       ${canBulk && html`${chosen.size > 0 && html`<button type="button" onClick=${() => showBulk({ filter: `id:${[...chosen].join()}`, what: `${chosen.size} selected` })}>Change ${chosen.size} selected …</button>
         <button type="button" onClick=${() => change({ selected: "" })}>Clear selection</button>`}

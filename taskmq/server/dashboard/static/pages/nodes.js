@@ -62,7 +62,7 @@ function Node({ name, cursor }) {
 function List() {
   const loaded = useData("nodes", { max_age: 2 }, ["worker", "job"], 5000);
   const open = loaded.data?.items.filter((/** @type {any} */ one) => one.status === "available" || one.status === "busy").length;
-  return html`<${Head} title="Nodes" sub=${loaded.data?.items.length ? `${open} of ${loaded.data.items.length} accept jobs` : ""} />
+  return html`<${Head} of=${loaded} title="Nodes" sub=${loaded.data?.items.length ? `${open} of ${loaded.data.items.length} accept jobs` : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Nodes" columns=${["Node", "State", "Queues", "Slots", "Usage", "Labels", "Heartbeat", ""]}>${items.map((/** @type {any} */ node) => html`<tr key=${node.name} data-row>
           <td><a href=${to(["nodes", node.name])}>${node.name}</a></td><td><${Status} status=${node.status} /></td><td>${node.queues.join(", ") || "–"}</td><td>${node.running} of ${node.slots}</td><td class="wide"><${Usage} node=${node} /></td><td>${labels(node) || "–"}</td>

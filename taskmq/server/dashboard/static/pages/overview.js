@@ -2,14 +2,14 @@
 /** Overview of running jobs and failures. */
 import { may } from "../lib/api.js";
 import { Attention } from "../lib/attention.js";
-import { backlogOf, stateOf } from "../lib/backlog.js";
+import { backlogOf, isWork, placesOf, stateOf, waitOf } from "../lib/backlog.js";
 import { useData } from "../lib/data.js";
-import { count, failure } from "../lib/format.js";
+import { count, failure, plural } from "../lib/format.js";
 import { FigurePlots, RANGES, Ranges } from "../lib/figures.js";
 import { html } from "../lib/html.js";
-import { Code, Empty, Head, QueueWord, Section, Loading, Segments, State, Table, Tile, When } from "../lib/parts.js";
+import { Code, Empty, Head, QueueWord, TaskProgress, Section, Loading, Segments, State, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
-import { countOf, FAILED_DAY, RUNNING, TILES } from "../lib/summary.js";
+import { countOf, FAILED_DAY, OVERDUE, RUNNING, SUCCEEDED_DAY, TILES } from "../lib/summary.js";
 
 const FIRST = `from taskmq import TaskMQ
 
@@ -19,42 +19,54 @@ app = TaskMQ(store="sqlite:///jobs.db")
 def hello(name: str) -> str:
     return f"hello {name}"`;
 
+/** Explain a count: of the failed and the succeeded jobs their share.
+ * @param {import("../lib/summary.js").Summary} summary @param {string} filter */
+function noteOf(summary, filter) {
+  if (filter === OVERDUE) return "by over a minute";
+  if (filter !== FAILED_DAY && filter !== SUCCEEDED_DAY) return "";
+  const ended = [FAILED_DAY, SUCCEEDED_DAY].map((one) => countOf(summary, one)?.count ?? 0);
+  const share = (100 * ended[filter === FAILED_DAY ? 0 : 1]) / (ended[0] + ended[1]);
+  return share >= 0 ? `${Math.round(share * 10) / 10} % of ended` : "";
+}
+
 /** @param {{summary: import("../lib/summary.js").Summary}} props */
 const CountTiles = ({ summary }) => TILES.map(([label, filter, kind]) => {
   const found = countOf(summary, filter);
   const value = found ? `${count(found.count)}${found.is_exact ? "" : "+"}` : summary.counts.isLoading ? "…" : "?";
-  return html`<${Tile} key=${label} label=${label} value=${value} href=${to("jobs", { filter })} kind=${found?.count ? kind : ""} />`;
+  return html`<${Tile} key=${label} label=${label} value=${value} note=${noteOf(summary, filter)} href=${to("jobs", { filter })} kind=${found?.count ? kind : ""} />`;
 });
 
 function Slots() {
   const loaded = useData("workers", { within: 0.4, max_age: 5 }, ["worker"], 5000);
   const workers = loaded.data?.items ?? [];
   const sum = (/** @type {string} */ name) => workers.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
-  const value = loaded.data ? `${sum("running")} / ${sum("slots")}` : loaded.error ? "?" : "…";
-  return html`<${Tile} label="Busy slots" value=${value} href=${to("workers")} kind=${loaded.data && !workers.length ? "bad" : ""} />`;
+  const value = loaded.data ? `${sum("running")} of ${sum("slots")}` : loaded.error ? "?" : "…";
+  return html`<${Tile} label="Slots busy" value=${value} note=${loaded.data ? plural(workers.length, "worker") : ""} href=${to("workers")} kind=${loaded.data && !workers.length ? "bad" : ""} />`;
 }
 
 // Loading more would take too long.
 const MOST_SCHEDULES = 200;
 const MOST_QUEUES = 8;
+const MOST_JOBS = 6;
 
 /** Lists the queues with the most jobs. */
 function Depths({ loaded }) {
   const link = html`<a href=${to("queues")}>All queues</a>`;
   return html`<${Section} title="Queues" kind="is-wide" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-    ? html`<${Table} label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "p2"], "State"]}>${[...queues].sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
+    ? html`<${Table} label="Queues" columns=${["Queue", "Where jobs are", ["Backlog", "number"], ["Oldest", "number p2"], "State"]}>${queues.filter(isWork).sort((a, b) => backlogOf(b) - backlogOf(a)).slice(0, MOST_QUEUES).map((one) => html`<tr key=${one.queue} data-row>
         <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td>
-        <td class="bars"><${Segments} of=${[["with workers", one.in_hand, "run"], ["at the broker", one.ready, "cool"], ["in the store", one.stored ?? 0, "odd"]]} /></td>
-        <td class="number">${count(backlogOf(one))}</td><td class="p2"><${When} at=${one.oldest} /></td><td><${QueueWord} state=${stateOf(one, loaded.at)} /></td></tr>`)}<//>`
+        <td class="bars"><${Segments} of=${[...placesOf(one)]} /></td>
+        <td class="number">${count(backlogOf(one))}</td><td class="number p2">${waitOf(one, loaded.at)}</td><td><${QueueWord} state=${stateOf(one, loaded.at)} /></td></tr>`)}<//>`
     : html`<p class="dim">No queues.</p>`}<//><//>`;
 }
 
 /** Lists jobs that match a filter, if the summary counts any. */
 function Recent({ title, filter, none, summary }) {
-  const loaded = useData(countOf(summary, filter)?.count || summary.counts.error ? "jobs" : null, { filter, limit: 8, cursor: "" });
-  return html`<${Section} title=${title} kind="is-half"><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label=${title} columns=${["Job", "State", "When", "Error"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
+  const loaded = useData(countOf(summary, filter)?.count || summary.counts.error ? "jobs" : null, { filter, limit: MOST_JOBS, cursor: "", expand: "progress" });
+  const link = html`<a href=${to("jobs", { filter })}>All</a>`;
+  return html`<${Section} title=${title} kind="is-half" actions=${link}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => html`<${Table} label=${title} columns=${["Job", "State", "When", "Error or progress"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
-        <td><${When} at=${job.end_time ?? job.due_at} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`}<//>
+        <td><${When} at=${job.end_time ?? job.start_time ?? job.due_at} /></td><td class="wide">${job.progress && !job.end_time ? html`<${TaskProgress} ...${job.progress} />` : failure(job.error)}</td></tr>`)}<//>`}<//>
     ${!loaded.data && !loaded.error && !loaded.isLoading && html`<p class="dim">${none}</p>`}<//>`;
 }
 
@@ -62,8 +74,8 @@ function NextFires() {
   return html`<${Section} title="Next occurrences"><${Loading} loaded=${useData("schedules", { limit: MOST_SCHEDULES }, ["job"], 15_000)}>${(/** @type {any} */ { items, next: more }) => {
     const next = items.filter((/** @type {any} */ one) => one.next).sort((/** @type {any} */ a, /** @type {any} */ b) => (a.next < b.next ? -1 : 1)).slice(0, 10);
     return next.length
-      ? html`<${Table} label="Next occurrences" columns=${["Schedule", "Due", "Starts"]}>${next.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
-          <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td><${When} at=${one.next} /></td><td>${one.starts}</td></tr>`)}<//>${more && html`<p class="dim">From the first ${MOST_SCHEDULES} schedules by name. <a href=${to("schedules")}>All schedules</a></p>`}`
+      ? html`<${Table} label="Next occurrences" columns=${["Schedule", "Starts", ["Due", "number"]]}>${next.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+          <td class="tight"><a href=${to(["schedules", one.name])}>${one.name}</a></td><td class="tight">${one.starts}</td><td class="number"><${When} at=${one.next} /></td></tr>`)}<//>${more && html`<p class="dim">From the first ${MOST_SCHEDULES} schedules by name. <a href=${to("schedules")}>All schedules</a></p>`}`
       : html`<p class="dim">No schedules.</p>`;
   }}<//><//>`;
 }
@@ -88,7 +100,7 @@ export default function Overview({ summary, query }) {
       <div class="tiles"><${CountTiles} summary=${summary} />${may("workers.read") && html`<${Slots} />`}</div>`}
     <div class="six">
       <${Attention} summary=${summary} queues=${queues} />
-      ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run", "wait", "rate"]} range=${range} />`}
+      ${may("metrics.read") && html`<${FigurePlots} which=${["jobs", "run", "wait", "depth"]} range=${range} />`}
       ${may("queues.read") && html`<${Depths} loaded=${queues} />`}
       ${may("schedules.read") && html`<${NextFires} />`}
       ${may("jobs.read") && html`<${Recent} title="Running jobs" filter=${RUNNING} none="No running jobs." summary=${summary} />

@@ -88,7 +88,7 @@ export default function Pools({ rest }) {
   const [open, show] = useState(/** @type {{what: string, of: any} | null} */ (null));
   const close = () => show(null);
   const mayChange = may("pools.change");
-  return html`<${Head} title="Pools" sub="A tenant's jobs belong to the pool with its name.">
+  return html`<${Head} of=${loaded} title="Pools" sub="A tenant's jobs belong to the pool with its name.">
       ${mayChange && html`<button type="button" onClick=${() => show({ what: "pool", of: null })}>Add a pool</button><button type="button" onClick=${() => show({ what: "policy", of: null })}>Set a queue's policy</button>`}<//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items, policies }) => {
       const due = shares(items.filter((/** @type {Pool} */ one) => one.pool !== "*"));

@@ -1,13 +1,13 @@
 // @ts-check
 /** Queues of the broker. */
 import { may, part, send } from "../lib/api.js";
-import { stateOf } from "../lib/backlog.js";
+import { backlogOf, isWork, placesOf, stateOf, useDepths, waitOf } from "../lib/backlog.js";
 import { PauseQueue, resumeQueue } from "../lib/changes.js";
 import { useData } from "../lib/data.js";
 import { FigurePlots, Ranges } from "../lib/figures.js";
-import { count, quote } from "../lib/format.js";
+import { count, plural, quote } from "../lib/format.js";
 import { html, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Loading, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Facts, Head, notify, QueueWord, Section, Segments, Spark, Loading, Table, Tile, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 // More names push the charts off the screen.
@@ -32,25 +32,33 @@ function Queue({ name, range }) {
   const [open, show] = useState(false);
   const purge = async () => { const { purged } = await send(`queues/${part(name)}/purge`, { name }); notify(`${count(purged)} messages deleted.`); loaded.reload(); };
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ queue) => html`
-    <${Head} title=${name} sub=${queue.paused ? html`Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}` : ""}>
+    <${Head} of=${loaded} title=${name} sub=${html`<${QueueWord} state=${stateOf({ ...queue, is_paused: queue.paused !== null }, loaded.at)} />${queue.paused && html`<span>Paused <${When} at=${queue.paused.since} /> ${queue.paused.note}</span>`}`}>
       <a href=${to("jobs", { filter: `queue:${quote(name)}` })}>Jobs</a>
       <${PauseAction} name=${name} isPaused=${queue.paused !== null} reload=${loaded.reload} />
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
     ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes this queue.</strong> Start one: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
-    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["In the store", queue.stored === null ? "" : count(queue.stored)], ["Oldest", queue.oldest && html`<${When} at=${queue.oldest} />`], ["Ready", count(queue.ready)], ["Unacknowledged", count(queue.in_hand)], ["Delayed", count(queue.delayed)],
-      ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", enumerate(queue.workers)],
-      ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
-    ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["jobs", "wait"]} range=${range} queue=${name} /></div>`}
+    <div class="tiles"><${Tile} label="Store" value=${count(queue.stored)} /><${Tile} label="Broker" value=${count(queue.ready)} /><${Tile} label="With workers" value=${count(queue.in_hand)} /><${Tile} label="Oldest" value=${waitOf(queue, loaded.at)} />
+      <${Tile} label="Delayed" value=${count(queue.delayed)} /><${Tile} label="Dead letters" value=${count(queue.dead)} href=${queue.dead && may("dead_letters.read") ? to(["dead-letters", name]) : undefined} kind=${queue.dead ? "bad" : ""} /><${Tile} label="Consumers" value=${count(queue.consumers)} kind=${queue.consumers ? "" : "bad"} /></div>
+    ${may("metrics.read") && html`<${Ranges} chosen=${range} /><div class="two"><${FigurePlots} which=${["depth", "jobs", "wait", "run"]} range=${range} queue=${name} /></div>`}
+    <${Section} title="Details"><${Facts} of=${[["Kind", queue.kind], ["Workers", enumerate(queue.workers)], ["Tasks", enumerate(queue.tasks, (task) => html`<a href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} waiting messages are deleted permanently.</p><//>`}`}<//>`;
+}
+
+/** Summarize the queues.
+ * @param {any} data @returns {string[]} */
+function facts({ queues, delayed }) {
+  const waiting = queues.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + backlogOf(one), 0);
+  return [plural(queues.filter(isWork).length, "queue"), `${plural(waiting, "job")} waiting`, ...(delayed === null ? [] : [`${count(delayed)} delayed`])];
 }
 
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
-  return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} delayed jobs and retries` : ""} />
+  const depths = useDepths();
+  return html`<${Head} of=${loaded} title="Queues" sub=${loaded.data ? facts(loaded.data).map((one) => html`<span key=${one}>${one}</span>`) : ""} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
-      ? html`<${Table} label="Queues" columns=${["Queue", ["In the store", "number"], ["Oldest", "p3"], ["Ready", "number"], ["Unacknowledged", "number"], ["Consumers", "number"], ["Dead letters", "number"], "State", ""]}>${queues.map((/** @type {any} */ one) => { const state = stateOf(one, loaded.at); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
-          <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.stored)}</td><td class="p3"><${When} at=${one.oldest} /></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
-          <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td><td><${QueueWord} state=${state} /></td>
+      ? html`<${Table} label="Queues" columns=${["Queue", "State", ["Where jobs are", "p3"], ["Store", "number"], ["Broker", "number"], ["With workers", "number"], ["Oldest", "number p3"], ["Depth, 24 h", "p4"], ["Consumers", "number p2"], ["Dead letters", "number p2"], ""]}>${[...queues].sort((a, b) => Number(isWork(b)) - Number(isWork(a))).map((/** @type {any} */ one) => { const state = stateOf(one, loaded.at); return html`<tr key=${one.queue} data-row class=${state?.word === "No workers" ? "is-late" : ""}>
+          <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td><${QueueWord} state=${state} /></td><td class="bars p3"><${Segments} of=${placesOf(one)} /></td><td class="number">${count(one.stored)}</td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number p3">${waitOf(one, loaded.at)}</td><td class="p4"><${Spark} of=${depths.get(one.queue) ?? []} label=${`Depth of ${one.queue} in 24 h`} /></td><td class="number p2">${count(one.consumers)}</td>
+          <td class="number p2"><${Dead} of=${one.queue} count=${one.dead} /></td>
           <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`; })}<//>`
       : html`<${Empty} title="No queues yet"><p>Workers create the queues of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }

@@ -38,7 +38,7 @@ export default function Quotas() {
   const close = () => show(null);
   const mayChange = may("pools.change");
   const remove = async () => { await call("DELETE", `quotas/${part(open?.of.tenant)}`, { query: { user: open?.of.user } }); notify("Quota removed."); loaded.reload(); };
-  return html`<${Head} title="Quotas" sub=${`Daily quotas reset at midnight UTC, ${ago(midnight.toISOString(), now)}.`}>${mayChange && html`<button type="button" onClick=${() => show({ what: "put", of: null })}>Add a quota</button>`}<//>
+  return html`<${Head} of=${loaded} title="Quotas" sub=${`Daily quotas reset at midnight UTC, ${ago(midnight.toISOString(), now)}.`}>${mayChange && html`<button type="button" onClick=${() => show({ what: "put", of: null })}>Add a quota</button>`}<//>
     <${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
       ? html`<${Table} label="Quotas" columns=${["Tenant", "User", LABELS.a_day, LABELS.bytes, [LABELS.queued, "number"], [LABELS.rate, "number"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.tenant} ${one.user}`} data-row>
           <td>${one.tenant === "*" ? "* (each other tenant)" : one.tenant}</td><td>${one.user ?? html`<span class="dim">all together</span>`}</td>

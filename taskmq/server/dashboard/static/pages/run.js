@@ -114,7 +114,7 @@ function Details({ run, steps, params, reload }) {
   };
   const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, mark: markOf(step.state), kind: step.state }));
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} title=${run.workflow || run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /> <${Id} id=${run.run_id} />`}>
+  return html`<${Head} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(between(run.started, run.ended ?? new Date().toISOString()))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}

@@ -24,7 +24,7 @@ export default function Runs({ query }) {
   const loaded = useData("runs", { filter, cursor, limit: 50 }, ["job"], 5000);
   const hasTenant = session.caller?.memberships.some((one) => one.tenant === "*") || (session.caller?.memberships.length ?? 0) > 1;
   const columns = ["Run", "State", "Workflow", ["Steps", "p2"], ...(hasTenant ? [["Tenant", "p3"]] : []), "Started", ["Ran", "number"], "Reason or error"];
-  return html`<${Head} title="Runs">${may("jobs.submit") && may("definitions.read") && html`<a href=${to("workflows")}>Start a run</a>`}<//>
+  return html`<${Head} of=${loaded} title="Runs">${may("jobs.submit") && may("definitions.read") && html`<a href=${to("workflows")}>Start a run</a>`}<//>
     <${Filter} page="runs" filter=${filter} placeholder="workflow:nightly* status:failed started:>-24h" />
     <${Chips} page="runs" filter=${filter} of=${CHIPS} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`

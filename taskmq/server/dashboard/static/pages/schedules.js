@@ -5,6 +5,7 @@ import { useData, useNow } from "../lib/data.js";
 import { useMoreFields } from "../lib/fields.js";
 import { ago, count, instant, validZone, offset } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
+import { Icon } from "../lib/icons.js";
 import { Action, Code, Confirm, Empty, Facts, Failure, Field, Head, notify, Section, Loading, Table, When } from "../lib/parts.js";
 import { change, go, to } from "../lib/route.js";
 
@@ -157,7 +158,7 @@ function policy(/** @type {any} */ one) {
 function Schedule({ name }) {
   const loaded = useData(`schedules/${part(name)}`);
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
-    <${Head} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
+    <${Head} of=${loaded} title=${name} sub=${`${one.rule}, starts ${one.starts}`}><${Actions} schedule=${one} reload=${loaded.reload} single /><//>
     ${one.paused && html`<p class="reason">Paused <${When} at=${one.paused} /> ${one.note}</p>`}
     <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
       <${Section} title="Details"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Waiting", count(one.waiting)], ["Defined", one.is_dynamic ? "at run time" : "in code"]]} />
@@ -180,11 +181,12 @@ function List({ query }) {
   const { prefix = "", cursor = "" } = query;
   const loaded = useData("schedules", { prefix, limit: 50, ...(cursor ? { cursor } : {}) });
   const [open, show] = useState(false);
-  return html`<${Head} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
+  return html`<${Head} of=${loaded} title="Schedules">${may("schedules.change") && html`<button type="button" onClick=${() => show(true)}>Add a schedule</button>`}<//>
     ${open && html`<${Put} close=${() => show(false)} />`}<${Prefix} prefix=${prefix} /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
-    ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Due", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+    ? html`<${Table} label="Schedules" columns=${["Schedule", "When", "Starts", "Next", ["Missed occurrences", "p4"], ["Defined", "p3"], ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["schedules", one.name])}>${one.name}</a></td><td>${one.rule}</td><td>${one.starts}</td>
-        <td>${one.paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
+        <td>${one.paused ? html`<span class="state s-held"><${Icon} name="held" /><span class="word">paused</span></span> ${one.note}` : html`<${When} at=${one.next} />`}</td>
+        <td class="p4">${POLICIES.catchup?.[one.catchup] ?? one.catchup}</td><td class="p3">${one.is_dynamic ? "at run time" : "in code"}</td>
         <td><div class="actions"><${Actions} schedule=${one} reload=${loaded.reload} /></div></td></tr>`)}<//>
       <div class="bar">${cursor && html`<a href=${to("schedules", { prefix })}>First page</a>`}${next && html`<a href=${to("schedules", { prefix, cursor: next })}>Next page</a>`}</div>`
     : prefix || cursor ? html`<${Empty} title="No matching schedules"><p><a href=${to("schedules")}>All schedules</a></p><//>`

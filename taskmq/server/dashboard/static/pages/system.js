@@ -3,14 +3,15 @@
 import { useData } from "../lib/data.js";
 import { size, span } from "../lib/format.js";
 import { html } from "../lib/html.js";
+import { Icon } from "../lib/icons.js";
 import { Head, Loading, Section, Table, When } from "../lib/parts.js";
 
 const WORDS = /** @type {Record<string, [string, string]>} */ ({
-  works: ["Works", "good"], partly: ["Partly down", "warn"], down: ["Down", "bad"], unknown: ["Unknown", "warn"], absent: ["Not configured", ""],
-  problem: ["Problem", "bad"], warning: ["Warning", "warn"],
+  works: ["Works", "succeeded"], partly: ["Partly down", "retrying"], down: ["Down", "failed"], unknown: ["Unknown", "retrying"], absent: ["Not configured", "skipped"],
+  problem: ["Problem", "failed"], warning: ["Warning", "retrying"],
 });
 
-const Mark = ({ of }) => html`<span class=${`c-${WORDS[of]?.[1]}`}>${WORDS[of]?.[0] ?? of}</span>`;
+const Mark = ({ of }) => html`<span class=${`state s-${WORDS[of]?.[1]}`}><${Icon} name=${WORDS[of]?.[1] ?? ""} />${WORDS[of]?.[0] ?? of}</span>`;
 
 const sideOf = (/** @type {number} */ offset) => (Math.abs(offset) < 0.001 ? "0 ms" : `${span(Math.abs(offset))} ${offset > 0 ? "ahead" : "behind"}`);
 
@@ -19,14 +20,15 @@ const Parts = ({ parts }) => html`<${Section} title="Parts"><${Table} label="Par
   <td class="wide">${one.address ?? "–"}</td><td class="number">${span(one.seconds)}</td><td class="number">${one.size === null ? "–" : size(one.size)}</td></tr>`)}<//><//>`;
 
 const Schedulers = ({ data }) => html`<${Section} title="Schedulers">${data.schedulers.length
-  ? html`<${Table} label="Schedulers" columns=${["Scheduler", "Host", ["Process", "number"], "Version", "Started", "Partitions"]}>${data.schedulers.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
-    <td>${one.name}</td><td>${one.host}</td><td class="number">${one.pid}</td><td>${one.version}</td><td><${When} at=${one.started} /></td><td>${one.partitions.join(", ") || "none"}</td></tr>`)}<//>`
-  : html`<p class="dim">No scheduler runs. Start one with <code>taskmq scheduler MODULE:APP</code>.</p>`}
-  ${data.partitions.length > 0 && html`<${Table} label="Partitions" columns=${[["Partition", "number"], "Held by", ["Late by", "number"], ["Jobs a second", "number"]]}>${data.partitions.map((/** @type {any} */ one) => html`<tr key=${one.partition} data-row>
-    <td class="number">${one.partition}</td><td>${one.holder ?? html`<span class="c-bad">no scheduler</span>`}</td><td class="number">${one.late < 1 ? "–" : span(one.late)}</td><td class="number">${one.rate ?? "–"}</td></tr>`)}<//>`}<//>`;
+  ? html`<${Table} label="Schedulers" columns=${["Scheduler", ["Host", "p4"], ["Version", "p3"], "Started", "Partitions"]}>${data.schedulers.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
+    <td>${one.name}</td><td class="p4">${one.host}</td><td class="p3">${one.version}</td><td><${When} at=${one.started} /></td><td>${one.partitions.join(", ") || "none"}</td></tr>`)}<//>`
+  : html`<p class="dim">No scheduler runs. Start one with <code>taskmq scheduler MODULE:APP</code>.</p>`}<//>`;
 
-const Clocks = ({ clocks }) => html`<${Section} title="Clocks"><p class="dim">Compared with the clock of this server.</p><${Table} label="Clocks" columns=${["Of", "Name", "Difference", ""]}>${clocks.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
-  <td>${one.kind}</td><td>${one.of}</td><td>${sideOf(one.offset)}</td><td>${one.is_wrong && html`<span class="c-bad">Wrong</span>`}</td></tr>`)}<//><//>`;
+const Partitions = ({ partitions }) => html`<${Section} title="Partitions"><${Table} label="Partitions" columns=${["Partition", "Held by", ["Late by", "number"], ["Jobs a second", "number"]]}>${partitions.map((/** @type {any} */ one) => html`<tr key=${one.partition} data-row>
+    <td>${one.partition}</td><td>${one.holder ?? html`<span class="c-bad">no scheduler</span>`}</td><td class="number">${one.late < 1 ? "–" : span(one.late)}</td><td class="number">${one.rate ?? "–"}</td></tr>`)}<//><//>`;
+
+const Clocks = ({ clocks }) => html`<${Section} title="Clocks" actions=${html`<span class="dim">compared with this server</span>`}><${Table} label="Clocks" columns=${["Of", "Name", ["Difference", "number"], ""]}>${clocks.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
+  <td>${one.kind}</td><td>${one.of}</td><td class="number">${sideOf(one.offset)}</td><td>${one.is_wrong && html`<span class="c-bad">Wrong</span>`}</td></tr>`)}<//><//>`;
 
 const Findings = ({ findings }) => html`<${Section} title="Findings">${findings.length
   ? html`<${Table} label="Findings" columns=${["Level", "About", "Finding", "Fix"]}>${findings.map((/** @type {any} */ one, /** @type {number} */ at) => html`<tr key=${at} data-row>
@@ -34,6 +36,8 @@ const Findings = ({ findings }) => html`<${Section} title="Findings">${findings.
   : html`<p class="dim">No problems.</p>`}<//>`;
 
 export default function System() {
-  return html`<${Head} title="System" /><${Loading} loaded=${useData("health/system", {}, ["time"], 5000)}>${(/** @type {any} */ data) => html`
-    <${Parts} parts=${data.parts} /><${Findings} findings=${data.findings} /><${Schedulers} data=${data} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}`}<//>`;
+  const loaded = useData("health/system", {}, ["time"], 5000);
+  return html`<${Head} of=${loaded} title="System" /><${Loading} loaded=${loaded}>${(/** @type {any} */ data) => html`
+    <${Findings} findings=${data.findings} /><${Parts} parts=${data.parts} />
+    <div class="two"><div><${Schedulers} data=${data} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}</div>${data.partitions.length > 0 && html`<${Partitions} partitions=${data.partitions} />`}</div>`}<//>`;
 }

@@ -31,7 +31,8 @@ const Task = ({ name }) => html`<${Loading} title=${name} loaded=${useData(`task
   <${Section} title="Arguments, as JSON Schema"><${Code} label="Schema" text=${pretty(task.arguments)} /><//></div></div>`}<//>`;
 
 function List({ cursor }) {
-  return html`<${Head} title="Tasks" /><${Loading} loaded=${useData("tasks", { cursor, limit: 100 }, [])}>${(/** @type {any} */ { items, next }) => items.length
+  const loaded = useData("tasks", { cursor, limit: 100 }, []);
+  return html`<${Head} of=${loaded} title="Tasks" /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => items.length
     ? html`<${Table} label="Tasks" columns=${["Task", "Description", "Queue", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
         <td><a href=${to(["tasks", one.name])}>${one.name}</a></td><td>${one.description}</td><td>${one.queue}</td><td><a href=${to("jobs", { filter: `task:${quote(one.name)}` })}>Jobs<span class="sr"> of ${one.name}</span></a></td></tr>`)}<//>
         ${next && html`<div class="bar"><a href=${to("tasks", { cursor: next })}>Next page</a></div>`}`

@@ -7,7 +7,8 @@ import { Code, Empty, Hash, Head, Loading, Table, When } from "../lib/parts.js";
 import { to } from "../lib/route.js";
 
 export default function Workflows({ query: { cursor = "" } }) {
-  return html`<${Head} title="Workflows" /><${Loading} loaded=${useData("workflows", { cursor, limit: 100 }, [])}>${(/** @type {any} */ { items, next }) => html`
+  const loaded = useData("workflows", { cursor, limit: 100 }, []);
+  return html`<${Head} of=${loaded} title="Workflows" /><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`
     ${items.length
       ? html`<${Table} label="Workflows" columns=${["Workflow", "Current version", "Stored", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.name} data-row>
           <td><a href=${to(["workflows", one.name])}>${one.name}</a>${one.is_shared && " (shared)"}</td><td><${Hash} of=${one.version} /></td><td><${When} at=${one.at} /></td>
