@@ -1,13 +1,15 @@
-"""Queries of a PostgreSQL connection before the first statement of taskmq."""
+"""Connections to PostgreSQL: their first queries, their use after errors and cancellations, and their loss."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import psycopg
 import pytest
 
 from taskmq.errors import StoreUnavailable
+from taskmq.testing.runner import CancelPoint, cancel_at
 from taskmq_sql.postgres.connections import Connection, Connections, Purpose
 from taskmq_sql.postgres.database import Database
 from tests.docs.blocks import ROOT
@@ -23,8 +25,10 @@ async def _do_nothing(connection: Connection) -> None:
 
 
 @asynccontextmanager
-async def _connections(url: str) -> AsyncGenerator[Connections, None]:
-    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_do_nothing, heal=_do_nothing)
+async def _connections(
+    url: str, *, heal: Callable[[Connection], Awaitable[None]] = _do_nothing
+) -> AsyncGenerator[Connections, None]:
+    opened = Connections(url, address=url, name="test", size=1, settings=(), prepare=_do_nothing, heal=heal)
     try:
         yield opened
     finally:
@@ -113,6 +117,68 @@ async def test_an_abandoned_statement_ends_at_the_server(postgres_url: str, how:
         assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
 
 
+@pytest.mark.parametrize("point", CancelPoint.ALL, ids=str)
+async def test_a_call_cancelled_at_any_await_leaves_no_transaction_open(
+    postgres_url: str, point: CancelPoint
+) -> None:
+    async def work(connection: Connection) -> None:
+        await connection.execute("select 1")
+        await connection.execute(_NO_PARTITION)
+
+    async def heal(connection: Connection) -> None:
+        await connection.execute("begin")
+        await connection.execute("select pg_sleep(0.001)")
+        await connection.execute("commit")
+
+    async def is_in_transaction(connection: Any) -> bool:
+        await connection.execute("select 1")
+        return bool(connection.is_in_transaction())
+
+    async with _connections(postgres_url, heal=heal) as connections:
+        await connections.run("read", _do_nothing)
+        with suppress(StoreUnavailable):
+            await cancel_at(point, connections.run("transaction", work), within=30)
+        assert not await connections.run("read", is_in_transaction)
+
+
+async def test_a_transaction_that_the_server_ended_during_a_stall_is_reported(postgres_url: str) -> None:
+    async def work(connection: Connection) -> object:
+        await _stall_until_the_server_ends(connection, postgres_url)
+        return await connection.fetchval(_PROCESS)
+
+    async with _connections(postgres_url) as connections:
+        with pytest.raises(
+            StoreUnavailable, match="the server ended the connection, see its log; nothing was changed"
+        ):
+            await connections.run("transaction", work)
+        assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
+
+
+async def test_the_error_of_the_work_outlives_the_connection(postgres_url: str) -> None:
+    async def work(connection: Connection) -> object:
+        await _stall_until_the_server_ends(connection, postgres_url)
+        raise LookupError
+
+    async with _connections(postgres_url) as connections:
+        with pytest.raises(LookupError):
+            await connections.run("transaction", work)
+        assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
+
+
+async def _stall_until_the_server_ends(connection: Connection, url: str) -> None:
+    """Let the transaction time out while the loop is blocked; asyncpg then reads the answer and the end at once."""
+    process = await connection.fetchval(_PROCESS)
+    statement = "set local idle_in_transaction_session_timeout = '1ms'"
+    sent = asyncio.create_task(connection.execute(statement))
+    await asyncio.sleep(0)
+    with psycopg.connect(url, autocommit=True) as other:
+        while other.execute("select from pg_stat_activity where pid = %s", [process]).rowcount:
+            pass
+    await sent
+
+
+_NO_PARTITION = """
+do $$ begin raise check_violation using message = 'no partition of relation "job" found for row'; end $$"""
 _AT_WORK = """
 select count(*) from pg_stat_activity
 where datname = current_database() and state = 'active' and query like '%pg_sleep%' and pid <> pg_backend_pid()"""

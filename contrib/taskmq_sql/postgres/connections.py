@@ -85,6 +85,9 @@ _MIXED_UP: Final = ("26000", "42P05")
 _OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
 _DATA: Final = "22"
 _COLLISIONS: Final = ("40001", "40P01")
+_FAILURES: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+# asyncpg raises such an `InternalClientError` between the server's last message and the end of the connection.
+_ENDED: Final = "cannot switch to state"
 _POOLED: Final = (
     "a pooler in front of it assigns a connection per transaction: configure session pooling (PgBouncer: "
     "pool_mode = session), or connect to the server directly"
@@ -195,7 +198,7 @@ class Connections:
                         if _sqlstate(error).startswith(_OUTAGE):
                             raise self._outage(error, purpose, progress) from error
                         raise self._refusal(_reason(error)) from None
-                except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+                except _FAILURES as error:
                     self._cancel_and_drop(connection)
                     if isinstance(error, ValueError):
                         raise self._refusal(type(error).__name__) from None
@@ -225,7 +228,7 @@ class Connections:
             return await _connect(
                 self._url, timeout=_SECONDS_TO_CONNECT, command_timeout=_SECONDS_TO_ANSWER, statement_cache_size=0
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _FAILURES as error:
             raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
 
     async def aclose(self) -> None:
@@ -239,7 +242,7 @@ class Connections:
             connection = self._idle.pop()
             try:
                 await connection.close(timeout=2.0)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except _FAILURES:
                 connection.terminate()
 
     async def _attempt(
@@ -275,20 +278,23 @@ class Connections:
     async def _make_room(self, connection: Connection) -> None:
         try:
             await self._heal(connection)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _FAILURES as error:
             # A transaction may still be open.
             self._drop(connection)
             raise StoreUnavailable(
                 f"{self._address} lacks a partition for today, which could not be created: {_text(error)}; "
                 "nothing was changed"
             ) from error
+        except asyncio.CancelledError:
+            self._cancel_and_drop(connection)
+            raise
 
     async def _roll_back(self, connection: Connection) -> bool:
         if connection.is_closed():
             return False
         try:
             await connection.execute("rollback")
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except _FAILURES:
             self._drop(connection)
             return False
         except asyncio.CancelledError:
@@ -349,7 +355,7 @@ class Connections:
         except BaseException as error:
             if connection is not None:
                 connection.terminate()
-            if isinstance(error, (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+            if isinstance(error, _FAILURES):
                 if isinstance(error, asyncpg.PostgresError) and _sqlstate(error) in _MIXED_UP:
                     raise StoreUnavailable(f"{self._address}: {_POOLED}") from error
                 raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
@@ -388,7 +394,9 @@ class Connections:
         is_certain = purpose == "read" or is_undone or is_refused
         what = "nothing was changed" if is_certain else "whether the change was made is unknown"
         verb = "rejected the call" if is_refused else "was lost"
-        return StoreUnavailable(f"{self._address} {verb}: {_text(error)}; {what}", is_certain=is_certain)
+        is_ended = isinstance(error, asyncpg.InternalClientError) and str(error).startswith(_ENDED)
+        why = "the server ended the connection, see its log" if is_ended else _text(error)
+        return StoreUnavailable(f"{self._address} {verb}: {why}; {what}", is_certain=is_certain)
 
 
 class _Progress:
@@ -411,7 +419,7 @@ async def _end(connection: Connection) -> None:
     try:
         async with asyncio.timeout(_SECONDS_TO_CANCEL):
             await connection.close(timeout=_SECONDS_TO_CANCEL)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+    except _FAILURES:
         pass
     finally:
         connection.terminate()
