@@ -50,8 +50,8 @@ def read_result(content_type: str | None, result: bytes | None) -> tuple[bytes, 
         return b"null", ""
     if content_type == _REFERENCE:
         return b"null", (
-            "the result is kept in results_at=, from where no step can read it: return less, or a reference of your "
-            "own, or raise result_inline="
+            f"the result is kept at results_at=, and steps of a workflow pass on {MOST_VALUE_BYTES:,} bytes at most: "
+            "return less, or a reference of your own"
         )
     value = bytes(result)
     if content_type == MSGPACK:

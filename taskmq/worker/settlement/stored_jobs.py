@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.client.large_values import REFERENCE, LargeValues, reference_to
 from taskmq.contracts.broker import Delivery
+from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
@@ -111,7 +112,7 @@ class StoredJobSettler:
             processor, peak_memory: of the run, see `Report`.
         """
         content_type, result, failure = self._records.encode_result(task, value, delivery.content_type)
-        if failure is not None or (self._large is not None and self._large.is_large(result)):
+        if failure is not None or self._is_large(envelope, result):
             return False
         report = Report(
             id=invitation.id,
@@ -139,7 +140,7 @@ class StoredJobSettler:
         """
         self._reports.run_ends(attempt)
         report, record = self._report_of_outcome(attempt, invitation, outcome)
-        if self._is_large(report):
+        if self._is_large(attempt.envelope, report.result):
             # Before its guards: what they keep of it is the same value then.
             lightened = await self._store_large_result(attempt, report)
             if lightened is None:
@@ -194,8 +195,11 @@ class StoredJobSettler:
         delivery.ack()
         return True
 
-    def _is_large(self, report: Report) -> bool:
-        return self._large is not None and self._large.is_large(report.result)
+    def _is_large(self, envelope: Envelope, result: bytes) -> bool:
+        # The run keeps the value of a step, and later steps need it in their arguments.
+        if self._large is None or (envelope.step_of is not None and len(result) <= MOST_VALUE_BYTES):
+            return False
+        return self._large.is_large(result)
 
     async def _store_large_result(self, attempt: Attempt, report: Report) -> Report | None:
         """Store a large result and return the report with a reference to it; None: the delivery was returned."""

@@ -2,16 +2,18 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taskmq import Context, Job, RetryPolicy, TaskMQ
+from taskmq import Context, Job, RetryPolicy, RunFailed, TaskMQ, Workflow, chain, group
 from taskmq.client.large_values import REFERENCE
+from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.model.envelope import JSON
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
@@ -41,6 +43,18 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
     async def echo(text: str, times: int) -> str:
         return text * times
 
+    @app.task(name="length", queue="work")
+    async def length(text: str) -> int:
+        return len(text)
+
+    @app.task(name="total", queue="work")
+    async def total(sizes: list[int]) -> int:
+        return sum(sizes)
+
+    @app.workflow
+    def twenty(times: int) -> Workflow[int]:
+        return group(echo.s("x", times) | length.s() for _ in range(20)) | total.s()
+
     @app.task(name="in_steps", queue="work", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
     async def in_steps(context: Context, size: int) -> str:
         value = await context.astep("large", make, context.attempt, size)
@@ -56,7 +70,7 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
 
 
 @asynccontextmanager
-async def _working(app: TaskMQ, result_wait: float) -> AsyncIterator[Worker]:
+async def _working(app: TaskMQ, result_wait: float) -> AsyncGenerator[Worker, None]:
     scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1", result_wait=result_wait))
     running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
     await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
@@ -177,6 +191,41 @@ def test_an_already_finished_key_gives_its_value_to_another_job(tmp_path: Path) 
 
         assert await second.aresult(_PATIENCE) == "c" * 5_000
         assert (await app.jobs.aget(second.id)).content_type == REFERENCE
+
+    _play(test, tmp_path)
+
+
+def test_a_later_step_gets_a_value_larger_than_result_inline(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        echo, length = app.tasks["echo"], app.tasks["length"]
+        run = await chain(echo.s("x", 5_000), length.s()).asend()
+
+        assert await run.aresult(_PATIENCE) == 5_000
+        first = (await run.asteps())[0]
+        assert (await app.jobs.aget(first.job)).content_type == JSON
+        assert await app.job(first.job).aresult(_PATIENCE) == "x" * 5_000
+        assert await (await echo.s("x", 5_000).asend()).aresult(_PATIENCE) == "x" * 5_000
+
+    _play(test, tmp_path)
+
+
+def test_a_built_graph_may_be_larger_than_result_inline(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        run = await app.workflows["twenty"].asend(2_000)
+
+        assert await run.aresult(_PATIENCE) == 40_000
+
+    _play(test, tmp_path)
+
+
+def test_a_step_fails_if_its_value_is_too_large_for_its_run(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        run = await app.tasks["echo"].s("x", MOST_VALUE_BYTES).asend()
+
+        with pytest.raises(RunFailed, match=r"is kept at results_at=, and steps .* pass on 8,388,608 bytes at most"):
+            await run.aresult(_PATIENCE)
+        (step,) = await run.asteps()
+        assert await app.job(step.job).aresult(_PATIENCE) == "x" * MOST_VALUE_BYTES
 
     _play(test, tmp_path)
 

@@ -194,7 +194,7 @@ class RunEnds(JobStoreCase):
     async def test_a_result_that_no_step_can_use_fails_the_step(self) -> None:
         driver = RunDriver(self.store())
         results = {
-            "taskmq/reference": (b"{}", "the result is kept in results_at="),
+            "taskmq/reference": (b"{}", "the result is kept at results_at="),
             MSGPACK: (
                 msgspec.msgpack.encode({1: {2: msgspec.msgpack.Ext(7, b"x")}}),
                 "the result has no form in JSON",
