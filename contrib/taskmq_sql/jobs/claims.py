@@ -1,6 +1,7 @@
 """Claims of dispatched jobs in the table `claim`: one row a place, and the dispatch that last held it.
 
 A place is held while its job is under way with its token, so the end of a dispatch frees it without touching the row.
+A key is also held while its job is suspended, or held because its calls differ: its error says so until the next one.
 Place 0 of a claim is locked while its places change hands. A key gets a new fence for each message. A fence is the
 time in µs, or the last fence plus one if that is greater: it grows even if the row was deleted meanwhile.
 """
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, JobClaim, Lane, OpenedClaims, TakenClaims, WorkDone
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.keys import is_line_key
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES, UNDERWAY_CODES
@@ -21,6 +23,7 @@ __all__ = ["SqlClaims", "forget_claims", "keep_results"]
 
 _UNDER_WAY: Final = ", ".join(map(str, UNDERWAY_CODES))
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
+_PAUSES: Final = f"'{SUSPENDED}', '{MISMATCH}'"
 # Most jobs that one call opens behind one claim.
 _MOST: Final = 500
 _MOST_GATES: Final = 1_000
@@ -36,7 +39,8 @@ _PLACES: Final = """
 select name, place, job, token, fence, ttl, until, content_type, result from taskmq.claim
 where name = any($1::text[])"""
 _HOLDERS: Final = f"""
-select id, token from taskmq.job where id = any($1::uuid[]) and state in ({_UNDER_WAY})"""
+select id, case when state in ({_UNDER_WAY}) then token end, error_type in ({_PAUSES}) from taskmq.job
+where id = any($1::uuid[])"""
 _ENDS: Final = f"""
 select id, finished, content_type, result from taskmq.job_history
 where id = any($1::uuid[]) and state = {_SUCCEEDED}"""
@@ -75,13 +79,20 @@ delete from taskmq.claim_line where (name, number) in (
     and not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 _OPEN_HEAD: Final = """
 delete from taskmq.gated where id = $1 and gate = $2 returning queue, priority, tenant, due, id"""
+_OPEN_HOLDERS: Final = """
+delete from taskmq.gated where id = any(array(
+  select g.id from taskmq.gated g
+  where (g.id, g.gate) in (select c.job, c.name from taskmq.claim c where c.name = any($1::text[]))
+  for update skip locked))
+returning queue, priority, tenant, due, id"""
 _LEFT: Final = """
 delete from taskmq.claim_line where (name, number) in (
   select l.name, l.number from taskmq.claim_line l
   where not exists (select 1 from taskmq.job j where j.id = l.id) for update skip locked)"""
 
 _HELD: Final = f"""exists (
-  select 1 from taskmq.job j where j.id = c.job and j.token = c.token and j.state in ({_UNDER_WAY}))"""
+  select 1 from taskmq.job j where j.id = c.job and (
+    j.token = c.token and j.state in ({_UNDER_WAY}) or c.ttl is not null and j.error_type in ({_PAUSES})))"""
 _DONE: Final = f"""
 select {{value}} from taskmq.job_history h where h.id = c.job and h.state = {_SUCCEEDED}
 order by h.finished desc limit 1"""
@@ -154,7 +165,7 @@ class _Taking:
     """The decisions of one call.
 
     Attributes:
-        rows: places that got a new holder.
+        rows: places that got a new holder or fence.
         fences, waiting, done: as in `TakenClaims`.
         heads: the first job of each line.
     """
@@ -175,37 +186,37 @@ class _Taking:
         self._done = done
         self._now = now
         self._fences: dict[tuple[str, int], int] = {(each.name, each.place): each.fence for each in places}
-        self._holders: defaultdict[str, dict[int, tuple[str, int]]] = defaultdict(dict)
+        # By the places of each claim. A job has one dispatch at a time.
+        self._holders: defaultdict[str, dict[int, str]] = defaultdict(dict)
         for each in places:
-            if (holder := (each.job, each.token)) in held:
-                self._holders[each.name][each.place] = holder
+            if (each.name, each.place) in held:
+                self._holders[each.name][each.place] = each.job
 
     def add(self, job: DispatchedJob) -> None:
         """Give the job its claims, or decide why it does not get them."""
-        dispatch = (job.id, job.token)
         for claim in job.claims:
             if (done := self._done.get(claim.name)) is not None and claim.ttl is not None:
                 self.done[job.id] = done
                 return
             holders = self._holders[claim.name]
             is_behind = self.heads.get(claim.name, job.id) != job.id
-            if is_behind or (dispatch not in holders.values() and len(holders) >= claim.places):
+            if is_behind or (job.id not in holders.values() and len(holders) >= claim.places):
                 self.waiting[job.id] = claim.name
                 return
-        self.fences[job.id] = max((self._hold(claim, dispatch) for claim in job.claims), default=0)
+        self.fences[job.id] = max((self._hold(claim, job) for claim in job.claims), default=0)
 
-    def _hold(self, claim: JobClaim, dispatch: tuple[str, int]) -> int:
+    def _hold(self, claim: JobClaim, job: DispatchedJob) -> int:
         holders = self._holders[claim.name]
-        index = next((index for index, holder in holders.items() if holder == dispatch), None)
+        index = next((index for index, holder in holders.items() if holder == job.id), None)
         if index is None:
             index = next(index for index in range(claim.places) if index not in holders)
-            holders[index] = dispatch
+            holders[index] = job.id
         elif claim.ttl is None:
             return 0
-        # A run of an earlier message of the same dispatch may go on, so that each message has a later fence.
+        # A run of an earlier message of the same job may go on, so that each message has a later fence.
         key = (claim.name, index)
         fence = self._fences[key] = max(self._now * 1000, self._fences.get(key, 0) + 1)
-        self.rows.append((claim.name, index, JobId(dispatch[0]), dispatch[1], fence, claim.ttl))
+        self.rows.append((claim.name, index, JobId(job.id), job.token, fence, claim.ttl))
         return 0 if claim.ttl is None else fence
 
 
@@ -241,15 +252,21 @@ def _open_lines(names: Sequence[str]) -> Steps[Sequence[Row]]:
 
 
 def _find_held(places: Sequence[_Place]) -> Steps[set[tuple[str, int]]]:
-    """Return the dispatches that hold a place."""
+    """Return the places that a dispatch or a suspended job holds, as claims and indexes."""
     jobs = sorted({each.job for each in places if each.job})
     rows = (yield from ask(_HOLDERS, [JobId(job) for job in jobs])) if jobs else ()
-    return {(job_id(row[0]), row[1]) for row in rows}
+    live = {job_id(row[0]): (row[1], bool(row[2])) for row in rows}
+    held: set[tuple[str, int]] = set()
+    for each in places:
+        token, is_suspended = live.get(each.job, (None, False))
+        if token == each.token or (is_suspended and each.ttl is not None):
+            held.add((each.name, each.place))
+    return held
 
 
 def _find_done(places: Sequence[_Place], held: set[tuple[str, int]], now: int) -> Steps[dict[str, WorkDone]]:
     """Return the results of keys whose work was done and is still remembered."""
-    keys = [each for each in places if each.ttl is not None and each.job and (each.job, each.token) not in held]
+    keys = [each for each in places if each.ttl is not None and each.job and (each.name, each.place) not in held]
     wanted = sorted({each.job for each in keys if each.until is None})
     rows = (yield from ask(_ENDS, [JobId(job) for job in wanted])) if wanted else ()
     ends = {job_id(row[0]): row for row in sorted(rows, key=lambda row: int(row[1]))}
@@ -272,7 +289,7 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     held = yield from _find_held(rows)
     free = {name: places[name] for name in names}
     for each in rows:
-        free[each.name] -= (each.job, each.token) in held
+        free[each.name] -= (each.name, each.place) in held
     # All jobs of a key whose work is done get its result.
     done = yield from _find_done(rows, held, now)
     free |= dict.fromkeys(done, _MOST)
@@ -282,6 +299,9 @@ def _open(places: Mapping[str, int]) -> Steps[OpenedClaims]:
     if open_lines := [name for name in lines if free[name] > 0]:
         opened += yield from _open_lines(open_lines)
     waiting.update(lines)
+    # A suspended job that runs again holds its key already.
+    if keys := [each.name for each in rows if each.ttl is not None and (each.name, each.place) in held]:
+        opened += yield from ask(_OPEN_HOLDERS, keys)
     for name in sorted(free.keys() - set(lines)):
         count = free[name]
         found: Sequence[Row] = ()

@@ -7,6 +7,10 @@
 A claim is held by a dispatch, which a job and its token identify. So whatever ends the dispatch (an end, a retry, an
 interruption, a cancel, an erasure) frees its claims in its own transaction, without a statement for them.
 
+A suspension frees all claims but the idempotency key, and so does a run that is held because its calls differ. The
+job holds its key until it ends, or until any other report returns it to the store. Its next dispatch takes the key
+again, under a later fence.
+
 A line is a claim that only the first of its live jobs gets. The submission gives a job its place, and the job keeps
 it until it ends. A job that is resumed, or moved to another queue, gets the last place.
 """

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchedJob, JobClaim, NewJob, TakenClaims, WorkDone
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.keys import is_line_key
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.job_table import JobTable
@@ -85,6 +86,9 @@ class ClaimModel:
                 count = _MOST
                 done.add(name)
             found = [job.id for job in behind[: max(0, count)]]
+            if count <= 0 and not is_line_key(name):
+                # A suspended job that runs again holds its key already.
+                found = [job.id for job in behind if job.id in self._find_holders(name).values()]
             if is_line_key(name) and count > 0:
                 head = self._head(name)
                 self._forget_ended(name, before=head)
@@ -120,22 +124,26 @@ class ClaimModel:
         if is_line_key(claim.name) and self._head(claim.name) != job.id:
             return True
         held = self._find_holders(claim.name)
-        return (job.id, job.token) not in held.values() and len(held) >= claim.places
+        return job.id not in held.values() and len(held) >= claim.places
 
     def _hold(self, claim: JobClaim, job: DispatchedJob) -> int:
         held = self._find_holders(claim.name)
-        mine = [place for place, holder in held.items() if holder == (job.id, job.token)]
+        mine = [place for place, holder in held.items() if holder == job.id]
         place = mine[0] if mine else next(place for place in range(claim.places) if place not in held)
         self._places[claim.name][place] = _Grant(job.id, job.token, claim.ttl)
         return 0 if claim.ttl is None else 1
 
-    def _find_holders(self, name: str) -> dict[int, tuple[str, int]]:
-        """Return the places of a claim whose job is under way with its token."""
-        return {
-            place: (holder.job, holder.token)
-            for place, holder in self._places[name].items()
-            if (job := self._jobs.get(holder.job)) is not None and job.state in UNDERWAY and job.token == holder.token
-        }
+    def _find_holders(self, name: str) -> dict[int, str]:
+        """Return the held places of a claim, and their jobs."""
+        return {place: holder.job for place, holder in self._places[name].items() if self._holds(holder)}
+
+    def _holds(self, holder: _Grant) -> bool:
+        """Whether the job is under way with the token; of a key also whether it is suspended."""
+        job = self._jobs.get(holder.job)
+        if job is None or job.state in TERMINAL:
+            return False
+        is_suspended = job.error is not None and job.error.type_name in {MISMATCH, SUSPENDED}
+        return (job.state in UNDERWAY and job.token == holder.token) or (holder.ttl is not None and is_suspended)
 
     def _find_result(self, claim: JobClaim, now: int) -> WorkDone | None:
         """Return the result of a key whose last holder succeeded, while it is remembered."""

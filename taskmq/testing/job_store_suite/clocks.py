@@ -14,9 +14,11 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.model.history.journals import SaveRequest
+from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.nodes import NodeTold
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, report
@@ -148,6 +150,28 @@ class MovedClocks(OldRuns):
         third, taken = await take()
         assert taken is not None
         assert taken.fences.keys() == {third.id}
+
+    @case
+    async def test_a_suspended_job_keeps_its_key_for_longer_than_jobs_are_kept(self) -> None:
+        driver, partition = self.driver(), self.driver().schedulers.partition_of(QUEUE)
+        claims = (JobClaim("once:key", ttl=40 * 24 * HOUR),)
+        why = ErrorRecord(type_name=SUSPENDED, message="waiting")
+        asleep, other = await driver.dispatch_new(), await driver.dispatch_new()
+        first = replace(asleep, claims=claims)
+        before = await driver.schedulers.take_claims(partition, await driver.epoch(partition), [first])
+        await driver.expect_accepted(first, "snoozed", delay=90 * 24 * HOUR, error=why)
+
+        await self.advance(50 * 86_400)
+        await driver.schedulers.maintain()
+
+        second = replace(other, claims=claims)
+        taken = await driver.schedulers.take_claims(partition, await driver.epoch(partition), [second])
+        assert taken == TakenClaims(waiting={second.id: "once:key"})
+        again = replace(await driver.again(first), claims=claims)
+        after = await driver.schedulers.take_claims(partition, await driver.epoch(partition), [again])
+        assert before is not None
+        assert after is not None
+        assert after.fences[first.id] > before.fences[first.id]
 
     @case
     async def test_a_forgotten_tenant_leaves_no_results_of_its_keys(self) -> None:

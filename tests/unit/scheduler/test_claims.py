@@ -11,7 +11,9 @@ from taskmq import Concurrency, InvalidOption, TaskMQ, WorkQueue
 from taskmq.contracts.jobs import JobClaim, JobUpdate, NewJob, OpenedClaims, partition_of
 from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.history.suspensions import SUSPENDED
 from taskmq.model.keys import line_key
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULED_FOR
 from taskmq.scheduler.gates.claims import ClaimWaits, TaskClaims
@@ -162,6 +164,33 @@ async def test_the_work_of_a_key_is_done_once_and_answers_all_its_jobs(stage: St
     assert player.deliveries == []
     assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 39}
     assert {(await stage.store.get(job)).result for job in jobs[1:]} == {b'"paid"'}  # type: ignore[union-attr] # exists
+
+
+@run_by(play, _define)
+async def test_jobs_of_a_key_wait_while_its_job_is_suspended(stage: Stage, /) -> None:
+    first, second = await _submit(stage, "pay", "7", count=2, key="order:7")
+    process = stage.start(has_state=False)
+    player = await stage.player_of_declared()
+    await player.has(1)
+    why = ErrorRecord(type_name=SUSPENDED, message="asleep")
+    await player.finish("snoozed", delay=600_000, error=why)
+    await until(lambda: stage.job(first).state is JobState.SCHEDULED)
+    await stage.pass_by(300)
+    assert player.deliveries == []
+    # The next holder of the partition knows no job in flight.
+    await process.kill()
+    stage.start(has_state=False)
+    await _submit(stage, "pay", "7", count=20, key="order:7")
+    await stage.pass_by(200)
+    assert player.deliveries == []
+
+    await player.has(1, within=300)
+    assert _ids(player) == [first]
+    await player.finish(content_type="application/json", result=b'"paid"')
+    await stage.all_ended()
+
+    assert stage.states() == {JobState.SUCCEEDED: 22}
+    assert stage.job(second).attempt == 1
 
 
 @run_by(play, _define)

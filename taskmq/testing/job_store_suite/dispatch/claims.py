@@ -6,8 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobRecord, Lane, TakenClaims, WorkDone
+from taskmq.contracts.jobs import DispatchedJob, JobClaim, JobRecord, Lane, OpenedClaims, TakenClaims, WorkDone
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.jobs.reports import ReportKind
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver
@@ -221,6 +223,77 @@ class ClaimCases(JobStoreCase):
         assert again.id in (await _take(driver, [again])).fences
 
     @case
+    async def test_a_suspended_job_keeps_its_key_and_gives_up_its_limits(self) -> None:
+        driver = self.driver()
+        (first,) = await _dispatch_jobs(driver, 1, _KEY, _ONE)
+        before = await _take(driver, [first])
+        await _suspend(driver, first)
+        (second,) = await _dispatch_jobs(driver, 1, _KEY)
+        (limited,) = await _dispatch_jobs(driver, 1, _ONE)
+
+        assert (await _take(driver, [second])).waiting == {second.id: _KEY.name}
+        assert limited.id in (await _take(driver, [limited])).fences
+        await driver.expect_accepted(limited, "succeeded")
+        assert (await driver.schedulers.open_claims({_KEY.name: 1})).lanes == frozenset()
+        again = replace(await driver.again(first), claims=(_KEY, _ONE))
+        after = await _take(driver, [again])
+        assert after.fences[first.id] > before.fences[first.id]
+        await driver.expect_accepted(again, "succeeded", content_type="application/json", result=b"7")
+        assert (await driver.schedulers.open_claims({_KEY.name: 1})).lanes == {_LANE}
+        (found,) = (await driver.dispatch()).jobs
+        done = WorkDone(first.id, "application/json", b"7")
+        assert (await _take(driver, [replace(found, claims=(_KEY,))])).done == {second.id: done}
+
+    @case
+    async def test_a_job_that_is_held_because_its_calls_differ_keeps_its_key(self) -> None:
+        driver = self.driver()
+        first, second = await _dispatch_jobs(driver, 2, _KEY)
+        await _take(driver, [first])
+        why = ErrorRecord(type_name=MISMATCH, message="its calls differ")
+        held = await driver.expect_accepted(first, "held", error=why)
+
+        assert (await _take(driver, [second])).waiting == {second.id: _KEY.name}
+        await driver.expect_update(held, JobState.QUEUED, kind="release")
+        again = replace(await driver.again(first), claims=(_KEY,))
+        assert again.id in (await _take(driver, [again])).fences
+
+    @case
+    async def test_a_suspended_job_passes_the_gate_of_its_own_key(self) -> None:
+        driver = self.driver()
+        first, second = await _dispatch_jobs(driver, 2, _KEY)
+        await _take(driver, [first, second])
+        await _suspend(driver, first)
+        again = await driver.again(first)
+        # Its scheduler had seen the second job in flight.
+        await driver.undispatch(again)
+        partition = driver.schedulers.partition_of(QUEUE)
+        await driver.schedulers.put_behind(partition, await driver.epoch(partition), {first.id: _KEY.name})
+
+        opened = await driver.schedulers.open_claims({_KEY.name: 1})
+
+        assert opened == OpenedClaims(frozenset({_LANE}), frozenset({_KEY.name}))
+        assert [await driver.schedulers.gate_of(job.id) for job in (first, second)] == ["", _KEY.name]
+
+    @case
+    async def test_a_suspended_job_frees_its_key_when_it_ends_or_fails_later(self) -> None:
+        driver = self.driver()
+        for kind in _FREEING[1:]:
+            (job,) = await _dispatch_jobs(driver, 1, _KEY)
+            await _take(driver, [job])
+            await _suspend(driver, job)
+            again = replace(await driver.again(job), claims=(_KEY,))
+            assert again.id in (await _take(driver, [again])).fences, kind
+            await driver.expect_accepted(again, kind, delay=HOUR)
+        (job,) = await _dispatch_jobs(driver, 1, _KEY)
+        await _take(driver, [job])
+        asleep = await _suspend(driver, job)
+        await driver.expect_update(asleep, JobState.CANCELLED, kind="cancel")
+
+        (job,) = await _dispatch_jobs(driver, 1, _KEY)
+
+        assert job.id in (await _take(driver, [job])).fences
+
+    @case
     async def test_upkeep_keeps_claims_that_count(self) -> None:
         driver = self.driver()
         held, done, other = await _dispatch_jobs(driver, 3, _KEY)
@@ -241,6 +314,12 @@ async def _dispatch_jobs(
     jobs: list[JobRecord] = [await driver.submit(queue=queue, priority=priority) for _ in range(count)]
     found = {job.id: job for job in (await driver.dispatch(queue=queue)).jobs}
     return [replace(found[job.id], claims=claims) for job in jobs]
+
+
+async def _suspend(driver: JobDriver, job: DispatchedJob) -> JobRecord:
+    """Report that a call of the task suspended the job for an hour."""
+    why = ErrorRecord(type_name=SUSPENDED, message="asleep")
+    return await driver.expect_accepted(job, "snoozed", delay=HOUR, error=why)
 
 
 async def _take(driver: JobDriver, jobs: Sequence[DispatchedJob]) -> TakenClaims:

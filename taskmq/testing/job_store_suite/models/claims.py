@@ -30,6 +30,10 @@ class ClaimSteps:
         number = _number_of(job_id)
         return _LINES[number % 2] if number % 3 == 0 else None
 
+    def gate_of(self, job_id: str) -> str:
+        """Return the line or the key of the job with that id; "k" for a job with neither."""
+        return self.line_of(job_id) or next((key.name for key in _keys_of(job_id)), "k")
+
     async def take(
         self, schedulers: DispatchStore, jobs: Sequence[DispatchedJob], *, partition: int, epoch: int, of_model: int
     ) -> set[str]:
@@ -58,7 +62,7 @@ class ClaimSteps:
         number = _number_of(job.id)
         line = self.line_of(job.id)
         lines = () if line is None else (JobClaim(line),)
-        return (*lines, *_KEYS[number % 4 : number % 4 + 1], *_PLACES[: number % 3])
+        return (*lines, *_keys_of(job.id), *_PLACES[: number % 3])
 
     def _check_fence(self, job: DispatchedJob, fence: int | None, *, has_key: bool) -> None:
         if fence is None:
@@ -68,6 +72,11 @@ class ClaimSteps:
             if claim.ttl is not None:
                 assert fence > self._fences[claim.name]
                 self._fences[claim.name] = fence
+
+
+def _keys_of(job_id: str) -> tuple[JobClaim, ...]:
+    number = _number_of(job_id) % 4
+    return _KEYS[number : number + 1]
 
 
 def _number_of(job_id: str) -> int:

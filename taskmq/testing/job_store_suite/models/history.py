@@ -22,6 +22,7 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.contracts.stores import Lease
+from taskmq.model.history.suspensions import MISMATCH, SUSPENDED
 from taskmq.model.jobs.changes import Action, Decision, decide
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
@@ -42,6 +43,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
     "started", "started", "succeeded", "failed", "retry", "retry", "snoozed", "expired", "cancelled", "refused",
     "interrupted", "detached", "held",
 )  # fmt: skip
+_FAILING: Final = frozenset({"failed", "retry", "refused", "snoozed", "held"})
 _OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "release", "retry"})
 # Measured by the store's clock, which the model reads a moment earlier.
 _TIMES: Final = ("due", "submitted", "dispatched", "finished")
@@ -268,10 +270,8 @@ class JobHistory:
         await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
         there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
-        gates = {
-            job: self.dice.choice((self.claims.line_of(job) or "k", "k", "l"))
-            for job in self.dice.sample(there, k=min(3, len(there)))
-        }
+        some = self.dice.sample(there, k=min(3, len(there)))
+        gates = {job: self.dice.choice((self.claims.gate_of(job), "k", "l")) for job in some}
         await self._pick_driver().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
         self.model.put_behind(partition, self.of_model[partition][nth], gates)
         return await self._compare_gates(set(gates))
@@ -371,7 +371,6 @@ class JobHistory:
         # Half of the other tokens belong to a forgotten dispatch, half are forged.
         is_proven = token == job.token or self.dice.random() < 0.5
         started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
-        failure = error("no", self.dice.choice(("A", "B")))
         kind = self.dice.choice(_KINDS)
         return Report(
             id=job.id,
@@ -384,7 +383,7 @@ class JobHistory:
             ran=self.dice.randrange(1_000),
             delay=self.dice.choice((0, HOUR)),
             result=b"1" if kind == "succeeded" else b"",
-            error=failure if kind in ("failed", "retry", "refused") else None,
+            error=None if kind not in _FAILING else error("no", self.dice.choice(("A", SUSPENDED, MISMATCH))),
         )
 
     async def _fire(self) -> set[str]:
