@@ -1,11 +1,14 @@
 """Large arguments through a real broker and a job store: both contain only references."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from taskmq import Context, TaskMQ
+from taskmq import Context, TaskMQ, chain
+from taskmq.contracts.jobs import MOST_VALUE_BYTES
 from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.scheduler import Scheduler
@@ -33,7 +36,25 @@ def _shop(url: str, root: Path, queue: str, seen: dict[str, int], place: str = "
         seen[context.job_id] = len(text) * times
         return seen[context.job_id]
 
+    @app.task(name="text", queue=queue)
+    async def text(size: int) -> str:
+        return "x" * size
+
     return app
+
+
+@asynccontextmanager
+async def _working(app: TaskMQ) -> AsyncGenerator[None, None]:
+    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
+    running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
+    await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
+    try:
+        yield
+    finally:
+        scheduler.stop()
+        worker.drain()
+        await asyncio.wait_for(asyncio.gather(*running), _PATIENCE)
+        await app.aclose()
 
 
 @pytest.mark.real_time
@@ -41,10 +62,7 @@ async def test_messages_and_stored_jobs_refer_to_arguments_of_megabytes(amqp_url
     seen = dict[str, int]()
     app = _shop(amqp_url, tmp_path, "count", seen)
 
-    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
-    running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
-    await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
-    try:
+    async with _working(app):
         sent = await app.tasks.by_name["count"].asend(_BIG, times=3)
         submitted = await app.jobs.asubmit("count", _BIG)
         waiting = await app.jobs.asubmit("count", "small", delay="1h")
@@ -59,11 +77,17 @@ async def test_messages_and_stored_jobs_refer_to_arguments_of_megabytes(amqp_url
         assert decode_envelope(record.body).blob is not None
         await until(lambda: sent.id in seen)
         assert seen[sent.id] == 3 * len(_BIG)
-    finally:
-        scheduler.stop()
-        worker.drain()
-        await asyncio.wait_for(asyncio.gather(*running), _PATIENCE)
-        await app.aclose()
+
+
+@pytest.mark.real_time
+async def test_a_step_gets_the_largest_value_of_the_step_before_it(amqp_url: str, tmp_path: Path) -> None:
+    app = _shop(amqp_url, tmp_path, "count", {})
+    size = MOST_VALUE_BYTES - len('""')
+
+    async with _working(app):
+        run = await chain(app.tasks["text"].s(size), app.tasks["count"].s()).asend()
+
+        assert await run.aresult(_PATIENCE) == size
 
 
 @pytest.mark.real_time
