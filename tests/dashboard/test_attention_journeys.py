@@ -101,6 +101,38 @@ def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Ser
         expect(page.get_by_role("row", name="images")).to_contain_text("Growing")
 
 
+def test_a_shrinking_queue_is_not_called_growing_after_a_flood(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        depth = 0
+
+        def respond(route: Route) -> None:
+            found: dict[str, Any] = copy.deepcopy(EXAMPLES["listQueues"].answers[200])
+            found["queues"][0] |= {"stored": depth, "oldest": None}
+            answer(route, found)
+
+        def reread() -> None:
+            page.clock.fast_forward(60_000)
+            with page.expect_response(re.compile(r"/api/v1/queues\?")):
+                page.keyboard.press(".")
+                page.clock.fast_forward(10_000)
+
+        eyes.page.route(re.compile(r"/api/v1/queues\?"), respond)
+        page = eyes.page
+        page.clock.install()
+        with page.expect_response(re.compile(r"/api/v1/queues\?")):
+            attention = eyes.open().page.locator(".attention")
+        depth = 3_000
+        reread()
+        expect(attention).to_contain_text("images grows")
+
+        depth = 2_000
+        reread()
+
+        # Still deeper than before the flood.
+        expect(attention).not_to_contain_text("images grows")
+        expect(attention).to_contain_text("charges-fail is firing")
+
+
 def _answer_growing_queue(eyes: Eyes) -> None:
     depth = 0
 

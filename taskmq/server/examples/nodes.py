@@ -20,6 +20,10 @@ _NODE: Final[dict[str, Any]] = {
     "epoch": 1,
     "registered_at": "2027-01-30T17:12:01.250Z",
     "heartbeat_at": "2027-01-31T09:00:00.004Z",
+    "workers": ["gpu-1:4711"],
+    "queues": ["images", "taskmq.node.gpu-1"],
+    "slots": 8,
+    "running": 1,
 }
 _ALLOCATION: Final[dict[str, Any]] = {
     "allocation_id": SOME_ID,
