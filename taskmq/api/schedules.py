@@ -41,7 +41,8 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         rule: the rule in words.
         tz: the time zone.
         is_dynamic: whether it was created at run time rather than in code.
-        next: the next occurrence, including jitter; None if there is none, or it is paused.
+        next: the next occurrence, including jitter, in the past if it is overdue; None if there is none, or it is
+            paused.
         paused: when it was paused.
         task: the task or definition it calls; None for a workflow.
         cron, every, at, seconds, dst_gap, dst_fold, both_days, phase, start, end, max_runs, exclude: the rule as
@@ -210,7 +211,7 @@ class ScheduleExplanation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         means: when it is due.
         clock_changes: the handling of local times that do not exist or occur twice.
-        next: the next occurrences in the schedule's time zone, even while it is paused.
+        next: the next occurrences in the schedule's time zone, even while it is paused; the first may be overdue.
         paused: when it was paused; `note` has the reason.
     """
 

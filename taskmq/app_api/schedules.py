@@ -37,6 +37,7 @@ from taskmq.schedules.triggers import (
     explain_trigger,
     instants_after,
     jitter_of,
+    local_text,
     zone_of,
 )
 from taskmq.tasks.job_options import DefinitionOptions
@@ -116,7 +117,12 @@ class AppSchedules(AppCalls):
         """Explain a schedule in words, with its next occurrences in its time zone."""
         found = await self._own.get(name)
         line = self._line(found)
-        words = explain_trigger(found.entry.trigger, after=self._now, count=count)
+        trigger, now = found.entry.trigger, self._now
+        words = explain_trigger(trigger, after=now, count=count)
+        if found.status is not None and found.status.next is not None:
+            following = milliseconds_of(found.status.next)
+            if following + jitter_of(found.entry.name, found.entry.policy.jitter) <= now:
+                words = words._replace(next=[local_text(following, zone_of(trigger)), *words.next][:count])
         return ScheduleExplanation(
             name=line.name, starts=line.starts, paused=line.paused, note=line.note, **words._asdict()
         )

@@ -9,6 +9,7 @@ from taskmq.model.telemetry.metrics import ScheduleCount
 from taskmq.model.units import LAST_INSTANT, to_datetime
 from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import Emitted, ScheduleRecord
+from taskmq.schedules.turn import next_instant
 
 __all__ = [
     "Backfill",
@@ -47,7 +48,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Current status of a schedule.
 
     Attributes:
-        next: next due time; None if never again, or paused.
+        next: due time of the next occurrence, in the past if it is overdue; None if there is none, or it is paused.
         paused: since when it is paused.
         note: the reason for the pause, if given.
         fired: number of occurrences confirmed by the broker; with a job store, number of submitted jobs.
@@ -141,7 +142,7 @@ class OccurrenceCounts:
 
 def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurrence], *, now: int) -> ScheduleStatus:
     """Build the status view of a record."""
-    following = None if record.paused is not None else entry.trigger.next_after(now)
+    following = None if record.paused is not None else next_instant(record, entry, now)
     counts = record.counts
     return ScheduleStatus(
         name=entry.name,

@@ -11,7 +11,18 @@ from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import Trigger, jitter_of
 
-__all__ = ["LEASE_MS", "Replica", "Timed", "Turn", "complete", "give_up", "next_look", "release_claims", "take_turn"]
+__all__ = [
+    "LEASE_MS",
+    "Replica",
+    "Timed",
+    "Turn",
+    "complete",
+    "give_up",
+    "next_instant",
+    "next_look",
+    "release_claims",
+    "take_turn",
+]
 
 LEASE_MS: Final = 10_000
 """Time after which another replica takes over a claim, ms."""
@@ -127,6 +138,13 @@ def next_look(record: ScheduleRecord, entry: Timed, now: int) -> int | None:
             # Later if one turn could not do everything.
             looks.append(following if following > now else now + _PACE)
     return min(looks, default=None)
+
+
+def next_instant(record: ScheduleRecord, entry: Timed, now: int) -> int | None:
+    """Return the first instant that no turn has decided on, ms; in the past if it is overdue."""
+    if record.mark is None or record.rule != rule_of(entry.trigger):
+        return entry.trigger.next_after(now)
+    return entry.trigger.next_after(max(record.mark, record.resumed or 0))
 
 
 def _check_mark(record: ScheduleRecord, entry: Timed, now: int) -> None:

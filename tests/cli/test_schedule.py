@@ -1,12 +1,16 @@
 """`taskmq schedule list|next|explain`."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.schedules.triggers import cron, once
+from taskmq.contracts.jobs import ScheduleChange
+from taskmq.schedules.definition import rule_of
+from taskmq.schedules.record import ScheduleRecord, encode_record
+from taskmq.schedules.triggers import cron, every, once
 from tests.cli.kit import Here
 
 SCHEDULES = """\
@@ -62,6 +66,43 @@ def test_schedules_created_at_runtime_are_listed_too(schedule_app: Path, taskmq:
     result = taskmq("schedule", "list", "-o", "json")
 
     assert {row["name"]: row["rule"] for row in result.data}["later"] == "once, at 2099-01-01 00:00 UTC"
+
+
+async def _fall_behind() -> datetime:
+    """Add a schedule whose last turn was an hour ago; return when it was due next."""
+    async with TaskMQ("local://.taskmq", store="sqlite:///jobs.db") as app:
+
+        @app.task(name="tick")
+        def tick() -> None: ...
+
+        await app.schedules.aadd("late", tick, every("1h"))
+        schedules = app.sessions.store().schedules
+        (row,) = await schedules.find(app.name, ["late"])
+        assert row is not None
+        mark = app.sessions.clock.now_ms() - 3_600_000
+        record = encode_record(ScheduleRecord(mark=mark, rule=rule_of(every("1h"))))
+        change = ScheduleChange(
+            app=app.name, name="late", before=row, definition=row.definition, record=record, next=row.next
+        )
+        assert await schedules.write([change]) == [True]
+        due = every("1h").next_after(mark)
+        assert due is not None
+        return datetime.fromtimestamp(due / 1000, UTC)
+
+
+def test_an_overdue_occurrence_is_listed_and_explained_as_overdue(
+    schedule_app: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKMQ_STORE", "sqlite:///jobs.db")
+    due = asyncio.run(_fall_behind())
+
+    listed = taskmq("schedule", "list").out
+    explained = taskmq("schedule", "explain", "late", "-n", "2").out
+
+    assert f"{due:%Y-%m-%dT%H:%M:%SZ} (overdue)" in listed
+    assert listed.count("overdue") == 1
+    following = due + timedelta(hours=1)
+    assert f"  {due:%Y-%m-%d %H:%M:%S}+00:00 (overdue)\n  {following:%Y-%m-%d %H:%M:%S}+00:00\n" in explained
 
 
 def test_schedules_are_listed_page_by_page_with_or_without_a_state(

@@ -53,6 +53,8 @@ for _name, _help in {
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
 
 _COLUMNS: Final = ("schedule", "task", "next", "rule")
+# A scheduler that runs takes less.
+_OVERDUE: Final = timedelta(seconds=30)
 _FIRST_PAGE: Final = 10
 _PAGE: Final = 100
 _MOST_NEXT: Final = 5
@@ -185,7 +187,7 @@ def explain(
         facts = {"schedule": rule, "task": found.starts}
         if found.paused is not None:
             facts["paused"] = f"{paused_text(found)}; resume it with `taskmq schedule resume {rule}`"
-        return {**facts, **_print_explanation(found.means, found.clock_changes, found.next)}
+        return {**facts, **_print_explanation(found.means, found.clock_changes, [*map(_due_text, found.next)])}
 
     show_record(found, record)
     return OK
@@ -228,10 +230,16 @@ def _row(one: "ScheduleLine | ReactionLine") -> dict[str, Any]:
     return {
         "schedule": one.name,
         "task": one.starts,
-        "next": text_of_instant(facts["next"]) if is_schedule else "",
+        "next": _due_text(text_of_instant(facts["next"])) if is_schedule else "",
         "rule": one.rule,
         "paused": paused_text(cast("ScheduleLine", one)) if is_schedule else "",
     }
+
+
+def _due_text(instant: str) -> str:
+    """Return the text of an instant, marked if its occurrence is overdue."""
+    is_overdue = instant and datetime.fromisoformat(instant) < datetime.now(UTC) - _OVERDUE
+    return f"{instant} (overdue)" if is_overdue else instant
 
 
 async def _lines(api: Api, names: Sequence[str]) -> "AsyncIterator[ScheduleLine]":

@@ -14,7 +14,7 @@ from taskmq.schedules import ScheduleEntry, read_policy
 from taskmq.schedules.planner import instants_between
 from taskmq.schedules.record import MissedSpan, OccurrenceClaim, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.triggers import Every
-from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, release_claims, take_turn
+from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, next_instant, release_claims, take_turn
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -178,3 +178,23 @@ def test_too_many_open_claims_prevent_new_ones() -> None:
     for claim in record.claims:
         complete(record, [claim], at=now)
     assert len(take_turn(record, entry, now=now, replica=_replica()).claims) == 50 - 32
+
+
+def test_the_next_instant_is_in_the_past_while_no_replica_decides_on_it() -> None:
+    record, entry, later = ScheduleRecord(), _entry(), START + 30 * PERIOD
+
+    assert next_instant(record, entry, later) == RULE.next_after(later)
+    take_turn(record, entry, now=START, replica=_replica())
+    assert next_instant(record, entry, later) == RULE.next_after(START)
+    take_turn(record, entry, now=later, replica=_replica())
+    assert next_instant(record, entry, later) == RULE.next_after(later)
+
+
+def test_no_instant_of_a_pause_or_a_former_rule_is_overdue() -> None:
+    record, entry, later = ScheduleRecord(), _entry(), START + 30 * PERIOD
+    take_turn(record, entry, now=START, replica=_replica())
+
+    record.resumed = later
+    assert next_instant(record, entry, later) == RULE.next_after(later)
+    record.resumed, record.rule = None, "another"
+    assert next_instant(record, entry, later) == RULE.next_after(later)
