@@ -22,6 +22,7 @@ class AppNodes(AppCalls):
 
     Raises:
         RequestRefused: `node_not_found`: no node has the name or id; raised by all methods.
+            `node_without_resources`: a host whose workers offer none; raised by `drain`, `resume` and `remove`.
     """
 
     async def list(self) -> Sequence[HostNodeView]:
@@ -93,7 +94,21 @@ class AppResources(AppCalls):
 
 
 async def _find(app: TaskMQ, name: str) -> HostNode:
-    return found_node(name, await operations.find_node(app, name))
+    """Return the node of the store with this name or id.
+
+    Raises:
+        RequestRefused: `node_without_resources`: it is only a host whose workers offer no resources.
+    """
+    has_store = app.sessions.current().store is not None
+    node = await operations.find_node(app, name) if has_store else None
+    if node is None and any(host.name == name for host in await operations.list_hosts(app)):
+        raise RequestRefused(
+            f"node {name[:128]!r} has no resources, so no jobs are placed on it; to drain its workers, use "
+            f"`taskmq worker control drain --host {name[:128]}`",
+            status=409,
+            code="node_without_resources",
+        )
+    return found_node(name, node)
 
 
 def found_node(name: str, node: N | None) -> N:

@@ -151,6 +151,15 @@ def test_jobs_are_held_and_released_and_their_history_records_it(shop: Shop) -> 
     assert shop("attempts", job).data == []
 
 
+def test_an_ended_job_is_explained_without_reasons(shop: Shop, taskmq: Here) -> None:
+    job = shop.submit("--delay", "2h")
+    assert shop("cancel", job).code == 0
+
+    assert shop("explain", job).data["reasons"] == []
+    lines = taskmq("job", "explain", job, "--app", "shop:app").out.splitlines()
+    assert [line.split() for line in lines] == [["job", job], ["state", "cancelled"]]
+
+
 def test_a_waiting_job_is_cancelled_and_run_again_as_a_new_one(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 

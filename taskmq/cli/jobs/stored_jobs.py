@@ -343,7 +343,8 @@ def explain(job: str, /) -> int:
                 "position": start.position,
                 "expected_start": f"{likely}, between {earliest} and {latest}",
             }
-        return {"job": job, "state": found.state, **expected, "reasons": found.reasons}
+        reasons = {"reasons": found.reasons} if found.reasons else {}
+        return {"job": job, "state": found.state, **expected, **reasons}
 
     show_record(found, row)
     return OK

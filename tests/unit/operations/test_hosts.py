@@ -10,7 +10,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.cli.operator import OperatorApi
-from taskmq.errors import BrokerUnavailable
+from taskmq.errors import BrokerUnavailable, RequestRefused
 from taskmq.model.nodes import NodeTold
 from taskmq.operations.nodes import list_hosts
 from taskmq.worker import Worker, WorkerConfig
@@ -79,3 +79,17 @@ async def test_hosts_without_a_store_need_the_broker() -> None:
     async with TaskMQ("amqp://127.0.0.1:1", send_timeout="1s") as app:
         with pytest.raises(BrokerUnavailable):
             await list_hosts(app, within=0.01)
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+async def test_a_host_without_resources_is_not_drained_but_its_workers(tmp_path: Path, has_store: bool) -> None:
+    host = socket.gethostname()
+    app = _app(f"sqlite:///{tmp_path}/jobs.db" if has_store else None)
+    async with _working(app, WorkerConfig(concurrency=3, grace=5.0)):
+        with pytest.raises(RequestRefused, match=f"worker control drain --host {host}`") as refused:
+            await OperatorApi(app).nodes.drain(host)
+        with pytest.raises(RequestRefused, match="'other' not found") as unknown:
+            await OperatorApi(app).nodes.drain("other")
+
+    assert (refused.value.status, refused.value.code) == (409, "node_without_resources")
+    assert (unknown.value.status, unknown.value.code) == (404, "node_not_found")
