@@ -247,7 +247,7 @@ def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DE
     async def main() -> T:
         broker = open_broker(url, BrokerOptions(name="test"))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await use(broker)
         finally:
             await broker.aclose()

@@ -13,6 +13,11 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/app/test_app_failures.py: plugins.entry_points",
         "unit/client/test_plugins.py: plugins.entry_points",
     },
+    "A limit of time that a loaded machine may exceed: the tests are about what is found.": {
+        "integration/test_system_health.py: health._TIMEOUT",
+        "integration/test_system_health.py: system._DOCTOR_TIMEOUT",
+        "integration/test_system_health.py: system._TIMEOUT",
+    },
     "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
         "faults/test_recovery.py: queue_consumer.reconnect_backoff",
         "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",

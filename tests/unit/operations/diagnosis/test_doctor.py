@@ -6,9 +6,11 @@ import pytest
 from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.broker import Outgoing, Subscription
 from taskmq.contracts.jobs import Upgradable
-from taskmq.operations.diagnosis.doctor import examine
+from taskmq.operations.diagnosis.doctor import examine, examine_servers
+from tests.coroutines import run_by
 from tests.servers.postgres import PostgreSQL
 from tests.unit.app_kit import new_url
+from tests.virtual_time import run
 
 pytestmark = pytest.mark.real_time
 
@@ -111,6 +113,22 @@ async def test_each_unavailable_component_is_named_and_the_others_are_examined(t
         "state": "is it running, and is the URL right? --state",
     }
     assert any(each.about == "store" and each.finding.startswith("SQLite 3.") for each in examination.findings)
+
+
+@run_by(lambda test: run(test()))
+async def test_a_broker_that_answers_slowly_is_a_warning_and_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer_never(queues: object) -> None:
+        del queues
+        await asyncio.Event().wait()
+
+    async with TaskMQ(new_url()) as app:
+        monkeypatch.setattr(app.sessions.current().broker, "stats", answer_never)
+        examination = await examine_servers(app, within=4.0)
+
+    assert not examination.is_complete
+    assert not examination.has_problem
+    warnings = {each.about: each.finding for each in examination.findings if each.level == "warning"}
+    assert warnings["broker"] == "examined in part: it took longer than 4 s"
 
 
 # The store
