@@ -18,7 +18,7 @@ from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
-from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
+from taskmq.run.journal import DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
 from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep, continue_now, replace_arguments
 
@@ -232,7 +232,9 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         try:
             saved = step.find_saved(journal.begin().values)
             if saved is None:
-                saved = step.encode(function(*args, **kwargs))
+                with step.mark_running():
+                    result = function(*args, **kwargs)
+                saved = step.encode(result)
                 value = step.read(saved)
                 journal.save(step.key, saved)
                 return cast("R", value)
@@ -248,7 +250,9 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         try:
             saved = step.find_saved((await journal.abegin()).values)
             if saved is None:
-                saved = step.encode(await function(*args, **kwargs))
+                with step.mark_running():
+                    result = await function(*args, **kwargs)
+                saved = step.encode(result)
                 value = step.read(saved)
                 await journal.asave(step.key, saved)
                 return cast("R", value)
@@ -257,7 +261,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
             raise
         return cast("R", step.read(saved))
 
-    def sleep(self, duration: Duration | None = None, /, *, until: datetime | None = None) -> None:
+    def sleep(self, duration: Duration | None = None, /, *, until: datetime | None = None, name: str = "") -> None:
         """Suspend the job for a time: the run ends here, and a later run returns from this call.
 
         A job that sleeps occupies no slot, and its attempt continues. The task runs again from its start, so work
@@ -266,22 +270,25 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         Args:
             duration: counted from the call in the first run that reaches it.
             until: an instant with a time zone, instead of a duration.
+            name: needed in asyncio tasks and threads that the task starts, a different one in each.
 
         Raises:
             Suspension: the time is not over. `except Exception` does not catch it, and no code should.
-            InvalidOption: neither or both are given, or one is invalid.
-            UnsupportedFeature: the job was sent, or the task is called as a plain function.
+            InvalidOption: neither or both are given, one is invalid, or a name is missing.
+            UnsupportedFeature: the job was sent, the task is called as a plain function, or a step's function calls.
         """
         journal = self._open_durable_journal("sleep")
-        sleep = Sleep(journal, duration, until)
+        sleep = Sleep(journal, duration, until, name)
         if (unsaved := sleep.find_unsaved(journal.begin().values)) is not None:
             journal.save(sleep.key, unsaved)
         sleep.end()
 
-    async def asleep(self, duration: Duration | None = None, /, *, until: datetime | None = None) -> None:
+    async def asleep(
+        self, duration: Duration | None = None, /, *, until: datetime | None = None, name: str = ""
+    ) -> None:
         """Do what `sleep` does, without blocking the event loop."""
         journal = self._open_durable_journal("sleep")
-        sleep = Sleep(journal, duration, until)
+        sleep = Sleep(journal, duration, until, name)
         if (unsaved := sleep.find_unsaved((await journal.abegin()).values)) is not None:
             await journal.asave(sleep.key, unsaved)
         sleep.end()
@@ -310,7 +317,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
             EncodeError: the value does not fit the type.
             Suspension: see `sleep`.
             InvalidOption: the name or the timeout is invalid.
-            UnsupportedFeature: the job was sent, or the task is called as a plain function.
+            UnsupportedFeature: see `sleep`.
         """
         journal = self._open_durable_journal("wait_for")
         wait = SignalWait(journal, signal, form, timeout, default)
@@ -361,15 +368,15 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         """Save the position of the task, replacing the last checkpoint: for loops."""
         journal = self.open_journal()
         data = journal.checkpoint_bytes(value)
-        journal.begin()
-        journal.save(CHECKPOINT, data)
+        values = journal.begin().values
+        journal.save(*journal.waits.place_checkpoint(data, values))
 
     async def acheckpoint(self, value: object) -> None:
         """Do what `checkpoint` does, without blocking the event loop."""
         journal = self.open_journal()
         data = journal.checkpoint_bytes(value)
-        await journal.abegin()
-        await journal.asave(CHECKPOINT, data)
+        values = (await journal.abegin()).values
+        await journal.asave(*journal.waits.place_checkpoint(data, values))
 
     async def resume(self) -> None:
         """Load the values of earlier runs, so that a coroutine can read the three attributes below.
@@ -380,8 +387,11 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @property
     def last_checkpoint(self) -> Any:
-        """Last checkpoint of an earlier run, or of this one, as plain data; None without one."""
-        return read_value(self._begun.values, CHECKPOINT)
+        """Last checkpoint of an earlier run, or of this one, as plain data; None without one.
+
+        A run that reads it continues there: sleeps and waits behind it get what was saved behind it.
+        """
+        return self.open_journal().read_checkpoint()
 
     @property
     def last_heartbeat(self) -> Any:
@@ -421,7 +431,9 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
                 f"{call}() suspends jobs of a store, and task {self.task} was sent without one, or called as a plain "
                 "function: submit it with app.jobs.submit() or lane='store'; tests run it with taskmq.testing.Harness"
             )
-        return self.open_journal()
+        journal = self.open_journal()
+        journal.refuse_in_step(call)
+        return journal
 
     def open_journal(self) -> RunJournal:
         """Return this run's journal, created on first use."""

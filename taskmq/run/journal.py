@@ -12,21 +12,22 @@ raises.
 import asyncio
 import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import EncodeError, InvalidOption, TooLarge
+from taskmq.errors import EncodeError, InvalidOption, TooLarge, UnsupportedFeature
 from taskmq.model.codec import PLAIN, ReturnType
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.history.suspensions import STEP, RunWaits
+from taskmq.model.history.suspensions import CHECKPOINT, POSITION, STEP, RunWaits, find_checkpoint
 from taskmq.model.units import Duration, storable
 from taskmq.model.values.wire_form import decode_value
 from taskmq.run.locks import Lock, OwnLeases
 
 __all__ = [
-    "CHECKPOINT",
     "DETACHED",
     "FLOW",
     "HEARTBEAT",
@@ -39,9 +40,8 @@ __all__ = [
     "read_value",
 ]
 
-CHECKPOINT: Final = "checkpoint"
 HEARTBEAT: Final = "heartbeat"
-"""Names under which a run's checkpoint and its heartbeat's details are saved."""
+"""Name under which the details of a run's heartbeat are saved."""
 
 FLOW: Final = "taskmq-task"
 """Name of the asyncio tasks and threads in which workers call the functions of tasks."""
@@ -221,13 +221,29 @@ class RunJournal:
     def checkpoint_bytes(self, value: object) -> bytes:
         return _encode(value, f"the checkpoint of job {self.job_id}")
 
-    def is_own_flow(self) -> bool:
-        """Whether the caller is the flow of the task's function, not another asyncio task or thread that it started.
+    def read_checkpoint(self) -> Any:
+        """Return the last checkpoint of this run, else of earlier ones, as plain data; None if there is none."""
+        values = self.begin().values
+        if not {CHECKPOINT, POSITION}.intersection(self.saved):
+            self.waits.resume(values)
+        data = find_checkpoint(values)
+        return None if data is None else decode_value(data, JSON)
 
-        A run with a checkpoint has none: its calls may depend on the checkpoint.
-        """
-        if self.run is not None and CHECKPOINT in self.run.values:
-            return False
+    def refuse_in_step(self, call: str) -> None:
+        """Raise `UnsupportedFeature` if the caller is the function of a step: once saved, it is not called again."""
+        step = _running_step.get()
+        if step is not None and step.journal is self:
+            raise UnsupportedFeature(
+                f"job {self.job_id}: {call}() in the function of step {step.name!r} would suspend the job before the "
+                "step is saved: call it in the task, outside of steps"
+            )
+
+    def is_ordered_flow(self) -> bool:
+        """Whether calls of the caller have an order: those of a run with a checkpoint may depend on it."""
+        return self.is_own_flow() and (self.run is None or find_checkpoint(self.run.values) is None)
+
+    def is_own_flow(self) -> bool:
+        """Whether the caller is the flow of the task's function, not an asyncio task or thread that it started."""
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -240,7 +256,7 @@ class RunJournal:
         if name.startswith(STEP):
             self.waits.end_step(name)
         # Steps are not read again in the run that made them.
-        if name == CHECKPOINT and self.run is not None:
+        if name in (CHECKPOINT, POSITION) and self.run is not None:
             self.run.values[name] = value
 
     def _touch(self) -> None:
@@ -258,12 +274,12 @@ class SavedStep:
         InvalidOption: the run has had a step of that name.
     """
 
-    __slots__ = ("_journal", "_name", "_type", "key")
+    __slots__ = ("_type", "journal", "key", "name")
 
     def __init__(self, journal: RunJournal, name: str, function: Callable[..., Any]) -> None:
         journal.claim_step(name)
-        self._journal = journal
-        self._name = name
+        self.journal = journal
+        self.name = name
         self._type = ReturnType(_returns(function))
         self.key = f"{STEP}{name}"
 
@@ -273,9 +289,18 @@ class SavedStep:
         Raises:
             CallMismatch: an earlier run of a stored job made another call instead.
         """
-        if self._journal.invitation is not None:
-            self._journal.waits.next_step(self.key, values, is_own=self._journal.is_own_flow())
+        if self.journal.invitation is not None:
+            self.journal.waits.next_step(self.key, values, is_own=self.journal.is_ordered_flow())
         return values.get(self.key)
+
+    @contextmanager
+    def mark_running(self) -> Generator[None]:
+        """Mark the block, and the asyncio tasks that it starts, as the step's function."""
+        token = _running_step.set(self)
+        try:
+            yield
+        finally:
+            _running_step.reset(token)
 
     def encode(self, value: object) -> bytes:
         """Encode the step's value.
@@ -283,7 +308,7 @@ class SavedStep:
         Raises:
             EncodeError: it cannot be encoded as JSON, or does not fit the annotated type.
         """
-        return _encode(value, f"the value of step {self._name!r}", self._type)
+        return _encode(value, f"the value of step {self.name!r}", self._type)
 
     def read(self, data: bytes) -> Any:
         """Decode the saved value.
@@ -295,11 +320,11 @@ class SavedStep:
             return self._type.decode(data, JSON)
         except EncodeError as error:
             raise EncodeError(
-                f"the value of step {self._name!r} does not match its function's return type: {error.__cause__}"
+                f"the value of step {self.name!r} does not match its function's return type: {error.__cause__}"
             ) from error
 
     def mark_failed(self) -> None:
-        self._journal.release_step(self._name)
+        self.journal.release_step(self.name)
 
 
 class Detached:
@@ -334,6 +359,8 @@ class Detached:
         self.begin_blocking(journal).values[name] = value
 
 
+_running_step: ContextVar[SavedStep | None] = ContextVar("taskmq_step", default=None)
+
 DETACHED: Final = Detached()
 
 
@@ -347,7 +374,7 @@ def describe_saved(name: str) -> str:
     """Describe a saved value for people."""
     if name.startswith(STEP):
         return f"the value of step {name.removeprefix(STEP)!r}"
-    if name not in (CHECKPOINT, HEARTBEAT):
+    if name not in (CHECKPOINT, POSITION, HEARTBEAT):
         return f"the value {name!r}"
     return "the details of the heartbeat" if name == HEARTBEAT else "the checkpoint"
 

@@ -38,22 +38,32 @@ class Sleep:
     Args:
         duration: from the first run of the call on.
         until: instead of a duration.
+        name: "": it has none.
 
     Raises:
-        InvalidOption: neither or both are given, or one is invalid.
+        InvalidOption: neither or both are given, one is invalid, or a name is missing.
     """
 
-    def __init__(self, journal: RunJournal, duration: Duration | None, until: datetime | None) -> None:
+    def __init__(self, journal: RunJournal, duration: Duration | None, until: datetime | None, name: str) -> None:
         if (duration is None) is (until is None):
             raise InvalidOption("sleep() takes either a duration or until=")
+        if name:
+            check_signal(name, what="name")
+        elif not journal.is_own_flow():
+            raise InvalidOption(
+                f"job {journal.job_id}: sleep() in another asyncio task or thread of the run needs a name, because "
+                "their order may differ in the next run: pass name=, a different one in each"
+            )
         self._journal = journal
         instant = _end_of(journal, duration, what="sleep") if duration is not None else _instant_of(until)
         self._until: int = min(max(instant, 0), LAST_INSTANT)
+        self._name = name
         self.key: str = ""
 
     def find_unsaved(self, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value to save under `key`, before `end` is called; None if an earlier run saved it."""
-        call: SleepCall = self._journal.waits.next_sleep(values, is_own=self._journal.is_own_flow())
+        is_own = self._journal.is_ordered_flow()
+        call: SleepCall = self._journal.waits.next_sleep(values, name=self._name, is_own=is_own)
         self.key = call.key
         if call.until is None:
             return encode_sleep(self._until, call.after)
@@ -95,7 +105,7 @@ class SignalWait:
 
     def find_unsaved(self, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value to save under `key`, before `end` is called; None if there is none."""
-        self._call = call = self._journal.waits.next_wait(self._name, values, is_own=self._journal.is_own_flow())
+        self._call = call = self._journal.waits.next_wait(self._name, values, is_own=self._journal.is_ordered_flow())
         if call.value is not None or call.has_timed_out:
             return None
         if call.until is not None:

@@ -12,12 +12,17 @@ A job runs again from the start of its function. Its calls get their values by n
 a run finds the value of the second `sleep` of the run before. A wait takes the first signal of its name that no wait
 before it has taken. One that timed out takes none, in later runs either (`timeout 1 approval`).
 
+A checkpoint is saved with the numbers of the calls before it. A run that reads it continues with these numbers, so
+the calls behind the checkpoint find their values. When it saves the next checkpoint, all saved calls are before that
+one: no call behind it gets a value that was saved before it.
+
 A wait saves its form with the instant. Once it is saved, the signal for this wait has to fit it.
 
 A sleep and a wait also save the name of the call before them. If the code has changed when the job runs again, and
 another call comes before them, they would get the value of another call: the run raises `CallMismatch`, and its job
 is held. Only calls of one flow have an order. Once another asyncio task or thread of the run makes a call, or a step
-fails, which the next run repeats, calls are neither saved with an order nor compared.
+fails, which the next run repeats, calls are neither saved with an order nor compared. Sleeps of other flows have
+names, and are numbered by name.
 """
 
 import re
@@ -34,9 +39,11 @@ from taskmq.model.units import LAST_INSTANT, instant_text
 
 __all__ = [
     "ARGUMENTS",
+    "CHECKPOINT",
     "CONTINUED",
     "MISMATCH",
     "MOST_SAVED",
+    "POSITION",
     "STEP",
     "SUSPENDED",
     "JobSignal",
@@ -52,6 +59,7 @@ __all__ = [
     "describe_wait",
     "encode_sleep",
     "encode_wait",
+    "find_checkpoint",
     "find_form",
     "is_awaited",
     "place_signal",
@@ -68,6 +76,10 @@ CONTINUED: Final = "continuing with new arguments"
 MOST_SAVED: Final = 1000
 """Maximum number of saved values of a job, signals included."""
 
+CHECKPOINT: Final = "checkpoint"
+"""Name of the checkpoint of a run without numbered calls."""
+POSITION: Final = "position"
+"""Name of the checkpoint of a run with numbered calls, which are saved with it. It is newer than `CHECKPOINT`."""
 STEP: Final = "step "
 """Prefix of the names of steps' values."""
 _SLEEP: Final = "sleep"
@@ -118,6 +130,23 @@ class _SavedWait(msgspec.Struct, frozen=True, array_like=True):
     until: int
     form: dict[str, Any]
     after: str | None = None
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    """A checkpoint.
+
+    Attributes:
+        value: as JSON.
+        calls: number of the last call before it, by kind and name.
+        taken: number of signals that were taken before it, by name.
+    """
+
+    value: msgspec.Raw
+    calls: dict[str, int]
+    taken: dict[str, int]
+
+
+_START: Final = _Position(msgspec.Raw(b"null"), {}, {})
 
 
 class SignalEffect(NamedTuple):
@@ -180,7 +209,7 @@ class RunWaits:
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
-        self._signals: set[str] = set()
+        self._is_resumed = False
         self._steps: set[str] = set()
         self._last = ""
         self._is_ordered = True
@@ -208,18 +237,45 @@ class RunWaits:
         if _decode_wait(values[wait]).after is not None:
             raise _mismatch(f"{_describe(wait)} was saved, and {_describe(key)} is now called")
 
+    def resume(self, values: Mapping[str, bytes]) -> None:
+        """Continue the numbers of the checkpoint that an earlier run saved, if there is one."""
+        self._is_resumed = self._is_resumed or find_checkpoint(values) is not None
+        if POSITION in values:
+            position = _decode_position(values[POSITION])
+            self._calls |= Counter(position.calls)
+            self._taken |= Counter(position.taken)
+
+    def place_checkpoint(self, value: bytes, values: Collection[str]) -> tuple[str, bytes]:
+        """Return the name and the value to save of a checkpoint.
+
+        Args:
+            value: as JSON.
+            values: names of the values that earlier runs saved.
+        """
+        if self._is_resumed:
+            # The code begins at the last checkpoint: calls that were saved behind it do not come again.
+            for key in values:
+                if key.startswith((f"{_SLEEP} ", "wait ")):
+                    kind, number, *name = key.split(" ")
+                    self._calls |= Counter({" ".join((kind, *name)): int(number)})
+        if not self._calls and POSITION not in values:
+            return CHECKPOINT, value
+        return POSITION, msgspec.json.encode(_Position(msgspec.Raw(value), self._calls, self._taken))
+
     def unused_signals(self, values: Collection[str]) -> set[str]:
         """Return the names of saved signals that no call has taken."""
-        return {key for key in values if _signals([key])} - self._signals
+        names = {name for _, _, name in _signals(values)}
+        return {key for name in names for key in _signal_keys(name, values)[self._taken[name] :]}
 
-    def next_sleep(self, values: Mapping[str, bytes], *, is_own: bool = False) -> SleepCall:
-        """Return the run's next call of `sleep`, with what an earlier run saved of it.
+    def next_sleep(self, values: Mapping[str, bytes], *, name: str = "", is_own: bool = False) -> SleepCall:
+        """Return the run's next call of `sleep` with this name, with what an earlier run saved of it.
 
         Raises:
             CallMismatch: it saved the call after another one.
         """
-        self._calls[_SLEEP] += 1
-        key = f"{_SLEEP} {self._calls[_SLEEP]}"
+        kind = f"{_SLEEP} {name}".rstrip()
+        self._calls[kind] += 1
+        key = f"{_SLEEP} {self._calls[kind]} {name}".rstrip()
         saved = values.get(key)
         found = None if saved is None else _decode_sleep(saved)
         before = self._follow(key, None if found is None else found.after, is_own=is_own)
@@ -263,17 +319,15 @@ class RunWaits:
 
     def _take(self, name: str, values: Mapping[str, bytes]) -> bytes | None:
         """Return the value of the first signal of that name which no wait has taken."""
-        signals = sorted((number, key) for key in values for number, _, its in _signals([key]) if its == name)
-        if self._taken[name] == len(signals):
+        keys = _signal_keys(name, values)
+        if self._taken[name] == len(keys):
             return None
-        _, key = signals[self._taken[name]]
         self._taken[name] += 1
-        self._signals.add(key)
-        return values[key]
+        return values[keys[self._taken[name] - 1]]
 
 
 def check_signal(text: str, *, what: str) -> str:
-    """Return the name or the id of a signal.
+    """Return the name or the id of a signal, or the name of a sleep.
 
     Raises:
         InvalidOption: it has other characters than letters, digits, `_`, `.`, `:` and `-`, or too many.
@@ -307,14 +361,23 @@ def encode_wait(until: int, form: Mapping[str, Any], after: str | None = None) -
     return msgspec.json.encode((until, form) if after is None else (until, form, after))
 
 
+def find_checkpoint(values: Mapping[str, bytes]) -> bytes | None:
+    """Return the last checkpoint as JSON; None if there is none."""
+    return bytes(_decode_position(values[POSITION]).value) if POSITION in values else values.get(CHECKPOINT)
+
+
 def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:
     """Return the form of the wait that takes a new signal; None: that wait has none, or no run has reached it."""
     known = _signals(values)
     if any(sender == signal.id for _, sender, _ in known):
         return None
-    taken = sum(name == signal.name for _, _, name in known)
-    timeouts = sum(key.startswith("timeout ") and key.split(" ")[2] == signal.name for key in values)
-    saved = values.get(f"wait {taken + timeouts + 1} {signal.name}")
+    position = _decode_position(values[POSITION]) if POSITION in values else _START
+    # Waits before the checkpoint are over, whether they took a signal, timed out, or were abandoned.
+    last = position.calls.get(f"wait {signal.name}", 0)
+    taken = sum(name == signal.name for _, _, name in known) - position.taken.get(signal.name, 0)
+    ended = [key.split(" ")[1:] for key in values if key.startswith("timeout ")]
+    timeouts = sum(name == signal.name and int(number) > last for number, name in ended)
+    saved = values.get(f"wait {last + taken + timeouts + 1} {signal.name}")
     return None if saved is None else _decode_wait(saved).form or None
 
 
@@ -363,6 +426,10 @@ def _decode_wait(saved: bytes) -> _SavedWait:
     return msgspec.json.decode(saved, type=_SavedWait)
 
 
+def _decode_position(saved: bytes) -> _Position:
+    return msgspec.json.decode(saved, type=_Position)
+
+
 def _known_orders(values: Mapping[str, bytes]) -> set[str | None]:
     """Return the names of the calls after which others were saved."""
     sleeps = {_decode_sleep(value).after for key, value in values.items() if key.startswith(f"{_SLEEP} ")}
@@ -387,3 +454,9 @@ def _signals(keys: Collection[str]) -> list[tuple[int, str, str]]:
     """Return number, id and name of the signals among these keys."""
     parts = [key.split(" ") for key in keys if key.startswith("signal ")]
     return [(int(number), sender, name) for _, number, sender, name in parts]
+
+
+def _signal_keys(name: str, keys: Collection[str]) -> list[str]:
+    """Return the keys of the signals of this name, in the order in which they came."""
+    found = [(number, key) for key in keys for number, _, its in _signals([key]) if its == name]
+    return [key for _, key in sorted(found)]

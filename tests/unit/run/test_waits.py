@@ -1,5 +1,6 @@
 """Calls that suspend a job."""
 
+import asyncio
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -40,23 +41,23 @@ def test_a_sleep_ends_its_run_once_the_instant_is_saved() -> None:
 
 
 async def test_a_later_run_returns_from_a_sleep_that_is_over_and_begins_the_next() -> None:
-    shelf = Shelf({"sleep 1": b"4000"})
+    shelf = Shelf({"sleep 1 a": b"4000", "sleep 1": b"9000"})
     shelf.now = 4_000
     run = _run(shelf)
 
-    await run.asleep("9h")
+    await run.asleep("9h", name="a")
     with pytest.raises(Suspension):
-        await run.asleep("1s")
+        await run.asleep("1s", name="a")
 
-    assert shelf.values["sleep 2"] == b"5000"
+    assert shelf.values["sleep 2 a"] == b"5000"
 
 
-async def test_a_run_that_begins_too_early_sleeps_until_the_same_instant() -> None:
+def test_a_run_that_begins_too_early_sleeps_until_the_same_instant() -> None:
     shelf = Shelf({"sleep 1": b"4000"})
     shelf.now = 3_999
 
     with pytest.raises(Suspension) as found:
-        await _run(shelf).asleep("9h")
+        _run(shelf).sleep("9h")
 
     assert (found.value.until, found.value.left) == (4_000, timedelta(milliseconds=1))
 
@@ -90,6 +91,81 @@ def test_a_sleep_without_a_clear_end_is_refused(duration: Any, until: Any, words
         _run(shelf).sleep(duration, until=until)
 
     assert not shelf.begun
+
+
+async def test_a_sleep_of_another_asyncio_task_or_thread_needs_a_name() -> None:
+    shelf = Shelf()
+    run = _run(shelf)
+
+    with pytest.raises(InvalidOption, match=r"job 7: .* needs a name"):
+        await run.asleep("1h")
+    with pytest.raises(InvalidOption, match="needs a name"):
+        await asyncio.to_thread(run.sleep, "1h")
+    with pytest.raises(InvalidOption, match="name='a b': use 1 to 100 letters"):
+        await run.asleep("1h", name="a b")
+    assert not shelf.begun
+
+
+async def test_concurrent_sleeps_find_their_values_in_any_order() -> None:
+    shelf = Shelf()
+    for name, duration in (("a", "1h"), ("b", "2h")):
+        with pytest.raises(Suspension):
+            await _run(shelf).asleep(duration, name=name)
+    shelf.now += 3_600_000
+    run = _run(shelf)
+
+    with pytest.raises(Suspension) as found:
+        await run.asleep("2h", name="b")
+    await run.asleep("1h", name="a")
+
+    assert found.value.left == _HOUR
+
+
+def test_a_function_of_a_step_cannot_suspend_its_job() -> None:
+    shelf = Shelf()
+    run = _run(shelf)
+
+    for call in (lambda: run.sleep("1h"), lambda: run.wait_for("ok"), lambda: run.step("inner", run.sleep, "1h")):
+        with pytest.raises(UnsupportedFeature, match=r"\(\) in the function of step '(outer|inner)'"):
+            run.step("outer", call)
+    assert shelf.values == {}
+    run.step("outer", lambda: 1)
+    with pytest.raises(Suspension):
+        run.sleep("1h")
+
+
+async def test_asyncio_tasks_of_a_step_cannot_suspend_its_job() -> None:
+    run = _run(Shelf())
+
+    async def nap() -> None:
+        await asyncio.create_task(run.asleep("1h", name="a"))
+
+    with pytest.raises(UnsupportedFeature, match="in the function of step 'outer'"):
+        await run.astep("outer", nap)
+
+
+def test_a_run_reads_its_own_checkpoint_without_a_change_of_its_numbers() -> None:
+    shelf = Shelf({"sleep 1": b"4000"})
+    run = _run(shelf)
+
+    run.sleep("1h")
+    run.checkpoint("a")
+    assert (run.last_checkpoint, shelf.values["position"]) == ("a", b'["a",{"sleep":1},{}]')
+    with pytest.raises(Suspension):
+        run.sleep("1h")
+    assert "sleep 2" in shelf.values
+
+
+def test_a_run_that_does_not_read_the_checkpoint_begins_its_numbers_again() -> None:
+    shelf = Shelf()
+
+    for _ in range(2):
+        run = _run(shelf)
+        run.checkpoint("a")
+        with pytest.raises(Suspension):
+            run.sleep("1h")
+
+    assert shelf.values.keys() == {"checkpoint", "sleep 1"}
 
 
 async def test_only_runs_of_stored_jobs_sleep() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from taskmq import Context, TaskMQ
 from taskmq.contracts.jobs import JobUpdate
-from taskmq.errors import InvalidArguments, JobConflict, JobNotFound, SavedValuesFull
+from taskmq.errors import InvalidArguments, JobConflict, JobNotFound, SavedValuesFull, TaskFailed
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -70,9 +70,33 @@ def define_sleepers(app: TaskMQ) -> None:
     @app.task(name="together", queue="work", retry=None)
     async def together(context: Context) -> str:
         async with asyncio.TaskGroup() as group:
-            group.create_task(context.asleep("2m"))
-            group.create_task(context.asleep("1m"))
+            group.create_task(context.asleep("2m", name="long"))
+            group.create_task(context.asleep("1m", name="short"))
         return "awake"
+
+    @app.task(name="loop", queue="work", retry=RETRY)
+    async def loop(context: Context, is_saved_first: bool) -> int:
+        await context.resume()
+        for number in range(context.last_checkpoint or 0, 3):
+            if is_saved_first:
+                await context.acheckpoint(number + 1)
+            await context.asleep("1m")
+            _made.append(str(number))
+            if not is_saved_first:
+                await context.acheckpoint(number + 1)
+        return context.attempt
+
+    @app.task(name="answers", queue="work", retry=RETRY)
+    async def answers(context: Context) -> int:
+        await context.resume()
+        for number in range(context.last_checkpoint or 0, 3):
+            _made.append(await context.await_for("answer", str))
+            await context.acheckpoint(number + 1)
+        return context.attempt
+
+    @app.task(name="in_a_step", queue="work", retry=None)
+    async def in_a_step(context: Context) -> None:
+        await context.astep("nap", context.asleep, "1h")
 
 
 in_own_store = partial(in_shop, has_state=False, also=define_sleepers)
@@ -86,6 +110,11 @@ def _forget() -> None:
 
 async def _becomes(shop: Shop, job_id: str, state: JobState) -> None:
     while (await shop.jobs.aget(job_id)).state is not state:
+        await asyncio.sleep(1)
+
+
+async def _is_made(name: str) -> None:
+    while name not in _made:
         await asyncio.sleep(1)
 
 
@@ -177,6 +206,40 @@ async def test_concurrent_sleeps_of_a_job_end_one_after_the_other(shop: Shop, /)
     assert 2 * _MINUTE <= record.finished - record.submitted < 3 * _MINUTE
 
 
+@pytest.mark.parametrize("is_saved_first", [False, True])
+@run_by(in_own_store)
+async def test_each_sleep_of_a_loop_that_resumes_from_its_checkpoint_takes_its_time(
+    shop: Shop, /, is_saved_first: bool
+) -> None:
+    job = await shop.jobs.asubmit("loop", is_saved_first)
+
+    assert await job.aresult(timeout="9m") == 1
+    record = await shop.jobs.aget(job.id)
+    assert record.finished is not None
+    assert 3 * _MINUTE <= record.finished - record.submitted < 4 * _MINUTE
+    assert _made == ([] if is_saved_first else ["0", "1", "2"])
+
+
+@run_by(in_own_store)
+async def test_a_loop_that_resumes_from_its_checkpoint_takes_each_signal_once(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("answers")
+    for text in ("a", "b", "c"):
+        await _becomes(shop, job.id, JobState.SCHEDULED)
+        await shop.jobs.asignal(job.id, "answer", text)
+        await _is_made(text)
+
+    assert await job.aresult(timeout="9m") == 1
+    assert _made == ["a", "b", "c"]
+
+
+@run_by(in_own_store)
+async def test_a_step_whose_function_sleeps_fails_before_anything_is_saved(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("in_a_step")
+
+    with pytest.raises(TaskFailed, match=r"sleep\(\) in the function of step 'nap' .* outside of steps"):
+        await job.aresult(timeout="1m")
+
+
 @run_by(in_own_store)
 async def test_a_job_that_waits_runs_again_with_the_signal(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("ask")
@@ -228,8 +291,7 @@ async def test_signals_that_come_before_the_first_run_are_kept(shop: Shop, /) ->
 @run_by(in_own_store)
 async def test_a_signal_that_comes_during_a_run_wakes_the_job_afterwards(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("busy")
-    while "first" not in _made:
-        await asyncio.sleep(1)
+    await _is_made("first")
 
     await shop.jobs.asignal(job.id, "answer", 7)
 

@@ -20,6 +20,7 @@ from taskmq.model.history.suspensions import (
     describe_wait,
     encode_sleep,
     encode_wait,
+    find_checkpoint,
     find_form,
     is_awaited,
     place_signal,
@@ -82,6 +83,16 @@ def test_a_signal_has_the_form_of_the_wait_that_will_take_it() -> None:
     assert find_form({"wait 1 ok": encode_wait(70, {})}, _SIGNAL) is None
 
 
+def test_a_signal_has_the_form_of_the_first_wait_behind_the_checkpoint() -> None:
+    values = {
+        "wait 1 ok": encode_wait(70, {"type": "integer"}), "signal 1 a ok": b"1", "timeout 2 ok": b"true",
+        "position": b'[1,{"wait ok":3},{"ok":1}]', "timeout 4 ok": b"true", "signal 2 b ok": b"2",
+        "wait 6 ok": encode_wait(90, {"type": "string"}),
+    }  # fmt: skip
+
+    assert find_form(values, _SIGNAL) == {"type": "string"}
+
+
 def test_a_repeated_signal_has_no_form_to_fit_again() -> None:
     values = {"wait 2 ok": encode_wait(70, {"type": "integer"}), "signal 1 me ok": b"1"}
 
@@ -138,6 +149,55 @@ def test_signals_that_no_call_has_taken_are_known() -> None:
     waits.next_wait("ok", values)
 
     assert waits.unused_signals(values) == {"signal 2 b ok"}
+
+
+def test_a_checkpoint_without_numbered_calls_is_saved_as_it_is() -> None:
+    waits, values = RunWaits(), {"checkpoint": b"1"}
+    waits.resume(values)
+
+    assert waits.place_checkpoint(b"2", values) == ("checkpoint", b"2")
+    assert (find_checkpoint(values), find_checkpoint({})) == (b"1", None)
+
+
+def test_a_newer_checkpoint_replaces_one_with_numbered_calls() -> None:
+    values = {"position": b'["a",{"sleep":1},{}]', "checkpoint": b'"old"'}
+
+    assert find_checkpoint(values) == b'"a"'
+    assert RunWaits().place_checkpoint(b'"b"', values) == ("position", b'["b",{},{}]')
+
+
+def test_a_resumed_run_continues_the_numbers_of_its_checkpoint() -> None:
+    first, values = RunWaits(), {"signal 1 a ok": b"1", "signal 2 b ok": b"2", "sleep 1": b"7", "sleep 1 a": b"8"}
+    first.resume(values)
+    first.next_sleep(values)
+    first.next_wait("ok", values)
+    name, position = first.place_checkpoint(b'"here"', values)
+    values[name] = position
+    second = RunWaits()
+    second.resume(values)
+
+    assert find_checkpoint(values) == b'"here"'
+    assert second.unused_signals(values) == {"signal 2 b ok"}
+    assert (second.next_sleep(values).key, second.next_sleep(values, name="a").key) == ("sleep 2", "sleep 1 a")
+    found = second.next_wait("ok", values)
+    assert (found.key, found.value) == ("wait 2 ok", b"2")
+
+
+def test_calls_behind_a_new_checkpoint_of_a_resumed_run_get_no_earlier_value() -> None:
+    values = {
+        "checkpoint": b"1",
+        "sleep 1": b"7",
+        "sleep 3 a": b"8",
+        "wait 2 ok": encode_wait(70, {}),
+        "step x 9": b"1",
+    }
+    run = RunWaits()
+    run.resume(values)
+
+    assert run.place_checkpoint(b"2", values) == ("position", b'[2,{"sleep":1,"sleep a":3,"wait ok":2},{}]')
+    assert run.next_sleep(values) == SleepCall("sleep 2", None)
+    assert run.next_sleep(values, name="a") == SleepCall("sleep 4 a", None)
+    assert run.next_wait("ok", values).until is None
 
 
 def test_new_arguments_are_read_back() -> None:
