@@ -38,16 +38,16 @@ async def test_chains_groups_chords_and_maps_compute_their_values(content_type: 
     add, total, numbers = shop.add, shop.total, shop.numbers
 
     async with shop.open():
-        assert await (await (add.s(1) | add.s(4) | add.s(other=10)).asend()).aresult(10) == 16
-        assert await (await add.s(1).asend()).aresult(10) == 2
-        assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(10) == [2, [0, 1]]
-        assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(10) == 15
+        assert await (await (add.s(1) | add.s(4) | add.s(other=10)).asend()).aresult(60) == 16
+        assert await (await add.s(1).asend()).aresult(60) == 2
+        assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(60) == [2, [0, 1]]
+        assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(60) == 15
         # Two consecutive groups, with a chain in one of them.
         wide = group(add.s(n) for n in range(4)) | group(total.s(), chain(total.s(), add.s(1)))
-        assert await (await wide.asend()).aresult(10) == [10, 11]
-        assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435
-        assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(10) == []
-        assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(10) == [3, 7]
+        assert await (await wide.asend()).aresult(60) == [10, 11]
+        assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(60) == 3435
+        assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(60) == []
+        assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(60) == [3, 7]
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
@@ -57,17 +57,17 @@ async def test_a_step_behind_an_empty_group_gets_an_empty_list(content_type: str
 
     async with shop.open():
         for empty in (add.map([]), add.starmap([]), add.chunks([], 5), group(), group([])):
-            assert await (await (empty | total.s()).asend()).aresult(10) == 0
-            assert await (await chord(empty, total.s()).asend()).aresult(10) == 0
-            assert await (await chain(empty, add.s(1).each(), total.s()).asend()).aresult(10) == 0
-            assert await (await (empty | empty | total.s()).asend()).aresult(10) == 0
-            assert await (await group(empty, add.s(1)).asend()).aresult(10) == [[], 2]
-        assert await (await chord([], total.s()).asend()).aresult(10) == 0
+            assert await (await (empty | total.s()).asend()).aresult(60) == 0
+            assert await (await chord(empty, total.s()).asend()).aresult(60) == 0
+            assert await (await chain(empty, add.s(1).each(), total.s()).asend()).aresult(60) == 0
+            assert await (await (empty | empty | total.s()).asend()).aresult(60) == 0
+            assert await (await group(empty, add.s(1)).asend()).aresult(60) == [[], 2]
+        assert await (await chord([], total.s()).asend()).aresult(60) == 0
         # Alone it has nothing to do, and its app is known.
-        assert await (await add.map([]).asend()).aresult(10) == []
+        assert await (await add.map([]).asend()).aresult(60) == []
         graph = dag()
         graph.add(total.s(), after=[graph.add(add.map([]), name="none")], name="sum")
-        assert await (await graph.asend()).aresult(10) == {"sum": 0}
+        assert await (await graph.asend()).aresult(60) == {"sum": 0}
 
 
 async def test_an_empty_group_waits_for_the_previous_step(shop: Shop) -> None:
@@ -75,12 +75,12 @@ async def test_an_empty_group_waits_for_the_previous_step(shop: Shop) -> None:
 
     async with shop.open():
         flow = await chain(shop.named.s("a"), shop.add.map([]), shop.total.s()).asend()
-        assert await flow.aresult(10) == 0
+        assert await flow.aresult(60) == 0
         assert shop.ran == ["a"]
 
         flow = await chain(shop.named.s("b"), shop.add.map([]), shop.total.s()).asend()
         with pytest.raises(RunFailed, match="b is broken"):
-            await flow.aresult(10)
+            await flow.aresult(60)
 
 
 def test_a_workflow_without_a_task_cannot_be_sent() -> None:
@@ -114,8 +114,8 @@ def test_a_workflow_is_sent_and_awaited_by_synchronous_code(tmp_path: Path) -> N
 async def test_a_task_sends_a_workflow(shop: Shop) -> None:
 
     async with shop.open():
-        inner = await (await shop.sends.asend(1)).aresult(10)
-        assert await shop.app.runs.get(inner).aresult(10) == 12
+        inner = await (await shop.sends.asend(1)).aresult(60)
+        assert await shop.app.runs.get(inner).aresult(60) == 12
 
 
 async def test_a_failure_fails_the_flow_and_is_reported_with_its_step(shop: Shop) -> None:
@@ -124,7 +124,7 @@ async def test_a_failure_fails_the_flow_and_is_reported_with_its_step(shop: Shop
     async with shop.open():
         flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
         with pytest.raises(RunFailed, match="ValueError: b is broken") as caught:
-            await flow.aresult(10)
+            await flow.aresult(60)
         assert caught.value.failures == {"named-2": "ValueError: b is broken"}
         state = await flow.astate()
         assert (state.state, state.count("succeeded")) == ("failed", 1)
@@ -138,7 +138,7 @@ async def test_a_failure_fails_the_flow_and_is_reported_with_its_step(shop: Shop
 
         shop.broken.clear()
         assert await flow.aredrive() == 2
-        assert await flow.aresult(10) == "c"
+        assert await flow.aresult(60) == "c"
         assert shop.ran == ["a", "b", "b", "c"]
 
 
@@ -148,7 +148,7 @@ async def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_an
     async with shop.open():
         flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
         with pytest.raises(RunFailed):
-            await flow.aresult(10)
+            await flow.aresult(60)
         steps = await flow.asteps()
 
     assert [(step.name, step.task, step.state, step.attempts) for step in steps] == [
@@ -165,7 +165,7 @@ async def test_the_calls_of_a_mapped_step_are_reported_as_parts_of_it(shop: Shop
 
     async with shop.open():
         flow = await chain(shop.numbers.s(2), shop.add.s().each()).asend()
-        await flow.aresult(10)
+        await flow.aresult(60)
         steps = await flow.asteps()
 
     assert [(step.name, step.after, step.part_of) for step in steps] == [
@@ -192,7 +192,7 @@ async def test_rules_let_a_graph_continue_after_failures(shop: Shop) -> None:
         flow.add(shop.total.s(), into={"numbers": last}, rule="always", name="fed", may_fail=True)
         sent = await flow.asend()
 
-        assert await sent.aresult(10) == {"fed": None}
+        assert await sent.aresult(60) == {"fed": None}
         assert await sent.aresult_of(last) == "last"
         assert await sent.aresult_of(never) is None
         assert (await sent.astate()).steps == {
@@ -218,7 +218,7 @@ async def test_a_map_runs_no_more_calls_at_a_time_than_its_limit(shop: Shop) -> 
         await until(lambda: shop.most >= 3)
         assert (await flow.astate()).steps["waits"] == "running"
         shop.gate.set()
-        assert await flow.aresult(10) == list(range(20))
+        assert await flow.aresult(60) == list(range(20))
         assert shop.most == 3
 
 
@@ -227,10 +227,10 @@ async def test_a_map_over_too_many_items_or_no_list_fails(shop: Shop) -> None:
     async with shop.open():
         wide = await (shop.numbers.s(20) | shop.add.s().each(max_width=19)).asend()
         with pytest.raises(RunFailed, match="max_width"):
-            await wide.aresult(10)
+            await wide.aresult(60)
         none = await chain(shop.add.s(1), shop.add.s().each()).asend()
         with pytest.raises(RunFailed, match="not a list"):
-            await none.aresult(10)
+            await none.aresult(60)
         assert not [line for line in shop.ran if line != "add 1 1"]
 
 
@@ -242,7 +242,7 @@ async def test_a_step_has_its_own_attempts(shop: Shop) -> None:
         flow.add(shop.tries.s("usual"))
         sent = await flow.asend()
         with pytest.raises(RunFailed, match="and 1 more"):
-            await sent.aresult(10)
+            await sent.aresult(60)
 
     assert sorted(shop.ran) == [
         "own 1 of 2",
@@ -275,7 +275,7 @@ async def test_the_same_id_is_one_flow_however_often_it_is_sent(shop: Shop) -> N
 
     async with shop.open():
         flows = [await shop.named.s("once").asend(run_id="nightly-7") for _ in range(3)]
-        assert {await flow.aresult(10) for flow in flows} == {"once"}
+        assert {await flow.aresult(60) for flow in flows} == {"once"}
         await shop.named.s("once").asend(run_id="nightly-7")
     assert shop.ran == ["once"]
 
@@ -315,7 +315,7 @@ async def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow(shop: Sho
         return f"receipt {order}"
 
     async with shop.open():
-        assert await (await paid.asend("a")).aresult(10) == "receipt a"
+        assert await (await paid.asend("a")).aresult(60) == "receipt a"
         flow = await (shop.named.s("a") | paid.s() | shop.named.s()).asend()
-        assert await flow.aresult(10) == "receipt a"
+        assert await flow.aresult(60) == "receipt a"
     assert shop.ran == ["a", "a", "receipt a"]

@@ -60,7 +60,7 @@ def shop() -> Calendar:
 async def test_a_job_builds_the_graph_from_the_parameters(shop: Calendar) -> None:
     async with shop.open():
         run = await shop.weekly.asend(_DAY)
-        assert await run.aresult(10) == 2 * _DAY.toordinal() + 7
+        assert await run.aresult(60) == 2 * _DAY.toordinal() + 7
         steps = {step.name: step.after for step in await run.asteps()}
         assert steps == {
             "build_graph": (),
@@ -78,7 +78,7 @@ async def test_a_run_is_started_by_name_without_the_code(shop: Calendar) -> None
         await until(lambda: shop.is_stored("weekly"))
         async with TaskMQ(new_url(), store=shop.app.sessions.store_url) as other:
             run = await other.runs.astart("weekly", {"day": "2027-01-31", "weeks": 3})
-            assert await run.aresult(10) == 3 * _DAY.toordinal() + 21
+            assert await run.aresult(60) == 3 * _DAY.toordinal() + 21
 
 
 async def test_the_stored_version_has_the_schemas_of_the_parameters(shop: Calendar) -> None:
@@ -102,7 +102,7 @@ async def test_options_name_the_run_its_tenant_and_its_labels(shop: Calendar) ->
         run = await call.asend(_DAY, 1)
         assert run.id == "@acme:january"
         assert (await call.asend(_DAY, 3)).id == run.id
-        assert await run.aresult(10) == _DAY.toordinal()
+        assert await run.aresult(60) == _DAY.toordinal()
         record = await shop.app.sessions.store().runs.get(run_id_of(run.id))
         assert record is not None
         assert (record.tenant, record.labels) == ("acme", {"team": "ops"})
@@ -116,7 +116,7 @@ async def test_a_function_that_returns_no_graph_fails_the_run_at_once(shop: Cale
             ("call", "workflow wrong: task add: "),
         ):
             with pytest.raises(RunFailed, match="build_graph") as caught:
-                await (await shop.wrong.asend(kind)).aresult(10)
+                await (await shop.wrong.asend(kind)).aresult(60)
             assert said in str(caught.value.failures)
 
 

@@ -75,7 +75,7 @@ async def test_a_stored_workflow_runs_with_parameters_and_waits_for_a_signal(sho
         await run.asignal("approved", {"extra": 10}, signal_id="s1")
         await run.asignal("approved", {"extra": 99}, signal_id="s1")
 
-        assert await run.aresult(10) == {"end": 17}
+        assert await run.aresult(60) == {"end": 17}
         jobs = await _jobs_of(shop, run)
         assert jobs["end"].detail is not None
         assert jobs["end"].detail.labels == {"team": "ops"}
@@ -126,10 +126,10 @@ async def test_runs_are_listed_by_workflow_state_tenant_and_time(shop: Shop) -> 
         good = await shop.named.s("a").asend(name="close-day")
         bad = await shop.named.s("b").asend(name="close-month")
         theirs = await shop.named.s("c").asend(name="close-day", tenant="acme")
-        await good.aresult(10)
-        await theirs.aresult(10)
+        await good.aresult(60)
+        await theirs.aresult(60)
         with pytest.raises(RunFailed, match="b is broken"):
-            await bad.aresult(10)
+            await bad.aresult(60)
         runs = shop.app.runs
 
         assert {line.id for line in (await runs.alist()).lines} == {theirs.id, bad.id, good.id}
@@ -166,7 +166,7 @@ async def test_a_run_of_a_tenant_is_found_by_its_chosen_id(shop: Shop) -> None:
     async with shop.open():
         run = await shop.named.s("a").asend(run_id="nightly", tenant="acme")
         assert run.id == "@acme:nightly"
-        assert await shop.app.runs.get("nightly", tenant="acme").aresult(10) == "a"
+        assert await shop.app.runs.get("nightly", tenant="acme").aresult(60) == "a"
         assert (await _jobs_of(shop, run))["named"].tenant == "acme"
         for stranger in ("@other:nightly", "nightly", "none"):
             with pytest.raises(RunNotFound, match="never sent to this store"):
@@ -181,7 +181,7 @@ async def test_a_step_is_a_job_with_the_options_of_its_call(shop: Shop) -> None:
     async with shop.open():
         step = where.si().options(priority=8, meta={"a": "b"}, timeout="1m", max_attempts=2)
         run = await chain(shop.add.s(1), where.si(), step).asend()
-        assert await run.aresult(10) == run.id
+        assert await run.aresult(60) == run.id
         jobs = await _jobs_of(shop, run)
         body = decode_envelope(jobs["where-2"].body)
 
@@ -194,7 +194,7 @@ async def test_a_step_is_a_job_with_the_options_of_its_call(shop: Shop) -> None:
 async def test_times_of_a_step_count_from_its_turn(shop: Shop) -> None:
     async with shop.open():
         run = await chain(shop.add.s(1), shop.add.s(2).options(delay="300ms")).asend()
-        assert await run.aresult(10) == 4
+        assert await run.aresult(60) == 4
         first, second = await shop.app.runs.get(run.id).asteps()
     assert first.ended is not None
     assert second.ended is not None
@@ -210,11 +210,11 @@ async def test_a_step_that_cannot_have_a_job_fails_and_says_why(shop: Shop) -> N
     async with shop.open():
         run = await chain(shop.add.s(1), anything.s()).asend()
         with pytest.raises(RunFailed, match="Expected `str`, got `int`"):
-            await run.aresult(10)
+            await run.aresult(60)
         await _put(shop, "odd", {"a": {"task": "add", "options": {"eta": "soon"}}})
         odd = await shop.app.runs.astart("odd")
         with pytest.raises(RunFailed, match="eta='soon' is not an instant"):
-            await odd.aresult(10)
+            await odd.aresult(60)
 
 
 async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop) -> None:
@@ -222,7 +222,7 @@ async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop)
     async with shop.open():
         run = await chain(shop.named.s("b"), shop.add.si(1)).asend(tenant="acme")
         with pytest.raises(RunFailed, match="b is broken"):
-            await run.aresult(10)
+            await run.aresult(60)
         job = (await _jobs_of(shop, run))["named"].id
         modes: tuple[RetryMode | None, ...] = (None, "resume", "new")
         for mode in modes:
@@ -236,10 +236,10 @@ async def test_the_job_of_a_failed_step_runs_again_only_with_its_run(shop: Shop)
 
         # A clone is a job of its own.
         shop.broken.clear()
-        assert await (await shop.app.jobs.aclone(job)).aresult(10) == "b"
+        assert await (await shop.app.jobs.aclone(job)).aresult(60) == "b"
         assert (await run.astate()).state == "failed"
         await run.aredrive()
-        assert await run.aresult(10) == 2
+        assert await run.aresult(60) == 2
 
 
 async def test_a_middleware_that_fails_fails_the_step(shop: Shop) -> None:
@@ -251,7 +251,7 @@ async def test_a_middleware_that_fails_fails_the_step(shop: Shop) -> None:
         shop.app.producer.use_middleware([Broken()])
         run = await shop.add.s(1).asend()
         with pytest.raises(RunFailed, match="ZeroDivisionError: no header"):
-            await run.aresult(10)
+            await run.aresult(60)
 
 
 async def test_a_maker_of_keys_that_fails_fails_the_step(shop: Shop) -> None:
@@ -265,7 +265,7 @@ async def test_a_maker_of_keys_that_fails_fails_the_step(shop: Shop) -> None:
     async with shop.open():
         run = await (shop.add.s(-1) | keyed.s()).asend()
         with pytest.raises(RunFailed, match="ZeroDivisionError"):
-            await run.aresult(10)
+            await run.aresult(60)
 
 
 async def test_steps_of_tasks_that_a_scheduler_lacks_wait_for_a_worker_that_has_them(shop: Shop) -> None:
@@ -301,11 +301,11 @@ async def test_a_redrive_can_begin_at_a_step(shop: Shop) -> None:
         first = graph.add(shop.named.s("a"), name="first")
         graph.add(shop.named.si("b"), after=[first], name="second")
         run = await graph.asend()
-        assert await run.aresult(10) == {"second": "b"}
+        assert await run.aresult(60) == {"second": "b"}
         assert isinstance(run, type(shop.app.runs.get(run.id)))
         assert await run.aredrive() == 0
         assert await run.aredrive("second") == 1
-        assert await run.aresult(10) == {"second": "b"}
+        assert await run.aresult(60) == {"second": "b"}
         with pytest.raises(InvalidOption, match="has no step 'third'"):
             await run.aredrive("third")
     assert shop.ran == ["a", "b", "b"]
@@ -321,7 +321,7 @@ async def test_a_run_without_a_scheduler_waits_and_keeps_its_events() -> None:
         assert await (await shop.add.s(1).asend()).aredrive() == 0
         async with shop.open():
             await run.aclose()
-            assert await run.aresult(10) == [2]
+            assert await run.aresult(60) == [2]
             with pytest.raises(RunClosed, match="or is not a batch"):
                 await (await shop.add.s(1).asend()).aclose()
 
@@ -354,7 +354,7 @@ def test_a_run_is_followed_by_code_without_a_loop() -> None:
 
         async def work() -> None:
             async with shop.open():
-                assert await shop.app.runs.get(run.id).aresult(10) == 2
+                assert await shop.app.runs.get(run.id).aresult(60) == 2
 
         asyncio.run(work())
         assert run.result(10) == 2

@@ -62,7 +62,7 @@ async def test_a_signal_is_the_value_that_the_next_step_gets(shop: Office) -> No
         runs = [await free.asend(), await free.asend()]
         await runs[0].asignal("approval", {"ok": True, "extra": 7})
         await runs[1].asignal("approval", {"ok": False})
-        assert [await run.aresult(10) for run in runs] == [12, None]
+        assert [await run.aresult(60) for run in runs] == [12, None]
         assert (await runs[1].astate()).steps["book"] == "skipped"
 
 
@@ -76,22 +76,22 @@ async def test_a_signal_that_does_not_fit_the_form_of_its_step_is_refused(shop: 
             await run.asignal("approval", {"ok": "yes"}, signal_id="one")
         await run.asignal("approval", {"ok": True, "extra": 7}, signal_id="one")
 
-        assert await run.aresult(10) == 12
+        assert await run.aresult(60) == 12
 
 
 async def test_a_wait_without_a_signal_ends_as_it_says(shop: Office) -> None:
     async with shop.open():
         late = shop.add.s(1) | wait("late", Approval, timeout="10ms", default=Approval(ok=False, extra=3))
-        assert await (await (late | shop.book.s(1)).asend()).aresult(10) == 4
+        assert await (await (late | shop.book.s(1)).asend()).aresult(60) == 4
         skipped = await (shop.add.s(1) | wait("late", timeout=timedelta(milliseconds=10), on_timeout="skip")).asend()
-        assert await skipped.aresult(10) is None
+        assert await skipped.aresult(60) is None
 
 
 async def test_a_sleep_delays_the_next_step(shop: Office) -> None:
     async with shop.open():
         soon = datetime.now(UTC) + timedelta(milliseconds=50)
         run = await (shop.add.s(1) | sleep("10ms") | sleep(soon, name="until") | shop.add.si(5)).asend()
-        assert await run.aresult(10) == 6
+        assert await run.aresult(60) == 6
         steps = {step.name: step for step in await run.asteps()}
         assert list(steps) == ["add", "sleep", "until", "add-2"]
         started = steps["add-2"].started
@@ -107,12 +107,12 @@ async def test_a_subworkflow_runs_a_stored_workflow_with_parameters(shop: Office
             return await runs.workflow("", "sums") is not None
 
         await until(is_stored)
-        assert await (await subworkflow(shop.sums, 3).asend()).aresult(10) == 7
+        assert await (await subworkflow(shop.sums, 3).asend()).aresult(60) == 7
         graph = dag()
         number = graph.add(shop.add.s(1), name="number")
         inner = graph.add(subworkflow("sums", text="abc"), into={"number": number}, name="inner")
         run = await graph.asend()
-        assert await run.aresult(10) == {"inner": 5}
+        assert await run.aresult(60) == {"inner": 5}
         assert await run.aresult_of(inner) == 5
 
 
