@@ -17,7 +17,7 @@ from tests.servers.waiting import eventually
 pytestmark = pytest.mark.timeout(120)
 
 
-_BUDGET = 130 * 1024
+_BUDGET = 120 * 1024
 
 
 def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:

@@ -37,6 +37,16 @@ def test_the_page_names_existing_files_that_are_cached_until_they_change(site: S
         assert file.headers["content-encoding"] == "gzip"
 
 
+def test_scripts_are_sent_without_comment_lines_and_keep_their_line_numbers() -> None:
+    source = (_STATIC / "lib" / "parts.js").read_bytes().splitlines()
+    sent = dashboard_files().by_path["lib/parts.js"].content.splitlines()
+
+    number = next(at for at, line in enumerate(source) if line.startswith(b"export function Head("))
+    assert sent[number] == source[number]
+    assert source[number - 1].endswith(b"*/")
+    assert sent[number - 1] == b""
+
+
 def test_a_page_of_another_version_finds_no_files(site: Site) -> None:
     digest = dashboard_files().digest
 
