@@ -98,7 +98,7 @@ export function Head({ title, id = "", children = null, sub = null, of = null })
   useEffect(() => { document.title = `${[title, id].filter(Boolean).join(" ")} · taskmq`; }, [title, id]);
   const [name = "", ...rest] = route().path;
   const tabs = rest.length ? [] : tabsOf(name, may);
-  return html`<header class="head"><div><h1 tabIndex="-1">${title}${id && html` <${Id} id=${id} /> <${CopyButton} text=${id} label="Copy the id" />`}</h1>${sub && html`<p>${sub}</p>`}</div><div class="actions">${of && html`<${CopyCurl} list=${of} />`}${children}</div></header>
+  return html`<header class="head"><div><h1 tabIndex="-1">${title}${id && html` <${Id} id=${id} />`}</h1>${id && html` <${CopyButton} text=${id} label="Copy the id" />`}${sub && html`<p>${sub}</p>`}</div><div class="actions">${of && html`<${CopyCurl} list=${of} />`}${children}</div></header>
     ${tabs.length > 1 && html`<nav class="tabs" aria-label="Tabs">${tabs.map((one) => html`<a key=${one.name} href=${to(one.name)} aria-current=${one.name === name ? "page" : undefined}>${one.title}</a>`)}</nav>`}`;
 }
 
