@@ -101,6 +101,20 @@ def test_an_alert_and_a_growing_queue_need_attention(browser: Browser, site: Ser
         expect(page.get_by_role("row", name="images")).to_contain_text("Growing")
 
 
+def test_queues_of_lost_messages_are_listed_without_a_page_once_they_have_any(browser: Browser, site: Served) -> None:
+    with show_examples(browser, site, Case("one")) as eyes:
+        found: dict[str, Any] = copy.deepcopy(EXAMPLES["listQueues"].answers[200])
+        empty = found["queues"][0] | {"queue": "taskmq.parking", "stored": 0, "ready": 0, "in_hand": 0, "dead": 0}
+        found["queues"] += [empty, empty | {"queue": "taskmq.unroutable", "ready": 2}]
+        eyes.page.route(re.compile(r"/api/v1/queues\?"), lambda route: answer(route, found))
+
+        page = eyes.open("queues").page
+
+        expect(page.get_by_role("row", name="taskmq.unroutable")).to_be_visible()
+        expect(page.get_by_role("link", name="taskmq.unroutable")).to_have_count(0)
+        expect(page.get_by_role("row", name="taskmq.parking")).to_have_count(0)
+
+
 def test_a_shrinking_queue_is_not_called_growing_after_a_flood(browser: Browser, site: Served) -> None:
     with show_examples(browser, site, Case("one")) as eyes:
         depth = 0
