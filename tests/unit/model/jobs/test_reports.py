@@ -20,11 +20,13 @@ from taskmq.model.jobs.reports import (
     Interruption,
     Report,
     ReportKind,
+    ReturnEvent,
     after_report,
     decode_parcel,
     decode_reports,
     encode_parcel,
     encode_reports,
+    event_of,
     goes_on,
     interruption_of,
     invite,
@@ -268,6 +270,14 @@ def test_an_invitation_has_the_arguments_with_which_its_job_continues() -> None:
 
     assert (bytes(invited.args), bytes(invited.kwargs), invited.tenant) == (b"[2]", b'{"a":3}', "acme")
     assert invited.store == msgspec.structs.replace(invitation, saves=5, saved={"step a": msgspec.Raw(b"4")})
+
+
+def test_a_refused_and_a_held_job_have_an_event_with_the_reason() -> None:
+    error = ErrorRecord(type_name="CallMismatch", message="calls differ", traceback="")
+
+    assert event_of(Report(id="a", token=1, kind="held", error=error)) == ReturnEvent("hold", "calls differ")
+    assert event_of(Report(id="a", token=1, kind="refused")) == ReturnEvent("refused", "")
+    assert event_of(Report(id="a", token=1, kind="succeeded")) is None
 
 
 def test_a_job_that_waits_is_due_at_its_instant_or_after_its_delay() -> None:
