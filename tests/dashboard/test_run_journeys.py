@@ -132,12 +132,13 @@ def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> N
     page.keyboard.press("Enter")
     eyes.see_count(page.locator("tbody tr"), 1)
     page.locator("tbody tr a").click()
-    expect(page.locator("h1")).to_have_text("posters")
+    expect(page.locator("h1")).to_contain_text("posters")
     page.keyboard.press("c")
     page.get_by_label("Note").fill("it rains")
     with working(site):
         eyes.confirm("Cancel run")
         eyes.see("Cancelled: it rains")
+        expect(page.locator(".head .state")).to_contain_text("cancelled")
 
     eyes.open("runs?filter=workflow%3Apost*")
     eyes.click("cancelled")

@@ -71,7 +71,7 @@ def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes,
     (of_tenant,) = site.submit({**count, "job_id": "count: C"}, tenant="acme")
     page = eyes.open("workers").page
 
-    runs = page.get_by_label("Jobs running on w1")
+    runs = page.get_by_label("Running jobs")
     eyes.see_count(runs.locator("tr[data-row]"), 4)
     eyes.see_count(runs.get_by_role("link"), 4)
     links = sorted(filter(None, (link.get_attribute("href") for link in runs.get_by_role("link").all())))
@@ -84,7 +84,7 @@ def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes,
     assert violations(page) == []
     page.go_back()
     runs.get_by_role("link", name="@acme:count: C").click()
-    expect(page.locator("h1").first).to_have_text("@acme:count: C")
+    expect(page.locator("h1").first).to_have_text("shop.count @acme:count: C")
     site.call(shop.may_end.set)
     expect(page.locator(".head .state")).to_contain_text("succeeded")
 
@@ -298,7 +298,7 @@ def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site
     eyes.click("Add a rule")
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("few-workers")
-    form.get_by_label("Metric").select_option("workers")
+    form.get_by_role("combobox", name="Metric").select_option("workers")
     form.get_by_label("Fires below").check()
     form.get_by_label("Threshold", exact=True).fill("3")
     form.get_by_role("textbox", name=re.compile("^Queue")).fill("print")
