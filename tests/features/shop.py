@@ -109,10 +109,10 @@ def _define_reporting(app: TaskMQ) -> None:
         return found, context.attempt
 
     @app.task(name="nap", queue="work", retry=None)
-    async def nap(context: Context) -> tuple[str, int]:
-        found: str = await context.astep("make", _make)
+    async def nap(context: Context) -> tuple[int, int]:
+        before: int = await context.astep("before", _now)
         await context.asleep("300ms")
-        return found, context.attempt
+        return await _now() - before, context.attempt
 
     @app.task(name="wait", queue="work", retry=None)
     async def wait(context: Context) -> int:
@@ -128,6 +128,10 @@ def _define_reporting(app: TaskMQ) -> None:
 
 
 _made = 0
+
+
+async def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _make() -> str:

@@ -120,12 +120,9 @@ async def _check_steps(app: TaskMQ, _: Path) -> None:
 
 async def _check_sleeps(app: TaskMQ, _: Path) -> None:
     job = await app.jobs.asubmit("nap")
-    found, attempt = await job.aresult(timeout=PATIENCE)
-    assert (found[:5], attempt) == ("made ", 1)
-    record = await app.jobs.aget(job.id)
-    assert record.started is not None
-    assert record.first_started is not None
-    assert record.started - record.first_started >= 300
+    slept, attempt = await job.aresult(timeout=PATIENCE)
+    assert slept >= 300
+    assert attempt == 1
 
 
 async def _check_signals(app: TaskMQ, _: Path) -> None:
