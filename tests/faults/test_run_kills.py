@@ -1,11 +1,13 @@
-"""Runs of random graphs while workers and schedulers are killed: order is kept, and every step ends as modelled.
+"""Runs of graphs while workers and schedulers are killed: order is kept, and every step ends as modelled.
 
 $TASKMQ_TEST_RUN_GRAPHS  random graphs (default 8)
 $TASKMQ_TEST_RUN_NODES   their maximum number of steps (default 20); at least 5
 $TASKMQ_TEST_RUN_WIDTH   one more, with so many parallel steps (default 100)
 $TASKMQ_TEST_RUN_KILLS   killed processes (default 6)
+$TASKMQ_TEST_RUN_SHAPES  graphs of real workflows, by the names of files in `graphs/` (default: all)
 
-The graphs, their rules, and the end of each step come from one seed. Steps write to a ledger when they begin and end.
+The random graphs, their rules, and the end of each step come from one seed. A real graph has the tasks of a
+scientific workflow that ran, from WfCommons. Steps write to a ledger when they begin and end.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from taskmq import TaskMQ
@@ -36,6 +39,9 @@ GRAPHS = int(os.environ.get("TASKMQ_TEST_RUN_GRAPHS", "8"))
 NODES = int(os.environ.get("TASKMQ_TEST_RUN_NODES", "20"))
 WIDTH = int(os.environ.get("TASKMQ_TEST_RUN_WIDTH", "100"))
 KILLS = int(os.environ.get("TASKMQ_TEST_RUN_KILLS", "6"))
+SHAPES = os.environ.get("TASKMQ_TEST_RUN_SHAPES", "1000genome,epigenomics,montage,seismology").split(",")
+
+_GRAPHS = Path(__file__).parent / "graphs"
 
 _PATIENCE = 600.0
 _JOBS = """
@@ -68,28 +74,51 @@ async def total(values: list[int], name: str) -> int:
 """
 
 
+class _Shape(msgspec.Struct):
+    """The graph of a workflow: the names of its tasks; for each step, its task and the earlier steps it waits for."""
+
+    tasks: list[str]
+    steps: list[tuple[int, list[int]]]
+
+
 class _Plan:
     """The workflows to send, with the expected states of their steps."""
 
-    def __init__(self, app: TaskMQ, chance: random.Random) -> None:
-        step = app.task(name="step", retry=None)(_step)
-        total = app.task(name="total", retry=None)(_total)
+    def __init__(self, broker: str, store: str) -> None:
+        self.urls = {"JOBS_URL": broker, "JOBS_STORE": store}
+        self.app = app = TaskMQ(broker, store=store, name="jobs")
+        self._step: Any = app.task(name="step", retry=None)(_step)
+        self._total: Any = app.task(name="total", retry=None)(_total)
         self.flows: dict[str, Workflow[object]] = {}
         self.states: dict[str, dict[str, StepState]] = {}
         self.upstream: dict[str, set[str]] = {}
-        for number in range(GRAPHS):
-            self._add_graph(f"graph-{number}", step, chance)
-        wide = group(step.si(f"wide/{number}", False) for number in range(WIDTH))
-        self.flows["wide"] = wide | total.s("wide/total")
+
+    def add_wide(self) -> None:
+        """Add a workflow with many parallel steps."""
+        wide = group(self._step.si(f"wide/{number}", False) for number in range(WIDTH))
+        self.flows["wide"] = wide | self._total.s("wide/total")
         self._expect("wide", {})
 
-    def _add_graph(self, name: str, step: Any, chance: random.Random) -> None:
+    def add_shape(self, name: str) -> None:
+        """Add the graph of a real workflow; all its steps succeed."""
+        shape = msgspec.json.decode((_GRAPHS / f"{name}.json").read_bytes(), type=_Shape)
+        graph, nodes = Dag(), list[GraphNode[int]]()
+        for number, (task, after) in enumerate(shape.steps):
+            step = f"{shape.tasks[task]}-{number}"
+            before = [nodes[each] for each in after]
+            nodes.append(graph.add(self._step.si(f"{name}/{step}", False), after=before, name=step))
+            self.upstream[f"{name}/{step}"] = {f"{name}/{each.name}" for each in before}
+        self.flows[name] = graph
+        self.states[name] = {node.name: StepState.SUCCEEDED for node in nodes}
+
+    def add_random(self, name: str, chance: random.Random) -> None:
+        """Add a random graph, of which some steps fail."""
         graph, nodes, fails = Dag(), list[GraphNode[int]](), dict[str, bool]()
         for number in range(chance.randint(5, NODES)):
             after = chance.sample(nodes, min(len(nodes), chance.choice((0, 1, 1, 2, 3))))
             rule: Rule = chance.choice(("all", "all", "any", "none_failed", "always")) if after else "all"
             fails[f"s{number}"] = chance.random() < 0.15
-            part = step.si(f"{name}/s{number}", fails[f"s{number}"])
+            part = self._step.si(f"{name}/s{number}", fails[f"s{number}"])
             nodes.append(graph.add(part, after=after, rule=rule, name=f"s{number}"))
             if rule in ("all", "none_failed", "always"):
                 self.upstream[f"{name}/s{number}"] = {f"{name}/{each.name}" for each in after}
@@ -143,18 +172,38 @@ class _Processes:
 def test_runs_end_as_modelled_while_their_processes_are_killed(
     tmp_path: Path, amqp_url: str, job_store_url: str
 ) -> None:
-    (tmp_path / "jobs.py").write_text(_JOBS)
     chance = random.Random(7)
-    app = TaskMQ(amqp_url, store=job_store_url, name="jobs")
-    plan = _Plan(app, chance)
-    processes = _Processes(tmp_path, {"JOBS_URL": amqp_url, "JOBS_STORE": job_store_url})
+    plan = _Plan(amqp_url, job_store_url)
+    for number in range(GRAPHS):
+        plan.add_random(f"graph-{number}", chance)
+    plan.add_wide()
+    _check_order(plan, _run(plan, chance, tmp_path))
+
+
+@pytest.mark.timeout(_PATIENCE + 60)
+def test_real_graphs_keep_their_order_while_their_processes_are_killed(
+    tmp_path: Path, amqp_url: str, job_store_url: str
+) -> None:
+    plan = _Plan(amqp_url, job_store_url)
+    for name in SHAPES:
+        plan.add_shape(name)
+    _check_order(plan, _run(plan, random.Random(8), tmp_path))
+
+
+def _run(plan: _Plan, chance: random.Random, folder: Path) -> list[list[str]]:
+    """Run the plan to its end, and return the lines of the ledger."""
+    (folder / "jobs.py").write_text(_JOBS)
+    processes = _Processes(folder, plan.urls)
     began = time.monotonic()
     try:
-        asyncio.run(_follow(app, plan, processes, tmp_path / "ledger", chance))
+        asyncio.run(_follow(plan, processes, folder / "ledger", chance))
     finally:
         processes.stop()
+    print(f"{KILLS} kills: {time.monotonic() - began:.0f} s; load {os.getloadavg()[0]:.1f}")
+    return [line.split() for line in (folder / "ledger").read_text().splitlines()]
 
-    lines = [line.split() for line in (tmp_path / "ledger").read_text().splitlines()]
+
+def _check_order(plan: _Plan, lines: list[list[str]]) -> None:
     ended: set[str] = set()
     for what, name in lines:
         if what == "ended":
@@ -165,10 +214,7 @@ def test_runs_end_as_modelled_while_their_processes_are_killed(
             assert reached <= ended, (name, reached - ended)
     steps = sum(map(len, plan.states.values()))
     again = sum(what == "ended" for what, _ in lines) - len(ended)
-    print(
-        f"{len(plan.flows)} runs, {steps} steps, {KILLS} kills: {time.monotonic() - began:.0f} s, "
-        f"{again} steps ran again; load {os.getloadavg()[0]:.1f}"
-    )
+    print(f"{len(plan.flows)} runs, {steps} steps, {again} steps ran again")
 
 
 def _has_run(plan: _Plan, name: str) -> bool:
@@ -176,8 +222,8 @@ def _has_run(plan: _Plan, name: str) -> bool:
     return plan.states[flow][step] in (StepState.SUCCEEDED, StepState.FAILED)
 
 
-async def _follow(app: TaskMQ, plan: _Plan, processes: _Processes, ledger: Path, chance: random.Random) -> None:
-    async with app, asyncio.timeout(_PATIENCE):
+async def _follow(plan: _Plan, processes: _Processes, ledger: Path, chance: random.Random) -> None:
+    async with plan.app, asyncio.timeout(_PATIENCE):
         runs = {name: await flow.asend() for name, flow in plan.flows.items()}
         total = sum(map(len, plan.states.values()))
         for number in range(KILLS):
