@@ -80,7 +80,7 @@ class Suspension(BaseException):
 class CallMismatch(Suspension):
     """Raised inside a task whose calls differ from those that an earlier run saved: its job is held.
 
-    Of a group with other suspensions it is the one that counts.
+    In a group with other suspensions, it decides the outcome.
     """
 
     def __init__(self, reason: str, /) -> None:

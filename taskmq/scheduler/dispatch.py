@@ -180,7 +180,7 @@ class JobDispatcher:
             self._state.give_up()
             raise
         if may_publish:
-            # It waits for them, so that they have the grace of a dispatcher that stops.
+            # This task waits for the publishes, so that a dispatcher that stops grants them its grace.
             await asyncio.wait([self._publishing.start(self._publisher.publish_again(batch)) for batch in batches])
 
     async def _dispatch(self) -> bool:

@@ -203,7 +203,7 @@ class WaitCall(NamedTuple):
 class RunWaits:
     """Numbers and order of the calls of one run, and the signals that they have taken.
 
-    The argument `is_own` says whether the flow of the task's function makes a call, not another task or thread.
+    `is_own` is whether the flow of the task's function makes the call, not another asyncio task or thread.
     """
 
     def __init__(self) -> None:

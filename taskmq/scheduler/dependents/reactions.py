@@ -112,7 +112,7 @@ class EndReactions:
         found = 0
         for number, action in enumerate(await self._read_actions(self._lookback.since(now)), 1):
             if not number % _PAGE:
-                # Of many ends, a look takes longer than the lease.
+                # Reacting to many ends takes longer than the lease.
                 await self._leases.renew(self._key, token=self._token, seconds=_LEASE)
             entry = action.entry
             if entry.kind in _KINDS and entry.state in TERMINAL:

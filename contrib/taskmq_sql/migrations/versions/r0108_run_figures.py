@@ -11,7 +11,7 @@ depends_on = None
 understood_by_previous = True
 
 _STATEMENTS: Final = (
-    # Of runs before the upgrade it is unknown: they are not late.
+    # It is null for runs that started before the upgrade, which are never late.
     "alter table taskmq.run add column due bigint",
     "create index run_figures on taskmq.run (tenant, workflow, state, coalesce(ended, created))",
     "create index run_due on taskmq.run (tenant, workflow, due) where ended is null and due is not null",
