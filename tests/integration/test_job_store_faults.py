@@ -126,8 +126,9 @@ async def test_an_unreachable_server_has_certainly_changed_nothing(server: Serve
         assert submitted.is_new
 
 
-async def test_a_change_is_not_made_if_its_transaction_is_cut_before_its_commit(
-    server: Server, job_store_url: str
+@pytest.mark.parametrize("is_gone", [False, True], ids=["alone", "and the server is gone"])
+async def test_a_transaction_that_is_cut_before_its_commit_runs_once_more(
+    server: Server, job_store_url: str, is_gone: bool
 ) -> None:
     async with _open_store(server.url) as store:
         # A unique key makes a transaction of more than one statement.
@@ -138,10 +139,16 @@ async def test_a_change_is_not_made_if_its_transaction_is_cut_before_its_commit(
             store.submit([structs.replace(_job(), unique=UniqueKey(name="this", ttl=60_000))])
         )
         await _until_one_session(job_store_url, "state = 'idle in transaction'")
+        server.proxy.refuse(is_gone)
         server.proxy.cut()
         server.proxy.hold_answers(False)
 
-        with pytest.raises(StoreUnavailable, match="nothing was changed") as caught:
+        if not is_gone:
+            (submitted,) = await submitting
+            assert submitted.is_new
+            assert server.count() == 3
+            return
+        with pytest.raises(StoreUnavailable, match="is unreachable") as caught:
             await submitting
         assert caught.value.is_certain
         assert server.count() == 2

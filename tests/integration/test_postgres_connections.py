@@ -154,6 +154,47 @@ async def test_a_transaction_that_the_server_ended_during_a_stall_is_reported(po
         assert await connections.run("read", lambda connection: connection.fetchval("select 7")) == 7
 
 
+@pytest.mark.parametrize(
+    ("purpose", "how"), [("read", "terminated"), ("transaction", "terminated"), ("transaction", "stalled")]
+)
+async def test_work_whose_connection_is_lost_runs_once_more(postgres_url: str, purpose: Purpose, how: str) -> None:
+    processes: list[int] = []
+
+    async def work(connection: Connection) -> object:
+        processes.append(await connection.fetchval(_PROCESS))
+        if len(processes) == 1:
+            await _lose(connection, postgres_url, how)
+        return await connection.fetchval(_PROCESS)
+
+    async with _connections(postgres_url) as connections:
+        assert await connections.run(purpose, work) == processes[1]
+    assert processes[0] != processes[1]
+
+
+@pytest.mark.parametrize("purpose", ["statement", "transaction"])
+async def test_work_that_may_be_committed_is_not_run_again(postgres_url: str, purpose: Purpose) -> None:
+    runs = 0
+
+    async def work(connection: Connection) -> None:
+        nonlocal runs
+        runs += 1
+        await connection.execute(_ENDING if purpose == "statement" else _ENDING_AT_COMMIT)
+
+    async with _connections(postgres_url) as connections:
+        with pytest.raises(StoreUnavailable, match="whether the change was made is unknown") as failed:
+            await connections.run(purpose, work)
+    assert (runs, failed.value.is_certain) == (1, False)
+
+
+async def _lose(connection: Connection, url: str, how: str) -> None:
+    if how == "stalled":
+        await _stall_until_the_server_ends(connection, url)
+        return
+    process = await connection.fetchval(_PROCESS)
+    async with _connections(url) as others:
+        await others.run("read", lambda other: other.fetchval("select pg_terminate_backend($1, 10000)", process))
+
+
 async def test_the_error_of_the_work_outlives_the_connection(postgres_url: str) -> None:
     async def work(connection: Connection) -> object:
         await _stall_until_the_server_ends(connection, postgres_url)
@@ -177,6 +218,14 @@ async def _stall_until_the_server_ends(connection: Connection, url: str) -> None
     await sent
 
 
+_ENDING = "select pg_terminate_backend(pg_backend_pid())"
+_ENDING_AT_COMMIT = """
+create table ended (x int);
+create function end_it() returns trigger language plpgsql as 'begin perform pg_terminate_backend(pg_backend_pid());
+return null; end';
+create constraint trigger ends after insert on ended deferrable initially deferred
+for each row execute function end_it();
+insert into ended values (1)"""
 _NO_PARTITION = """
 do $$ begin raise check_violation using message = 'no partition of relation "job" found for row'; end $$"""
 _AT_WORK = """

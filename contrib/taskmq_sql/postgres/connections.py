@@ -11,6 +11,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreRefused, StoreUnavailable
 
 __all__ = [
+    "FAILURES",
     "HOT",
     "LISTS",
     "LOOKUPS",
@@ -85,7 +86,10 @@ _MIXED_UP: Final = ("26000", "42P05")
 _OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
 _DATA: Final = "22"
 _COLLISIONS: Final = ("40001", "40P01")
-_FAILURES: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+FAILURES: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Errors of asyncpg, of the server and of the network."""
+# Classes of SQLSTATE after which the server has ended the connection: lost; idle in a transaction; by an operator.
+_LOST: Final = ("08", "25P03", "57P01")
 # asyncpg raises such an `InternalClientError` between the server's last message and the end of the connection.
 _ENDED: Final = "cannot switch to state"
 _POOLED: Final = (
@@ -179,8 +183,9 @@ class Connections:
         """Run `work` on one connection and return its result.
 
         A transaction covers all of `work`. If it collides with another one, it rolls back and `work` runs again. If
-        `work` raises an exception of its own, the transaction rolls back, and the connection stays open. If the
-        caller is cancelled, the statement is cancelled at the server, too.
+        the connection of a read or of an open transaction is lost, for example after a stall of 5 s, `work` runs
+        once more on a new connection. If `work` raises an exception of its own, the transaction rolls back, and the
+        connection stays open. If the caller is cancelled, the statement is cancelled at the server, too.
 
         Raises:
             StoreUnavailable: the server is unreachable or the connection was lost; `is_certain` if nothing was
@@ -188,21 +193,26 @@ class Connections:
             StoreRefused: the server rejected a statement or a value; nothing was changed.
         """
         async with self._room:
+            was_lost = False
             for _ in range(_TRIES):
                 connection = await self._open()
-                progress = _Progress()
+                progress = _Progress(purpose)
                 try:
                     return await self._attempt(connection, purpose, work, progress)
                 except asyncpg.PostgresError as error:
                     if not await self._can_retry(connection, error):
-                        if _sqlstate(error).startswith(_OUTAGE):
-                            raise self._outage(error, purpose, progress) from error
-                        raise self._refusal(_reason(error)) from None
-                except _FAILURES as error:
+                        if not _sqlstate(error).startswith(_OUTAGE):
+                            raise self._refusal(_reason(error)) from None
+                        if was_lost or not _is_lost(error) or not progress.is_undone:
+                            raise self._outage(error, progress) from error
+                        was_lost = True
+                except FAILURES as error:
                     self._cancel_and_drop(connection)
                     if isinstance(error, ValueError):
                         raise self._refusal(type(error).__name__) from None
-                    raise self._outage(error, purpose, progress) from error
+                    if was_lost or not _is_lost(error) or not progress.is_undone:
+                        raise self._outage(error, progress) from error
+                    was_lost = True
                 except asyncio.CancelledError:
                     # The cancelled call may have left a transaction open, or an answer unread.
                     self._cancel_and_drop(connection)
@@ -228,7 +238,7 @@ class Connections:
             return await _connect(
                 self._url, timeout=_SECONDS_TO_CONNECT, command_timeout=_SECONDS_TO_ANSWER, statement_cache_size=0
             )
-        except _FAILURES as error:
+        except FAILURES as error:
             raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
 
     async def aclose(self) -> None:
@@ -242,7 +252,7 @@ class Connections:
             connection = self._idle.pop()
             try:
                 await connection.close(timeout=2.0)
-            except _FAILURES:
+            except FAILURES:
                 connection.terminate()
 
     async def _attempt(
@@ -278,7 +288,7 @@ class Connections:
     async def _make_room(self, connection: Connection) -> None:
         try:
             await self._heal(connection)
-        except _FAILURES as error:
+        except FAILURES as error:
             # A transaction may still be open.
             self._drop(connection)
             raise StoreUnavailable(
@@ -294,7 +304,7 @@ class Connections:
             return False
         try:
             await connection.execute("rollback")
-        except _FAILURES:
+        except FAILURES:
             self._drop(connection)
             return False
         except asyncio.CancelledError:
@@ -355,7 +365,7 @@ class Connections:
         except BaseException as error:
             if connection is not None:
                 connection.terminate()
-            if isinstance(error, _FAILURES):
+            if isinstance(error, FAILURES):
                 if isinstance(error, asyncpg.PostgresError) and _sqlstate(error) in _MIXED_UP:
                     raise StoreUnavailable(f"{self._address}: {_POOLED}") from error
                 raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
@@ -385,13 +395,12 @@ class Connections:
     def _refusal(self, why: str) -> StoreRefused:
         return StoreRefused(f"{self._address} rejected a statement ({why}); nothing was changed")
 
-    def _outage(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
+    def _outage(self, error: Exception, progress: "_Progress") -> StoreUnavailable:
         state = _sqlstate(error) if isinstance(error, asyncpg.PostgresError) else ""
         if state in _MIXED_UP:
             return StoreUnavailable(f"{self._address}: {_POOLED}; nothing was changed")
         is_refused = state.startswith(_REFUSALS)
-        is_undone = purpose in _BEGIN and not progress.is_committing
-        is_certain = purpose == "read" or is_undone or is_refused
+        is_certain = progress.is_undone or is_refused
         what = "nothing was changed" if is_certain else "whether the change was made is unknown"
         verb = "rejected the call" if is_refused else "was lost"
         is_ended = isinstance(error, asyncpg.InternalClientError) and str(error).startswith(_ENDED)
@@ -400,10 +409,16 @@ class Connections:
 
 
 class _Progress:
-    """Progress of a transaction."""
+    """Progress of one attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: Purpose) -> None:
+        self._purpose = purpose
         self.is_committing = False
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether the loss of the connection leaves nothing changed."""
+        return self._purpose == "read" or (self._purpose in _BEGIN and not self.is_committing)
 
 
 def column_of(values: Sequence[object]) -> Sequence[object] | None:
@@ -419,10 +434,17 @@ async def _end(connection: Connection) -> None:
     try:
         async with asyncio.timeout(_SECONDS_TO_CANCEL):
             await connection.close(timeout=_SECONDS_TO_CANCEL)
-    except _FAILURES:
+    except FAILURES:
         pass
     finally:
         connection.terminate()
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the connection is lost, and a new one may work; a server that did not answer in time stays slow."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _sqlstate(error).startswith(_LOST)
+    return not isinstance(error, TimeoutError)
 
 
 def _sqlstate(error: asyncpg.PostgresError) -> str:

@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import asyncpg  # pyright: ignore[reportMissingTypeStubs]
-
 from taskmq.errors import StoreUnavailable
-from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.connections import FAILURES, Connection
 
 __all__ = ["is_pooled_by_transaction"]
 
@@ -37,7 +35,7 @@ async def is_pooled_by_transaction(connect: Callable[[], Awaitable[Connection]])
         second = await connect()
         try:
             return await _share(first, second)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except FAILURES as error:
             if _NO_TRANSACTIONS in str(error):
                 return True
             raise StoreUnavailable(f"the connection to the server was lost: {error}; nothing was changed") from error
@@ -57,7 +55,7 @@ async def _share(first: Connection, second: Connection) -> bool:
     except TimeoutError:
         return True
     finally:
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(*FAILURES):
             await second.execute("rollback")
 
 
