@@ -5,16 +5,19 @@ the job is reported, so a worker that missed it once receives it later.
 
 A job is lost only if no worker can have it, in two checks in a row:
 
-    dispatched, not started  for 5 minutes, the partition's reports and the queue's invitations are empty, no worker
+    dispatched, not started  for 5 minutes, the queue's invitations are empty, no worker
                              reports that it holds any of them, and the job is not
                              being published                                         -> dispatched again
     running                  its worker has been absent for a minute, and the queue has no invitations, neither ready
                              nor unacknowledged                                       -> published again
-    running, detached        its worker has not reported for a minute that it is alive, and the partition has no
-                             reports; or the worker is absent for 25 s, or has ended  -> published again
+    running, detached        its worker has not reported for a minute that it is alive; or
+                             the worker is absent for 25 s, or has ended             -> published again
                              never heard by this scheduler, in any way: after 25 s    -> published again
     either, placed           its node is lost                                         -> the next attempt, or failed
     either, ack="early"      it may have run                                          -> failed, and never run again
+
+Each case also needs the partition's reports: those published before the check that found it have to be applied. While
+reports keep coming, a later check finds that they are.
 
 A job that is published again keeps its token, so the first run that completes is the accepted one. An absent worker
 counts as a crash of the job; a worker that announced its end, or that is cut off for a moment, does not. After
@@ -103,7 +106,9 @@ class InFlightWatch:
         self._placer = placer
         self._counts = counts
         self._seconds = seconds
-        self._suspects: dict[str, int] = {}
+        # Jobs that may be lost, each with the mark of reports that have to be applied first.
+        self._suspects: dict[tuple[str, int], int] = {}
+        self._dead: dict[tuple[str, int], int] = {}
         # Jobs that the store did not have in flight at the last check, with their tokens.
         self._gone: set[tuple[str, int]] = set()
         self._has_checked_detached = False
@@ -120,6 +125,7 @@ class InFlightWatch:
             # The ledger includes jobs dispatched by an earlier holder.
             if not len(self._ledger):
                 self._suspects.clear()
+                self._dead.clear()
                 self._gone.clear()
                 continue
             checks += 1
@@ -185,15 +191,23 @@ class InFlightWatch:
 
     async def _give_up_dead_workers(self, records: Sequence[JobRecord]) -> None:
         """Publish jobs again that run without a message at workers which are gone."""
-        if not self._reports.is_idle:
+        before, self._dead = self._dead, {}
+        if not (dead := [record for record in records if self._is_dead(record)]):
             return
-        for record in records:
-            if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is None:
-                continue
-            if self._has_left(record) or (self._is_absent(record) and await self._is_silent(record)):
+        mark = await self._reports.find_mark()
+        for record in dead:
+            key = record.id, record.token
+            self._dead[key] = min(before.get(key, mark), mark)
+            # Reports applied since may be signs of life.
+            if self._dead[key] <= self._reports.applied and self._is_dead(record):
                 await self._give_up(record)
 
-    async def _is_silent(self, record: JobRecord) -> bool:
+    def _is_dead(self, record: JobRecord) -> bool:
+        if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is None:
+            return False
+        return self._has_left(record) or (self._is_absent(record) and self._is_silent(record))
+
+    def _is_silent(self, record: JobRecord) -> bool:
         """Whether an absent worker is dead: it has sent heartbeats, or its job was not reported as alive here either.
 
         A worker that died before this scheduler listened was never heard here.
@@ -203,10 +217,7 @@ class InFlightWatch:
         since = self._ledger.last_heard(record.id)
         if since is None or self._ledger.was_heard(record.id, record.worker):
             return False
-        if asyncio.get_running_loop().time() - since < _DEAD:
-            return False
-        waiting = await self._session.broker.stats([self._reports.name])
-        return self._reports.is_idle and not any(each.ready for each in waiting)
+        return asyncio.get_running_loop().time() - since >= _DEAD
 
     def _has_left(self, record: JobRecord) -> bool:
         return self._workers.has_left(record.worker, since=record.started)
@@ -215,29 +226,21 @@ class InFlightWatch:
         return self._workers.is_absent(record.worker, seconds=_DEAD, since=record.started)
 
     async def _find_lost(self, records: Sequence[JobRecord], now: int) -> None:
-        suspects = {
-            record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
-        }
-        empty = (
-            await self._find_empty_queues({self._state.placements.queue_of(record) for record in suspects.values()})
-            if suspects
-            else None
-        )
-        lost: list[JobRecord] = []
-        seen: dict[str, int] = {}
-        for record in suspects.values():
+        before, self._suspects = self._suspects, {}
+        if not (suspects := [record for record in records if self._may_be_lost(record, now)]):
+            return
+        empty = await self._find_empty_queues({self._state.placements.queue_of(record) for record in suspects})
+        mark = await self._reports.find_mark()
+        for record in suspects:
             # A job without a message is in no queue.
-            if empty is None:
-                break
             has_message = self._ledger.last_heard(record.id) is None and not self._was_acknowledged(record)
             if has_message and not _has_no_holder(record, empty.get(self._state.placements.queue_of(record))):
                 continue
-            seen[record.id] = record.token
-            if self._suspects.get(record.id) == record.token:
-                lost.append(record)
-        self._suspects = seen
-        for record in lost:
-            await self._give_up(record)
+            key = record.id, record.token
+            # The second check in a row sets the mark.
+            self._suspects[key] = min(before[key], mark) if key in before else _EVER
+            if self._suspects[key] <= self._reports.applied and self._may_be_lost(record, now):
+                await self._give_up(record)
 
     def _was_acknowledged(self, record: JobRecord) -> bool:
         """Whether the run began after its message was acknowledged, because it never takes place twice."""
@@ -248,6 +251,8 @@ class InFlightWatch:
         return self._state.rules.runs_once(record) if flight is None else flight.runs_once
 
     def _may_be_lost(self, record: JobRecord, now: int) -> bool:
+        if record.id not in self._ledger:
+            return False
         if (heard := self._ledger.last_heard(record.id)) is not None:
             return asyncio.get_running_loop().time() - heard >= _ABSENT
         if record.state is JobState.RUNNING:
@@ -256,17 +261,11 @@ class InFlightWatch:
             return False
         return now - (record.dispatched or now) >= self._seconds * 1000
 
-    async def _find_empty_queues(self, queues: set[str]) -> dict[str, bool] | None:
-        """Return the queues without any message, and whether the broker itself counts no unsettled ones.
-
-        None if reports may still be on their way.
-        """
+    async def _find_empty_queues(self, queues: set[str]) -> dict[str, bool]:
+        """Return the queues without any message, and whether the broker itself counts no unsettled ones."""
         broker = self._session.broker
         names = [name for queue in queues for name in (jobs_queue(queue), parcels_queue(queue))]
-        stats = {each.queue: each for each in await broker.stats([*names, self._reports.name])}
-        reports = stats.get(self._reports.name)
-        if reports is None or reports.ready or not self._reports.is_idle:
-            return None
+        stats = {each.queue: each for each in await broker.stats(names)}
         counted = await broker.count_unsettled() if isinstance(broker, Counting) else None
         found: dict[str, bool] = {}
         for queue in queues:

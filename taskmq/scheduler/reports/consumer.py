@@ -106,6 +106,7 @@ class ReportConsumer:
 
     Attributes:
         name: name of the queue.
+        applied: number of messages that were applied.
         has_caught_up: set once it has applied the reports that were in the queue when it began to consume.
     """
 
@@ -126,6 +127,7 @@ class ReportConsumer:
         counts: SchedulerCounts,
     ) -> None:
         self.name = queue.name
+        self.applied = 0
         self.has_caught_up = asyncio.Event()
         self._session = session
         self._store = store
@@ -146,8 +148,8 @@ class ReportConsumer:
         self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
-        # Deliveries that were in the queue when it began to consume.
-        self._behind = 0
+        # The count of `applied` at which it has applied what was in the queue when it began to consume.
+        self._start_mark = 0
         # Whether the last reports were about steps of runs.
         self._has_advanced = False
         self._arrived = asyncio.Event()
@@ -155,10 +157,12 @@ class ReportConsumer:
         self._consumer: Consumer | None = None
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it is consuming and has applied every report received so far."""
-        return self._consumer is not None and self._consumer.healthy and not self._waiting and not self._in_work
+    async def find_mark(self) -> int:
+        """Return the count of `applied` at which every message published until now has been applied."""
+        ready = await self._count_ready()
+        is_idle = self._consumer is not None and self._consumer.healthy and not self._waiting and not self._in_work
+        # Some may be here, or on their way, up to the limit of the subscription.
+        return self.applied if is_idle and not ready else self.applied + ready + _PREFETCH
 
     def stop(self) -> None:
         """See `Service`."""
@@ -187,8 +191,8 @@ class ReportConsumer:
             await self._store.now_ms()
         await self._queue.declare()
         if not self.has_caught_up.is_set():
-            stats = await self._session.broker.stats([self.name])
-            self._catch_up(sum(each.ready for each in stats), applied=0)
+            self._start_mark = self.applied + await self._count_ready()
+            self._note_applied(0)
         self._consumer = await self._session.broker.consume(
             [Subscription(self.name, _PREFETCH, is_punctual=True)], self._receive
         )
@@ -214,16 +218,19 @@ class ReportConsumer:
                 await self._journals.save()
                 for delivery in self._in_work:
                     delivery.ack()
-                self._catch_up(self._behind, applied=len(self._in_work))
+                self._note_applied(len(self._in_work))
                 self._in_work.clear()
                 self._backoff.reset()
                 is_lone_step = len(received) == 1 and self._has_advanced
                 if len(received) < _FEW and not has_answered and not is_lone_step:
                     await pause(self._is_stopping, max(began + _PACE - asyncio.get_running_loop().time(), 0))
 
-    def _catch_up(self, behind: int, *, applied: int) -> None:
-        self._behind = max(behind - applied, 0)
-        if not self._behind:
+    async def _count_ready(self) -> int:
+        return sum(each.ready for each in await self._session.broker.stats([self.name]))
+
+    def _note_applied(self, count: int) -> None:
+        self.applied += count
+        if self.applied >= self._start_mark:
             self.has_caught_up.set()
 
     def _receive(self, delivery: Delivery) -> None:

@@ -1,20 +1,23 @@
 """Supervision of jobs in flight."""
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
-from taskmq.contracts.jobs import JobUpdate
+from taskmq.contracts.jobs import AppliedReport, JobUpdate
 from taskmq.durable.service import ServiceGroup
 from taskmq.model.commands import Command, decode_command
+from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.duties import Duties
+from taskmq.scheduler.lost_jobs import LOST_AFTER
 from taskmq.scheduler.signals import LiveWorkers
 from tests.coroutines import run_by
-from tests.unit.scheduler.stage import Stage, play_one, until, worker_event
+from tests.unit.scheduler.stage import Process, Stage, play_one, until, worker_event
 
 
 def _define(app: TaskMQ) -> None:
@@ -96,6 +99,62 @@ async def test_a_job_without_a_message_is_dispatched_again_after_five_minutes(st
     await stage.playing()
     await stage.all_ended()
     assert process.scheduler.status().in_flight == {}
+
+
+@run_by(play_one)
+async def test_a_job_without_a_message_is_found_while_reports_keep_coming(stage: Stage, /) -> None:
+    process, job_id = await _start_busy(stage)
+    await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+    token = stage.job(job_id).token
+    await stage.pass_by(1)
+    await stage.broker.purge(jobs_queue("work"))
+
+    await until(lambda: stage.job(job_id).token != token, within=LOST_AFTER + 60)
+
+    assert process.scheduler.status().lost == 1
+
+
+@run_by(play_one)
+async def test_a_dead_worker_is_found_while_reports_keep_coming(stage: Stage, /) -> None:
+    process, _ = await _start_busy(stage)
+    player = await stage.player()
+    await player.has(1)
+    (delivery,), (envelope,) = player.deliveries, player.envelopes
+    player.deliveries.clear()
+    stage.worker_says(name="killed")
+    await player.report(envelope, "detached", worker="killed")
+    delivery.ack()
+
+    await player.has(1, within=90)
+
+    assert process.scheduler.status().lost == 1
+
+
+async def _start_busy(stage: Stage) -> tuple[Process, str]:
+    """Submit a job to a scheduler that always has reports to apply, each for a quarter of a second."""
+    store = stage.store
+    apply = store.dispatching.apply
+
+    async def apply_slowly(reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
+        await stage.pass_by(0.25)
+        return await apply(reports, came_by=came_by)
+
+    store.dispatching.apply = apply_slowly  # type: ignore[method-assign]
+    process = stage.start(store=store)
+    await stage.submit(queue="other")
+    other = await stage.player("other")
+    await other.has(1)
+    (envelope,) = other.envelopes
+
+    async def report_all_the_time() -> None:
+        while True:
+            await other.report(envelope, "started")
+            stage.worker_says()
+            await stage.pass_by(0.1)
+
+    stage.tasks.append(asyncio.create_task(report_all_the_time()))
+    (job_id,) = await stage.submit()
+    return process, job_id
 
 
 @run_by(play_one)
