@@ -18,7 +18,7 @@ from taskmq.model.history.suspensions import ARGUMENTS
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
 from taskmq.model.values.celery_words import CeleryHints
-from taskmq.run.journal import DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
+from taskmq.run.journal import DETACHED, JournalWriter, RunJournal, SavedStep
 from taskmq.run.locks import Lock, LockService
 from taskmq.run.waits import NO_DEFAULT, SignalWait, Sleep, continue_now, replace_arguments
 
@@ -275,9 +275,10 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         Raises:
             Suspension: the time is not over. `except Exception` does not catch it, and no code should.
             InvalidOption: neither or both are given, one is invalid, or a name is missing.
-            UnsupportedFeature: the job was sent, the task is called as a plain function, or a step's function calls.
+            UnsupportedFeature: the job was sent, the task is called as a plain function, a step's function calls, or
+                the run has read `last_heartbeat`.
         """
-        journal = self._open_durable_journal("sleep")
+        journal = self._open_waiting_journal("sleep")
         sleep = Sleep(journal, duration, until, name)
         if (unsaved := sleep.find_unsaved(journal.begin().values)) is not None:
             journal.save(sleep.key, unsaved)
@@ -287,7 +288,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         self, duration: Duration | None = None, /, *, until: datetime | None = None, name: str = ""
     ) -> None:
         """Do what `sleep` does, without blocking the event loop."""
-        journal = self._open_durable_journal("sleep")
+        journal = self._open_waiting_journal("sleep")
         sleep = Sleep(journal, duration, until, name)
         if (unsaved := sleep.find_unsaved((await journal.abegin()).values)) is not None:
             await journal.asave(sleep.key, unsaved)
@@ -316,10 +317,11 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
             SignalTimeout: there was no signal in time.
             EncodeError: the value does not fit the type.
             Suspension: see `sleep`.
-            InvalidOption: the name or the timeout is invalid.
+            InvalidOption: the name or the timeout is invalid, or another asyncio task or thread of the run has waited
+                for the same signal.
             UnsupportedFeature: see `sleep`.
         """
-        journal = self._open_durable_journal("wait_for")
+        journal = self._open_waiting_journal("wait_for")
         wait = SignalWait(journal, signal, form, timeout, default)
         if (unsaved := wait.find_unsaved(journal.begin().values)) is not None:
             journal.save(wait.key, unsaved)
@@ -337,7 +339,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         self, signal: str, form: Any = Any, /, *, timeout: Duration | None = None, default: Any = NO_DEFAULT
     ) -> Any:
         """Do what `wait_for` does, without blocking the event loop."""
-        journal = self._open_durable_journal("wait_for")
+        journal = self._open_waiting_journal("wait_for")
         wait = SignalWait(journal, signal, form, timeout, default)
         if (unsaved := wait.find_unsaved((await journal.abegin()).values)) is not None:
             await journal.asave(wait.key, unsaved)
@@ -397,9 +399,10 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     def last_heartbeat(self) -> Any:
         """Details of an earlier run's last heartbeat, as plain data; None without any.
 
-        The last second of reports may be missing: heartbeats are not saved one by one.
+        The last second of reports may be missing: heartbeats are not saved one by one. After a run has read it, its
+        calls of `sleep` and `wait_for` raise `UnsupportedFeature`.
         """
-        return read_value(self._begun.values, HEARTBEAT)
+        return self.open_journal().read_heartbeat()
 
     @property
     def fencing_token(self) -> int:
@@ -433,6 +436,12 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
             )
         journal = self.open_journal()
         journal.refuse_in_step(call)
+        return journal
+
+    def _open_waiting_journal(self, call: str) -> RunJournal:
+        """Return the journal of a run whose next call waits."""
+        journal = self._open_durable_journal(call)
+        journal.refuse_after_heartbeat(call)
         return journal
 
     def open_journal(self) -> RunJournal:

@@ -37,7 +37,6 @@ __all__ = [
     "SavedStep",
     "check_size",
     "describe_saved",
-    "read_value",
 ]
 
 HEARTBEAT: Final = "heartbeat"
@@ -113,8 +112,10 @@ class RunJournal:
     """
 
     __slots__ = (
+        "_is_after_heartbeat",
         "_left_behind",
         "_steps",
+        "_waiting",
         "_writer",
         "attempt",
         "details",
@@ -144,6 +145,8 @@ class RunJournal:
         self._writer = writer
         self._left_behind = left_behind
         self._steps: set[str] = set()
+        self._waiting: dict[str, asyncio.Task[Any] | threading.Thread] = {}
+        self._is_after_heartbeat = False
         self.job_id: str = job_id
         self.attempt: int = attempt
         self.started: int = started
@@ -229,6 +232,29 @@ class RunJournal:
         data = find_checkpoint(values)
         return None if data is None else decode_value(data, JSON)
 
+    def read_heartbeat(self) -> Any:
+        """Return the details of the last heartbeat of earlier runs, as plain data; None if there are none."""
+        self._is_after_heartbeat = True
+        data = self.begin().values.get(HEARTBEAT)
+        return None if data is None else decode_value(data, JSON)
+
+    def refuse_after_heartbeat(self, call: str) -> None:
+        """Raise `UnsupportedFeature` if the run has read its last heartbeat, which keeps no numbers of calls."""
+        if self._is_after_heartbeat:
+            raise UnsupportedFeature(
+                f"job {self.job_id}: {call}() after last_heartbeat would get the value of an earlier call: continue "
+                "from last_checkpoint, which knows the calls before it"
+            )
+
+    def claim_signal(self, name: str) -> None:
+        """Raise `InvalidOption` if another asyncio task or thread of the run has waited for this signal."""
+        flow = _find_task() or threading.current_thread()
+        if self._waiting.setdefault(name, flow) is not flow:
+            raise InvalidOption(
+                f"job {self.job_id}: two asyncio tasks or threads of the run wait for the signal {name!r}, and their "
+                "order may differ in the next run: let each wait for a signal of another name"
+            )
+
     def refuse_in_step(self, call: str) -> None:
         """Raise `UnsupportedFeature` if the caller is the function of a step: once saved, it is not called again."""
         step = _running_step.get()
@@ -244,12 +270,9 @@ class RunJournal:
 
     def is_own_flow(self) -> bool:
         """Whether the caller is the flow of the task's function, not an asyncio task or thread that it started."""
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            # A thread, or the main one of a process, which runs no loop.
-            return threading.current_thread().name in _FLOWS
-        return task is not None and task.get_name() == FLOW
+        task = _find_task()
+        # Without a task it is a thread, or the main one of a process, which runs no loop.
+        return threading.current_thread().name in _FLOWS if task is None else task.get_name() == FLOW
 
     def _remember(self, name: str, value: bytes) -> None:
         self.saved.append(name)
@@ -364,10 +387,11 @@ _running_step: ContextVar[SavedStep | None] = ContextVar("taskmq_step", default=
 DETACHED: Final = Detached()
 
 
-def read_value(values: dict[str, bytes], name: str) -> Any:
-    """Return a saved value as plain data; None if there is none."""
-    data = values.get(name)
-    return None if data is None else decode_value(data, JSON)
+def _find_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def describe_saved(name: str) -> str:

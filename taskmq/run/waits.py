@@ -90,12 +90,13 @@ class SignalWait:
         default: value at the timeout; `NO_DEFAULT`: it raises.
 
     Raises:
-        InvalidOption: the name or the timeout is invalid.
+        InvalidOption: the name or the timeout is invalid, or another asyncio task or thread waits for the signal.
     """
 
     def __init__(self, journal: RunJournal, name: str, form: Any, timeout: Duration | None, default: object) -> None:
         self._journal = journal
         self._name = check_signal(name, what="signal")
+        journal.claim_signal(name)
         self._form = form
         self._type = ReturnType(form)
         self._default = default

@@ -106,6 +106,42 @@ async def test_a_sleep_of_another_asyncio_task_or_thread_needs_a_name() -> None:
     assert not shelf.begun
 
 
+async def test_two_asyncio_tasks_or_threads_cannot_wait_for_the_same_signal() -> None:
+    run = _run(Shelf({"signal 1 x ok": b"1", "signal 2 y ok": b"2", "signal 3 z other": b"3"}))
+    first = asyncio.create_task(run.await_for("ok"))
+    second = asyncio.create_task(run.await_for("ok"))
+    third = asyncio.create_task(run.await_for("other"))
+
+    found = await asyncio.gather(first, second, third, return_exceptions=True)
+
+    assert (found[0], found[2]) == (1, 3)
+    assert isinstance(found[1], InvalidOption)
+    with pytest.raises(InvalidOption, match=r"job 7: two asyncio tasks or threads .* the signal 'ok'"):
+        await asyncio.to_thread(run.wait_for, "ok")
+
+
+async def test_one_asyncio_task_waits_for_several_signals_of_a_name() -> None:
+    run = _run(Shelf({"signal 1 x ok": b"1", "signal 2 y ok": b"2"}))
+
+    async def wait() -> list[int]:
+        return [await run.await_for("ok", int) for _ in range(2)]
+
+    assert await asyncio.create_task(wait()) == [1, 2]
+
+
+def test_a_run_that_read_its_last_heartbeat_cannot_sleep_or_wait() -> None:
+    shelf = Shelf({"heartbeat": b"3", "sleep 1": b"0"})
+    run = _run(shelf)
+    run.sleep("1h")
+
+    assert run.last_heartbeat == 3
+    for call in (lambda: run.sleep("1h"), lambda: run.wait_for("ok")):
+        with pytest.raises(UnsupportedFeature, match=r"job 7: .*\(\) after last_heartbeat .* last_checkpoint"):
+            call()
+    with pytest.raises(Suspension):
+        run.continue_as_new(4)
+
+
 async def test_concurrent_sleeps_find_their_values_in_any_order() -> None:
     shelf = Shelf()
     for name, duration in (("a", "1h"), ("b", "2h")):
