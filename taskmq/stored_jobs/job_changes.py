@@ -9,6 +9,7 @@ from typing import Any, Final, TypedDict
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from taskmq.client.large_values import read_reference
 from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord
@@ -16,6 +17,8 @@ from taskmq.errors import (
     InvalidArguments,
     InvalidOption,
     JobConflict,
+    ResultDamaged,
+    ResultExpired,
     SavedValuesFull,
     StateUnavailable,
     UnsupportedFeature,
@@ -23,7 +26,7 @@ from taskmq.errors import (
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import PLAIN
 from taskmq.model.envelope import JSON, LAST_INSTANT
-from taskmq.model.history.suspensions import JobSignal, check_signal, find_form, is_awaited
+from taskmq.model.history.suspensions import JobSignal, check_signal, decides_form, find_form, is_awaited
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.states import UNDERWAY
@@ -206,10 +209,9 @@ class JobChanges(JobQueries):
         Raises:
             InvalidArguments: see `asignal`.
         """
-        saved = (await self._sessions.store().journals.values([record.id])).get(record.id)
-        values = {} if saved is None else saved.values
-        # A large form is kept elsewhere: then only the task checks the value.
-        form = find_form({key: each.value for key, each in values.items() if not each.is_reference}, signal)
+        values = await self._find_values(record, signal)
+        # If the form cannot be read here, only the task checks the value.
+        form = None if values is None else find_form(values, signal)
         flaw = ""
         # Without the validator, or with a schema that is not one, only the task checks it, too.
         with suppress(UnsupportedFeature, ValueError):
@@ -218,6 +220,24 @@ class JobChanges(JobQueries):
             flaw = find_misfit(form or {}, value, purpose="forms of signals", checks_formats=False)
         if flaw:
             raise InvalidArguments(f"job {name_of(record)}: signal {signal.name!r} does not fit its form: {flaw}")
+
+    async def _find_values(self, record: JobRecord, signal: JobSignal) -> dict[str, bytes] | None:
+        """Return the saved values that decide the form; None if one is kept where this process cannot read it."""
+        saved = (await self._sessions.store().journals.values([record.id])).get(record.id)
+        large = self._sessions.current().large_values
+        values: dict[str, bytes] = {}
+        for name, each in ({} if saved is None else saved.values).items():
+            if not each.is_reference:
+                values[name] = each.value
+            elif decides_form(name, signal):
+                reference = read_reference(each.value)
+                if large is None or reference is None:
+                    return None
+                try:
+                    values[name] = await large.fetch(record.id, reference[1])
+                except (ResultDamaged, ResultExpired, StateUnavailable):
+                    return None
+        return values
 
     async def _wake(self, job_id: str, signal: JobSignal, *, by: By) -> None:
         """Make a job due that waits for the signal.

@@ -54,6 +54,7 @@ __all__ = [
     "WaitCall",
     "check_signal",
     "count_signals",
+    "decides_form",
     "decode_arguments",
     "describe_sleep",
     "describe_wait",
@@ -364,6 +365,11 @@ def encode_wait(until: int, form: Mapping[str, Any], after: str | None = None) -
 def find_checkpoint(values: Mapping[str, bytes]) -> bytes | None:
     """Return the last checkpoint as JSON; None if there is none."""
     return bytes(_decode_position(values[POSITION]).value) if POSITION in values else values.get(CHECKPOINT)
+
+
+def decides_form(key: str, signal: JobSignal) -> bool:
+    """Whether `find_form` needs the saved value of this name, not the name alone."""
+    return key == POSITION or (key.startswith("wait ") and key.endswith(f" {signal.name}"))
 
 
 def find_form(values: Mapping[str, bytes], signal: JobSignal) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import pytest
 from taskmq import Context, Job, RetryPolicy, RunFailed, TaskMQ, Workflow, chain, group
 from taskmq.client.large_values import REFERENCE
 from taskmq.contracts.jobs import MOST_VALUE_BYTES
-from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.errors import InvalidArguments, ResultDamaged, ResultExpired, UnsupportedFeature
 from taskmq.model.envelope import JSON
 from taskmq.model.history.journals import LARGEST_SAVED
 from taskmq.model.states import JobState
@@ -61,6 +61,13 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
         if context.attempt == 1:
             raise ValueError("again")
         return value
+
+    @app.task(name="ask", queue="work")
+    async def ask(context: Context) -> int | str:
+        await context.resume()
+        number = len(context.last_checkpoint or "") // 2_000
+        await context.acheckpoint("x" * 2_000 * (number + 1))
+        return await context.await_for("answer", str if number else int)
 
     @app.task(name="charge", queue="work", idempotency_key="{order}")
     async def charge(order: int, size: int) -> str:
@@ -124,6 +131,29 @@ def test_the_next_attempt_gets_a_saved_step_of_any_size(tmp_path: Path) -> None:
 
         assert await job.aresult(_PATIENCE) == "1" * LARGEST_SAVED
         assert (await app.jobs.aget(job.id)).attempt == 2
+
+    _play(test, tmp_path)
+
+
+def test_a_signal_behind_a_large_checkpoint_has_to_fit_the_form_of_its_wait(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("ask")
+
+        async def waits(number: int) -> bool:
+            values = (await app.sessions.store().journals.values([job.id])).get(job.id)
+            is_saved = values is not None and f"wait {number} answer" in values.values
+            return is_saved and (await app.jobs.aget(job.id)).state is JobState.SCHEDULED
+
+        await until(lambda: waits(1))
+        await app.jobs.aretry(job.id)
+        await until(lambda: waits(2))
+        with pytest.raises(InvalidArguments, match="signal 'answer' does not fit its form"):
+            await app.jobs.asignal(job.id, "answer", 5)
+        blind = _app(app.sessions.url, tmp_path, has_place=False)
+        # Only the task can check it.
+        await blind.jobs.asignal(job.id, "answer", "yes")
+        await blind.aclose()
+        assert await job.aresult(_PATIENCE) == "yes"
 
     _play(test, tmp_path)
 

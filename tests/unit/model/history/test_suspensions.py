@@ -15,6 +15,7 @@ from taskmq.model.history.suspensions import (
     SleepCall,
     check_signal,
     count_signals,
+    decides_form,
     decode_arguments,
     describe_sleep,
     describe_wait,
@@ -91,6 +92,10 @@ def test_a_signal_has_the_form_of_the_first_wait_behind_the_checkpoint() -> None
     }  # fmt: skip
 
     assert find_form(values, _SIGNAL) == {"type": "string"}
+    # It depends on these values alone, and on the names of the others.
+    others = {key: b"kept elsewhere" for key in values if not decides_form(key, _SIGNAL)}
+    assert others.keys() == {"signal 1 a ok", "timeout 2 ok", "timeout 4 ok", "signal 2 b ok"}
+    assert find_form({**values, **others}, _SIGNAL) == {"type": "string"}
 
 
 def test_a_repeated_signal_has_no_form_to_fit_again() -> None:
