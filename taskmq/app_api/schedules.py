@@ -228,6 +228,7 @@ class AppSchedules(AppCalls):
             next=None if following is None else instant_text(following + jitter),
             paused=None if status is None else _text(status.paused),
             note="" if status is None else status.note,
+            refused="" if status is None else status.refused,
             **facts,
         )
 

@@ -44,6 +44,8 @@ class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
         run: distinguishes another emission of the same instant; "" for the regular one.
         until: when other beats take it over, ms.
         kind: why it is emitted: `due`, `catchup`, `buffered`, `backfill`.
+        refusals: how often its start was refused.
+        refused: the last reason.
     """
 
     instant: int
@@ -51,6 +53,8 @@ class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
     owner: str
     until: int
     kind: str
+    refusals: int = 0
+    refused: str = ""
 
 
 class ActiveRun(msgspec.Struct, array_like=True):

@@ -51,6 +51,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         next: due time of the next occurrence, in the past if it is overdue; None if there is none, or it is paused.
         paused: since when it is paused.
         note: the reason for the pause, if given.
+        refused: why the start of an occurrence was refused, which is tried again; "": none was.
         fired: number of occurrences confirmed by the broker; with a job store, number of submitted jobs.
         late: number emitted more than a second after their instant, without missed ones.
         missed: number neither emitted in time nor caught up.
@@ -66,6 +67,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     next: datetime | None
     paused: datetime | None
     note: str
+    refused: str
     fired: int
     late: int
     missed: int
@@ -149,6 +151,7 @@ def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurr
         next=_utc(following),
         paused=_utc(record.paused),
         note=record.note,
+        refused=next((claim.refused for claim in record.claims if claim.refused), ""),
         fired=counts.fired,
         late=counts.late,
         missed=counts.missed,

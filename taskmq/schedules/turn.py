@@ -1,8 +1,10 @@
 """A turn of a schedule: what is claimed now, and when to look again. Pure: record in, record out."""
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from taskmq.model.keys import scheduled_job_id
 from taskmq.schedules.definition import rule_of
@@ -20,12 +22,17 @@ __all__ = [
     "give_up",
     "next_instant",
     "next_look",
+    "postpone",
     "release_claims",
     "take_turn",
 ]
 
 LEASE_MS: Final = 10_000
 """Time after which another replica takes over a claim, ms."""
+
+_LONGEST_MS: Final = 300_000
+_MOST_DOUBLINGS: Final = 5
+_MOST_REASON: Final = 500
 
 _MOST_CLAIMS: Final = 32
 _LATE: Final = 1_000
@@ -116,13 +123,27 @@ def give_up(record: ScheduleRecord, claims: list[OccurrenceClaim], jobs: list[st
     record.active = [run for run in record.active if run.job_id not in jobs]
 
 
+def postpone(record: ScheduleRecord, refused: Mapping[OccurrenceClaim, str], now: int) -> None:
+    """Record why these occurrences were refused; each is tried again later, at last every five minutes."""
+    reasons = {(claim.instant, claim.run): reason for claim, reason in refused.items()}
+    record.claims = [
+        replace(
+            claim,
+            until=now + min(LEASE_MS << min(claim.refusals, _MOST_DOUBLINGS), _LONGEST_MS),
+            refusals=claim.refusals + 1,
+            refused=reason[:_MOST_REASON],
+        )
+        if (reason := reasons.get((claim.instant, claim.run))) is not None
+        else claim
+        for claim in record.claims
+    ]
+
+
 def release_claims(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
     """Release these claims for other replicas: this one stops without publishing them."""
     mine = {(claim.instant, claim.run, claim.owner) for claim in claims}
     record.claims = [
-        OccurrenceClaim(claim.instant, claim.run, claim.owner, 0, claim.kind)
-        if (claim.instant, claim.run, claim.owner) in mine
-        else claim
+        replace(claim, until=0) if (claim.instant, claim.run, claim.owner) in mine else claim
         for claim in record.claims
     ]
 
@@ -171,7 +192,7 @@ def _take_over(record: ScheduleRecord, turn: Turn, now: int, replica: Replica) -
     for found in record.claims:
         claim = found
         if claim.until <= now:
-            claim = OccurrenceClaim(claim.instant, claim.run, replica.owner, now + LEASE_MS, claim.kind)
+            claim = replace(claim, owner=replica.owner, until=now + LEASE_MS)
             turn.claims.append(claim)
         kept.append(claim)
     record.claims = kept

@@ -1,13 +1,14 @@
 """Schedules that start runs of workflows.
 
 An occurrence is first claimed in the transaction that fires its schedule, with a lease. The claim is removed once the
-run is started; if the lease expires, another scheduler starts the same run again, with the same id. Runs are started
-in the background, so other schedules do not wait for them.
+run is started; if the lease expires, another scheduler starts the same run again, with the same id. A start that is
+refused is tried again after 10 s, then after twice the time, at last every five minutes. Runs are started in the
+background, so other schedules do not wait for them.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -24,7 +25,7 @@ from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_reco
 from taskmq.schedules.store_records import record_of
 from taskmq.schedules.target import SCHEDULE_LABEL, name_of_runs, run_of, with_priority
 from taskmq.schedules.triggers import jitter_of
-from taskmq.schedules.turn import complete, next_look
+from taskmq.schedules.turn import complete, next_look, postpone
 from taskmq.workflow.runs.service import RunService
 
 __all__ = ["ScheduledWorkflows"]
@@ -71,16 +72,27 @@ class ScheduledWorkflows:
     async def _start_all(self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim]) -> None:
         try:
             async with self._room:
-                started = [claim for claim in claims if await self._start(row, rule, claim)]
-                if started:
-                    await self._complete(row, rule, started)
+                refused: dict[OccurrenceClaim, str] = {}
+                started: list[OccurrenceClaim] = []
+                for claim in claims:
+                    if reason := await self._start(row, rule, claim):
+                        refused[claim] = reason
+                    else:
+                        started.append(claim)
+                await self._record(row, rule, started, refused)
         except StoreUnavailable as error:
             _log.warning("schedule %s: store unavailable, will record its workflows later: %s", row.name, error)
         finally:
             self._under_way.difference_update(_key(row, claim) for claim in claims)
 
-    async def _complete(self, row: StoredSchedule, rule: StoredRule, started: list[OccurrenceClaim]) -> None:
-        """Remove the claims of started workflows from the store."""
+    async def _record(
+        self,
+        row: StoredSchedule,
+        rule: StoredRule,
+        started: list[OccurrenceClaim],
+        refused: Mapping[OccurrenceClaim, str],
+    ) -> None:
+        """Remove the claims of started workflows from the store, and postpone the refused ones."""
         now = self._app.sessions.clock.now_ms()
         for claim in started:
             self._counts.schedules.count_emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
@@ -91,6 +103,7 @@ class ScheduledWorkflows:
             record = record_of(rows[0])
             by_hand = record.history
             complete(record, started, at=now, jitter=jitter_of(rule.name, rule.policy.jitter))
+            postpone(record, refused, now)
             record.history = by_hand
             change = ScheduleChange(
                 app=row.app,
@@ -104,7 +117,12 @@ class ScheduledWorkflows:
             if (await self._store.write([change]))[0]:
                 return
 
-    async def _start(self, row: StoredSchedule, rule: StoredRule, claim: OccurrenceClaim) -> bool:
+    async def _start(self, row: StoredSchedule, rule: StoredRule, claim: OccurrenceClaim) -> str:
+        """Start a workflow; return why its start was refused, "" if it was not.
+
+        Raises:
+            StoreUnavailable: the store could not be reached.
+        """
         assert rule.workflow is not None
         ordered = {name for name, task in self._app.tasks.items() if task.order_key is not None}
         content = with_priority(rule.workflow, priority_of(claim, None), ordered=ordered)
@@ -112,12 +130,20 @@ class ScheduledWorkflows:
         run = run_of(content, schedule=row.name, instant=claim.instant, due=due)
         try:
             await self._runs.start_run(run, run_id=_id_of(row, claim), tenant=row.tenant or None)
+        except StoreUnavailable:
+            raise
         except TaskMQError as error:
-            _log.warning(
-                "schedule %s: starting the workflow of %d failed, will retry: %s", row.name, claim.instant, error
+            # Once; the schedule shows the last reason.
+            level = logging.DEBUG if claim.refusals else logging.WARNING
+            _log.log(
+                level,
+                "schedule %s: starting the workflow of %d failed, will retry: %s",
+                row.name,
+                claim.instant,
+                error,
             )
-            return False
-        return True
+            return str(error) or type(error).__name__
+        return ""
 
     async def find_active(self, row: StoredSchedule, rule: StoredRule, record: ScheduleRecord) -> list[str]:
         """Return the occurrences of a schedule whose runs have not ended, or are still to be started.

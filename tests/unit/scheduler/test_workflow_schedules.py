@@ -1,5 +1,6 @@
 """Schedules that start runs of workflows, over deaths of schedulers."""
 
+import logging
 import re
 from typing import Any
 
@@ -306,3 +307,33 @@ async def test_a_queued_run_counts_for_the_overlap_policy_of_its_schedule(stage:
     runs = await _runs(stage, tenant="acme", workflow="report")
     assert [run.state for run in runs] == [RunState.RUNNING, RunState.QUEUED]
     assert (await api.schedules.get("report")).skipped
+
+
+@run_by(_play)
+async def test_a_refused_occurrence_is_tried_less_and_less_often_and_shown(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await _start_scheduler(stage)
+    api = OperatorApi(process.app, None)
+    await process.app.schedules.aadd("often", await _named_flow(stage, process.app), every("10m"))
+    await api.workflows.put("load-and-shout", WorkflowBody(text=_NEEDING_ROWS))
+    caplog.set_level(logging.DEBUG, "taskmq.scheduler")
+    await stage.pass_by(400 + 590)
+
+    tries = [each for each in caplog.records if "starting the workflow of" in each.getMessage()]
+    assert [each.levelname for each in tries] == ["WARNING"] + ["DEBUG"] * 5
+    assert (await api.schedules.get("often")).refused == "workflow load-and-shout: give 'rows': it has no default"
+
+    await api.workflows.put(
+        "load-and-shout", WorkflowBody(text=_NEEDING_ROWS.replace("integer", "integer, default: 1"))
+    )
+    await stage.pass_by(30)
+    assert len(await _runs(stage, workflow="load-and-shout")) == 2
+    assert (await api.schedules.get("often")).refused == ""
+
+
+_NEEDING_ROWS = """
+workflow: load-and-shout
+params: {rows: {type: integer}}
+steps: {load: {task: load, with: {name: "${params.rows}"}}}
+"""

@@ -14,7 +14,17 @@ from taskmq.schedules import ScheduleEntry, read_policy
 from taskmq.schedules.planner import instants_between
 from taskmq.schedules.record import MissedSpan, OccurrenceClaim, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.triggers import Every
-from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, next_instant, release_claims, take_turn
+from taskmq.schedules.turn import (
+    LEASE_MS,
+    Replica,
+    complete,
+    give_up,
+    next_instant,
+    next_look,
+    postpone,
+    release_claims,
+    take_turn,
+)
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -39,6 +49,28 @@ _options = st.fixed_dictionaries(
     {"catchup": st.sampled_from(["skip", "once", "all"]), "late_after": st.sampled_from(["0s", "25s", "10m"])},
     optional={"overlap": st.sampled_from(["skip", "buffer_one", "buffer_all", "cancel_other"])},
 )
+
+
+def test_a_refused_occurrence_is_claimed_again_later_and_later() -> None:
+    entry, record, now = _entry(), ScheduleRecord(), START
+    take_turn(record, entry, now=now, replica=_replica())
+    now += PERIOD
+    claims = take_turn(record, entry, now=now, replica=_replica()).claims
+    record.paused = now
+    waits: list[int] = []
+    for _ in range(8):
+        (claim,) = claims
+        postpone(record, {claim: "no"}, now)
+        again = next_look(record, entry, now)
+        assert again is not None
+        waits.append((again - now) // SECOND)
+        assert not take_turn(record, entry, now=again - 1, replica=_replica(2)).claims
+        now, claims = again, take_turn(record, entry, now=again, replica=_replica(2)).claims
+
+    assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert (claims[0].refused, claims[0].refusals) == ("no", 8)
+    complete(record, claims, at=now)
+    assert record.claims == []
 
 
 @given(options=_options, seed=st.integers(0, 10**6))
