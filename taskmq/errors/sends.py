@@ -33,7 +33,13 @@ class Unroutable(SendError):
 
 
 class BrokerUnavailable(SendError):
-    """Raised when the broker could not be reached before the deadline; nothing was sent."""
+    """Raised when the broker could not be reached before the deadline; nothing was sent.
+
+    Attributes:
+        is_unanswered: whether the first attempt to connect has no answer yet, so that more time may help.
+    """
+
+    is_unanswered: bool = False
 
 
 class AccessDenied(BrokerUnavailable):

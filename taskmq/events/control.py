@@ -22,9 +22,24 @@ from taskmq.model.commands import (
 )
 from taskmq.model.units import Duration, parse_seconds
 
-__all__ = ["command_workers"]
+__all__ = ["command_workers", "reach_broker"]
 
-_CONNECT_SECONDS: Final = 10.0
+_REFUSED_SECONDS: Final = 2.0
+_SLOW_SECONDS: Final = 8.0
+
+
+async def reach_broker(broker: Broker) -> None:
+    """Return once the broker answers, for a person who waits.
+
+    Raises:
+        BrokerUnavailable: every attempt of two seconds failed, or the first one had no answer within ten.
+    """
+    try:
+        await broker.connect(timeout=_REFUSED_SECONDS)
+    except BrokerUnavailable as error:
+        if not error.is_unanswered:
+            raise
+        await broker.connect(timeout=_SLOW_SECONDS)
 
 
 async def command_workers(broker: Broker, command: Command, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
@@ -67,10 +82,10 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
             if expected is not None and expected <= {name for name, _, _ in answers}:
                 complete.set()
 
+    # So that the whole time is for the workers.
+    await reach_broker(broker)
     listening = await broadcasting.listen([topic], receive)
     try:
-        # So that the whole time is for the workers.
-        await broker.connect(timeout=_CONNECT_SECONDS)
         asked = clock.now_ms()
         if not broadcasting.announce(command_topic(command.name), encode_command(command)):
             raise BrokerUnavailable(f"the broker {broker.address} cannot send commands at the moment")

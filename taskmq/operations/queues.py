@@ -13,6 +13,7 @@ from taskmq.contracts.broker import Broker, Counting, QueueStats
 from taskmq.contracts.jobs import PauseStore, QueueBacklog
 from taskmq.contracts.stores import coordinator_required
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.events.control import reach_broker
 from taskmq.model.commands import QueuePause
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import (
@@ -124,6 +125,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
+    await reach_broker(broker)
     found: list[QueueStats] = []
     queues: list[WorkQueue] = []
     for name in names:
@@ -240,6 +242,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
         BrokerUnavailable: the broker could not be reached.
     """
     session, queue = app.sessions.current(), app.producer.queue(name)
+    await reach_broker(session.broker)
     parts = await find_parts(session.broker, queue)
     letters = await session.broker.stats([dead_letter_queue(name)])
     tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)

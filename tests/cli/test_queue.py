@@ -34,6 +34,21 @@ def test_named_queues_are_listed_and_blanks_are_ignored(taskmq: Here) -> None:
     assert "ticks" not in names
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("queue", "list"), ("queue", "show", "images"), ("workers",), ("top", "--count", "1")],
+    ids=" ".join,
+)
+def test_a_broker_that_is_down_is_reported_after_two_seconds(
+    shop: Path, taskmq: Here, command: tuple[str, ...]
+) -> None:
+    result = taskmq("--url", "amqp://guest:guest@127.0.0.1:1/", *command, "--app", "shop:app")
+
+    assert result.code == 5
+    assert "no connection to amqp://guest@127.0.0.1:1/%2F within 2.0 s" in result.err
+    assert "is RabbitMQ started" in result.err
+
+
 def test_a_command_without_an_app_requires_queue_names(taskmq: Here) -> None:
     result = taskmq("queue", "list")
 

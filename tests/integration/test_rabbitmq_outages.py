@@ -41,6 +41,7 @@ class TestNodesWithoutAnswer(RabbitMQCase):
             await broker.connect(timeout=0.3)
 
         said = str(errors[0])
+        assert errors[0].is_unanswered
         assert "file handles" in said
         assert "LimitNOFILE" in said
 

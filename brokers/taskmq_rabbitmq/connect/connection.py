@@ -166,7 +166,9 @@ class Connection:
             if self._denial is not None:
                 raise AccessDenied(str(self._denial)) from None
             within = f"within {max(timeout or 0, 0):.1f} s"
-            raise BrokerUnavailable(f"no connection to {self._endpoint.address} {within}; {self.trouble}") from None
+            error = BrokerUnavailable(f"no connection to {self._endpoint.address} {within}; {self.trouble}")
+            error.is_unanswered = self.last_error is None
+            raise error from None
         raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed by this process")
 
     async def channel(self, timeout: float | None = OPEN_SECONDS) -> OpenChannel:

@@ -4,15 +4,15 @@ import threading
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.broker import Listening
+from taskmq.contracts.broker import Broker, Listening
 from taskmq.durable.service import ServiceGroup
-from taskmq.errors import AccessDenied, UnsupportedFeature
-from taskmq.events.control import command_workers
+from taskmq.errors import AccessDenied, BrokerUnavailable, UnsupportedFeature
+from taskmq.events.control import command_workers, reach_broker
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import Command, CommandAnswer, Preemption, command_topic, encode_command
 from taskmq.model.telemetry.worker_status import WorkerStatus
@@ -351,6 +351,24 @@ def test_long_stacks_are_truncated() -> None:
 
     assert len(text) < 600
     assert "more characters" in text
+
+
+@pytest.mark.parametrize(("is_unanswered", "waits"), [(False, [2.0]), (True, [2.0, 8.0])])
+async def test_only_a_broker_that_has_not_answered_yet_gets_more_time(
+    is_unanswered: bool, waits: list[float]
+) -> None:
+    asked: list[float] = []
+
+    class _Silent:
+        async def connect(self, *, timeout: float) -> None:
+            asked.append(timeout)
+            error = BrokerUnavailable("no connection")
+            error.is_unanswered = is_unanswered
+            raise error
+
+    with pytest.raises(BrokerUnavailable):
+        await reach_broker(cast("Broker", _Silent()))
+    assert asked == waits
 
 
 def test_a_worker_returns_jobs_on_request() -> None:
