@@ -1,6 +1,6 @@
 """The calls of a `RunStore`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -28,7 +28,7 @@ from taskmq_sql.runs.lists import list_ended, list_runs
 from taskmq_sql.runs.places import find_place
 from taskmq_sql.runs.starts import check_content, read_run, start
 from taskmq_sql.runs.transitions import Graphs, advance
-from taskmq_sql.runs.values import children, read_values, steps
+from taskmq_sql.runs.values import children, read_values, steps, steps_of
 from taskmq_sql.steps import JobId, Runner, Steps, Work, first
 
 __all__ = ["JoinTransaction", "SqlRuns"]
@@ -111,6 +111,10 @@ class SqlRuns:
             return []
         names = sorted(name for name in load_graph(text).order if name > after)[:limit]
         return await self._lists.read(partial(steps, run_id, names))
+
+    async def steps_of(self, names: Mapping[str, Sequence[str]]) -> dict[str, list[StepRecord]]:
+        known = {run: each for run, each in names.items() if is_job_id(run)}
+        return await self._lists.read(partial(steps_of, known))
 
     async def children(self, run_id: str, step: str, *, after: int = -1, limit: int = 500) -> list[StepRecord]:
         if not is_job_id(run_id):

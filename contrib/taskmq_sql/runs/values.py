@@ -1,6 +1,6 @@
 """Steps of runs, their values, and the results of jobs as values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +13,7 @@ from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.workspace import Need, Workspace
 from taskmq_sql.steps import JobId, Query, Row, Steps, ask, first, insert, job_id
 
-__all__ = ["children", "meet", "read_result", "read_values", "steps", "write_steps"]
+__all__ = ["children", "meet", "read_result", "read_values", "steps", "steps_of", "write_steps"]
 
 _REFERENCE: Final = "taskmq/reference"
 # A scalar subquery per row: PostgreSQL would scan the steps and children of a new table for a join.
@@ -73,6 +73,15 @@ def steps(run: str, names: Sequence[str]) -> Steps[list[StepRecord]]:
     """Return those of these steps that have a record, in the order of their names."""
     found = yield from _read_steps([(run, StepKey(name)) for name in names])
     return sorted((step for _, step in found), key=lambda step: step.key.name)
+
+
+def steps_of(names: Mapping[str, Sequence[str]]) -> Steps[dict[str, list[StepRecord]]]:
+    """Implement `RunStore.steps_of`."""
+    found: dict[str, list[StepRecord]] = {run: [] for run in names}
+    keys = [(run, StepKey(name)) for run, wanted in names.items() for name in wanted]
+    for run, step in (yield from _read_steps(keys)):
+        found[run].append(step)
+    return found
 
 
 def children(run: str, name: str, after: int, limit: int) -> Steps[list[StepRecord]]:

@@ -19,6 +19,7 @@ __all__ = [
     "RunLineView",
     "RunPlaceView",
     "RunStepList",
+    "RunStepMark",
     "RunStepView",
     "RunTimeline",
     "SignalBody",
@@ -112,6 +113,16 @@ RunStateWord = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 StepStateWord = Literal["waiting", "running", "succeeded", "failed", "upstream_failed", "skipped", "cancelled"]
 
 
+class RunStepMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A step in a list of runs. `generation` is the redrive that it last belonged to; 0 for none."""
+
+    step: str
+    state: StepStateWord
+    started: str | None
+    ended: str | None
+    generation: int
+
+
 class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     """A run in a list.
 
@@ -126,6 +137,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
         generation: how often it was redriven.
         scheduled_for: the instant of its schedule's occurrence; "" if no schedule started it.
         parent, parent_step: the run and step that started it; "" if none did.
+        marks: with `expand=steps`, its first 100 steps, each after the steps before it; otherwise None.
     """
 
     run_id: str
@@ -147,6 +159,7 @@ class RunLineView(msgspec.Struct, frozen=True, kw_only=True):
     parent: str
     parent_step: str
     labels: dict[str, str]
+    marks: list[RunStepMark] | None = None
 
 
 class RunPlaceView(msgspec.Struct, frozen=True, kw_only=True):

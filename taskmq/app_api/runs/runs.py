@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -16,6 +17,7 @@ from taskmq.api.workflows.runs import (
     RunLineList,
     RunPlaceView,
     RunStepList,
+    RunStepMark,
     RunTimeline,
     SignalBody,
     SignalledRun,
@@ -24,7 +26,7 @@ from taskmq.api.workflows.runs import (
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.history.logs import line_list
 from taskmq.app_api.runs.timelines import build_rows, ready_times
-from taskmq.app_api.runs.views import child_view, line_view, step_view
+from taskmq.app_api.runs.views import child_view, line_view, mark_view, step_view
 from taskmq.app_api.views import view_of
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import NewInboxRow, NewRun, RunFilter
@@ -36,7 +38,7 @@ from taskmq.model.jobs.filter_text import parse_run_filter
 from taskmq.model.keys import run_id_of, tenant_key
 from taskmq.model.runs.built_graphs import begun_content
 from taskmq.model.runs.graphs import RunGraph, encode_workflow, load_graph
-from taskmq.model.runs.records import RunRecord, RunState, StepRecord
+from taskmq.model.runs.records import RunRecord, RunState, StepKey, StepRecord
 from taskmq.model.runs.redrives import explain_refusal, find_revived
 from taskmq.model.runs.rules import StepState
 from taskmq.model.runs.validation import find_wrong_parameter
@@ -49,6 +51,7 @@ __all__ = ["AppRuns"]
 
 
 _LONGEST_CURSOR: Final = 10
+_MOST_MARKS: Final = 100
 
 
 class AppRuns(AppCalls):
@@ -64,17 +67,20 @@ class AppRuns(AppCalls):
         value = await self._service.store.run_value(run.id) if shows_data else None
         place = await self._service.store.place(run.id) if run.state is RunState.QUEUED else None
         return WorkflowRunView(
-            **msgspec.structs.asdict(line_view(run, await self._count_steps(run.version))),
+            **msgspec.structs.asdict(line_view(run, len(await self._step_names(run.version)))),
             params=msgspec.json.decode(run.params, type=dict[str, Any]) if shows_data else None,
             value=None if value is None else msgspec.json.decode(value),
             place=None if place is None else view_of(RunPlaceView, place),
         )
 
-    async def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
+    async def page(
+        self, which: str = "", *, limit: int = 50, cursor: str | None = None, expand: Sequence[str] = ()
+    ) -> RunLineList:
         """Return a page of runs, newest first.
 
         Args:
             which: the filter, such as `workflow:nightly* status:failed started:>-24h label.team:ops`.
+            expand: parts to include: `steps`, the first 100 of each run.
 
         Raises:
             InvalidFilter: the filter cannot be parsed.
@@ -86,8 +92,9 @@ class AppRuns(AppCalls):
                 return RunLineList(items=[], next=None)
             fields["tenant"] = self._caller.tenant
         page = await self._service.store.list_runs(RunFilter(**fields), after=cursor or None, limit=limit)
-        steps = {version: await self._count_steps(version) for version in {run.version for run in page.runs}}
-        items = [line_view(run, steps[run.version]) for run in page.runs]
+        orders = {version: await self._step_names(version) for version in {run.version for run in page.runs}}
+        marks = await self._marks(page.runs, orders) if "steps" in expand else {}
+        items = [line_view(run, len(orders[run.version]), marks.get(run.id)) for run in page.runs]
         return RunLineList(items=items, next=page.after, is_bounded=page.is_bounded)
 
     async def steps(self, run_id: str, *, limit: int = 50, cursor: str | None = None) -> RunStepList:
@@ -322,10 +329,21 @@ class AppRuns(AppCalls):
         found = await self._service.store.children(run.id, step, after=_number(cursor), limit=limit + 1)
         return found[:limit], str(found[limit - 1].key.child) if len(found) > limit else None
 
-    async def _count_steps(self, version: str) -> int:
-        """Return the number of steps of a version; 0 if its last run has just been deleted."""
+    async def _step_names(self, version: str) -> Sequence[str]:
+        """Return the steps of a version, each after those before it; none if its last run has just been deleted."""
         text = await self._service.store.graph_text(version)
-        return 0 if text is None else len(load_graph(text).order)
+        return () if text is None else load_graph(text).order
+
+    async def _marks(
+        self, runs: Sequence[RunRecord], orders: Mapping[str, Sequence[str]]
+    ) -> dict[str, list[RunStepMark]]:
+        """Return the first steps of each run."""
+        names = {run.id: orders[run.version][:_MOST_MARKS] for run in runs}
+        marks: dict[str, list[RunStepMark]] = {}
+        for run, records in (await self._service.store.steps_of(names)).items():
+            known = {each.key.name: each for each in records}
+            marks[run] = [mark_view(known.get(name) or StepRecord(key=StepKey(name))) for name in names[run]]
+        return marks
 
     async def _find_operable(self, run_id: str) -> RunRecord:
         """Return a run, if the caller may call the tasks of all its steps and sub-workflows."""

@@ -1,14 +1,14 @@
 """Views of runs, their steps and the children of steps."""
 
-from taskmq.api.workflows.runs import RunChildView, RunLineView, RunStepView
+from taskmq.api.workflows.runs import RunChildView, RunLineView, RunStepMark, RunStepView
 from taskmq.app_api.views import instant_text, view_of
 from taskmq.model.runs.graphs import RunGraph
 from taskmq.model.runs.records import RunRecord, StepKey, StepRecord
 
-__all__ = ["child_view", "line_view", "step_view"]
+__all__ = ["child_view", "line_view", "mark_view", "step_view"]
 
 
-def line_view(run: RunRecord, steps: int) -> RunLineView:
+def line_view(run: RunRecord, steps: int, marks: list[RunStepMark] | None = None) -> RunLineView:
     """Render a run that has this number of steps."""
     return view_of(
         RunLineView,
@@ -21,6 +21,19 @@ def line_view(run: RunRecord, steps: int) -> RunLineView:
         ended=instant_text(run.ended),
         steps=steps,
         labels=dict(run.labels),
+        marks=marks,
+    )
+
+
+def mark_view(record: StepRecord) -> RunStepMark:
+    """Render a step in a list of runs."""
+    return view_of(
+        RunStepMark,
+        record,
+        step=record.key.name,
+        state=record.state.value,
+        started=instant_text(record.started),
+        ended=instant_text(record.ended),
     )
 
 

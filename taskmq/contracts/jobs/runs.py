@@ -290,6 +290,13 @@ class RunStore(Protocol):
         """Return up to `limit` steps with names after `after`, in code point order; a step without a record waits."""
         ...
 
+    async def steps_of(self, names: Mapping[str, Sequence[str]]) -> dict[str, list[StepRecord]]:
+        """Return the records of the named steps of several runs, by run; a step without a record waits.
+
+        All of them are read in one statement.
+        """
+        ...
+
     async def children(self, run_id: str, step: str, *, after: int = -1, limit: int = 500) -> list[StepRecord]:
         """Return up to `limit` children of a step, in order, after the one with the number `after`."""
         ...

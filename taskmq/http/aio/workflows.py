@@ -225,16 +225,19 @@ class AsyncRunCalls:
             "cloneRun", StartedRunView, path={"run_id": run_id}, body=body, repeats=repeats
         )
 
-    async def page(self, which: str = "", *, limit: int = 50, cursor: str | None = None) -> RunLineList:
+    async def page(
+        self, which: str = "", *, limit: int = 50, cursor: str | None = None, expand: Sequence[str] = ()
+    ) -> RunLineList:
         """Return a page of runs, newest first.
 
         Args:
             which: the filter, such as `workflow:nightly* status:failed started:>-24h label.team:ops`.
+            expand: parts to include: `steps`, the first 100 of each run.
 
         Raises:
             InvalidFilter: the filter cannot be parsed.
         """
-        query = {"filter": which or None, "limit": limit, "cursor": cursor}
+        query = {"filter": which or None, "limit": limit, "cursor": cursor, "expand": ",".join(expand) or None}
         return await self._connection.ask("listRuns", RunLineList, query=query)
 
     def list(self, which: str = "", *, page_size: int = 200) -> AsyncIterator[RunLineView]:

@@ -52,7 +52,18 @@ _RUN: Final[dict[str, Any]] = {
     "parent": "",
     "parent_step": "",
     "labels": {"team": "ops"},
+    "marks": None,
 }
+_MARKS: Final[list[dict[str, Any]]] = [
+    {
+        "step": "extract",
+        "state": "succeeded",
+        "started": "2027-01-31T02:30:00.500Z",
+        "ended": "2027-01-31T02:30:04.500Z",
+        "generation": 0,
+    },
+    {"step": "approve", "state": "running", "started": "2027-01-31T02:30:04.500Z", "ended": None, "generation": 0},
+]
 _OF_RUN: Final = {"run_id": SOME_ID}
 _RUN_STEP: Final[dict[str, Any]] = {
     "step": "approve",
@@ -170,8 +181,8 @@ WORKFLOWS: Final[Mapping[str, Example]] = {
         answers={201: {"run_id": SOME_ID, "workflow": "nightly", "version": _VERSION, "is_new": True}},
     ),
     "listRuns": Example(
-        parameters={"filter": "workflow:nightly* status:running,failed started:>-24h"},
-        answers={200: {"items": [_RUN], "next": None, "is_bounded": False}},
+        parameters={"filter": "workflow:nightly* status:running,failed started:>-24h", "expand": "steps"},
+        answers={200: {"items": [{**_RUN, "marks": _MARKS}], "next": None, "is_bounded": False}},
     ),
     "getRun": Example(
         parameters=_OF_RUN, answers={200: {**_RUN, "params": {"key": "photos"}, "value": None, "place": None}}

@@ -1,6 +1,6 @@
 """`/runs`: list, inspect, signal, close, hold, cancel, redrive and clone runs of workflows."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -49,12 +49,15 @@ async def list_runs(
     ] = "",
     limit: Limit = 50,
     cursor: Cursor = None,
+    expand: Annotated[
+        Literal["steps"] | None, QueryParameter(description="`steps` includes the first 100 steps of each run.")
+    ] = None,
 ) -> RunLineList:
     """Return a tenant's runs, newest first; for an instance role, all tenants'.
 
     A page with `is_bounded` still has a `next`: the search stopped before it examined everything.
     """
-    return await api.runs.page(which, limit=limit, cursor=cursor)
+    return await api.runs.page(which, limit=limit, cursor=cursor, expand=[expand] if expand else [])
 
 
 @get(

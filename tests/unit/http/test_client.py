@@ -339,6 +339,9 @@ def _use_workflows(client: Client) -> None:
     started = client.workflows.start("weekly", StartRunBody(labels={"team": "ops"}))
     assert client.runs.get(started.run_id).labels == {"team": "ops"}
     assert [run.run_id for run in client.runs.list("workflow:week*")] == [started.run_id]
+    (line,) = client.runs.page("workflow:weekly", expand=["steps"]).items
+    assert [(mark.step, mark.state) for mark in line.marks or []] == [("a", "waiting"), ("b", "waiting")]
+    assert client.runs.page().items[0].marks is None
     assert [step.step for step in client.runs.steps(started.run_id, limit=1).items] == ["a"]
     assert client.runs.children(started.run_id, "a").items == []
     assert [step.kind for step in client.runs.graph(started.run_id).steps] == ["task", "wait"]

@@ -176,6 +176,33 @@ def test_runs_are_listed_by_a_filter(site: Site) -> None:
     assert site("GET", "/runs?cursor=none").json()["code"] == "invalid_option"
 
 
+def test_runs_are_listed_with_the_first_100_steps_of_each(site: Site, runs: _Runs) -> None:
+    first = _start(site)
+    runs.settle()
+    runs.finish(first, "extract", "done")
+    second = _start(site)
+    wide = "steps: {" + ", ".join(f"s{number:03}: {{wait: go}}" for number in range(120)) + "}"
+    assert site("PUT", "/workflows/wide", {"text": wide}).is_success
+    assert site("POST", "/workflows/wide/start").is_success
+
+    def marks(which: str, by: str = "acme-viewer") -> dict[str, list[dict[str, Any]]]:
+        page = site("GET", "/runs", params={"filter": which, "expand": "steps"}, by=by).json()
+        return {run["run_id"]: run["marks"] for run in page["items"]}
+
+    found = marks("workflow:nightly")
+    states = {run: [(mark["step"], mark["state"]) for mark in each] for run, each in found.items()}
+    assert states == {
+        second: [("extract", "waiting"), ("approve", "waiting"), ("charge", "waiting")],
+        first: [("extract", "succeeded"), ("approve", "running"), ("charge", "waiting")],
+    }
+    assert found[first][0]["started"] <= found[first][0]["ended"]
+    (first_steps,) = marks("workflow:wide").values()
+    assert [mark["step"] for mark in first_steps] == [f"s{number:03}" for number in range(100)]
+    assert marks("", by="other-admin") == {}
+    assert marks("tenant:acme workflow:nightly", by="all-viewer") == found
+    assert site("GET", "/runs?expand=stesp").status_code == 400
+
+
 def test_a_run_is_shown_with_its_steps_until_its_end(site: Site, runs: _Runs) -> None:
     run_id = _start(site)
     runs.settle()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from taskmq.contracts.jobs import NewInboxRow, Prunable, Retaining, RunFilter
-from taskmq.model.runs.records import RunState
+from taskmq.model.runs.records import RunState, StepKey
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR
 from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
@@ -114,6 +114,26 @@ class RunLists(JobStoreCase):
         found = {run.id for run in await driver.runs.ended_since(began)}
         assert found == {*runs}
         assert live not in found
+
+    @case
+    async def test_the_steps_of_several_runs_are_read_together(self) -> None:
+        driver = RunDriver(self.store())
+        ended = await driver.start(_SLEEPS)
+        waiting = await driver.start(
+            {"ok": {"wait": "go"}, "now": {"sleep": 0}, "each": {"task": "t", "each": [1, 2]}}
+        )
+        await driver.settle()
+        await driver.runs.fire_timers()
+        await driver.settle()
+
+        found = await driver.runs.steps_of({waiting: ["each", "now"], ended: ["now", "ok"], "none": ["now"]})
+
+        assert {run: {step.key: str(step.state) for step in steps} for run, steps in found.items()} == {
+            waiting: {StepKey("each"): "running", StepKey("now"): "succeeded"},
+            ended: {StepKey("now"): "succeeded"},
+        }
+        assert await driver.runs.steps_of({ended: []}) == {ended: []}
+        assert await driver.runs.steps_of({}) == {}
 
     @case
     async def test_held_runs_are_found_among_the_running_ones(self) -> None:
