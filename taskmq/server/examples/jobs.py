@@ -158,6 +158,10 @@ JOBS: Final[Mapping[str, Example]] = {
                 "state": "held",
                 "reasons": ["it is held by an operator: release it"],
                 "items": [{"kind": "held", "text": "it is held by an operator: release it", "subject": ""}],
+                "checks": [
+                    {"name": "hold", "state": "blocking", "text": "", "kinds": ["held"]},
+                    {"name": "dependencies", "state": "pending", "text": "", "kinds": ["dependency"]},
+                ],
                 "start": None,
             }
         },

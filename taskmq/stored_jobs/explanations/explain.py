@@ -15,6 +15,7 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import LAST_INSTANT, to_datetime
 from taskmq.options.limits import why_limited
+from taskmq.stored_jobs.explanations.checks import WaitCheck, list_checks
 from taskmq.stored_jobs.explanations.queue_condition import WaitReason, examine_queue, find_pause
 from taskmq.stored_jobs.explanations.start_estimate import StartEstimate, estimate_start
 from taskmq.stored_jobs.new_jobs import name_of
@@ -32,12 +33,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         state: state of the job.
         reasons: sentences, most important first; empty for a job that has ended.
         items: the same reasons with their kinds and subjects.
+        checks: of a job that waits, the checks before its run, in the order in which the scheduler applies them.
         start: of a ready job that nothing keeps from its run, its expected start; None if it cannot be estimated.
     """
 
     state: JobState
     reasons: list[str]
     items: list[WaitReason] = []
+    checks: list[WaitCheck] = []
     start: StartEstimate | None = None
 
 
@@ -97,7 +100,13 @@ async def explain_job(
     if (failure := record.failure) is not None:
         text = f"its last attempt failed: {failure.type_name}: {failure.message}"[:500]
         reasons.append(WaitReason(kind="error", text=text))
-    return Explanation(state=record.state, reasons=[each.text for each in reasons], items=reasons, start=start)
+    return Explanation(
+        state=record.state,
+        reasons=[each.text for each in reasons],
+        items=reasons,
+        checks=list_checks(record.state, reasons, is_placed=_needs_node(record)),
+        start=start,
+    )
 
 
 def _describe_hold(record: JobRecord) -> str:

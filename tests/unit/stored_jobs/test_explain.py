@@ -62,6 +62,8 @@ async def test_a_reason_has_a_kind_and_names_its_subject(shop: Shop, /) -> None:
 
     items = [(await TenantJobs(shop.app, None, by="ann").explain(job.id)).items for job in (held, waiting)]
 
+    checks = (await TenantJobs(shop.app, None, by="ann").explain(waiting.id)).checks
+    assert [each.name for each in checks if each.state == "blocking"] == ["dependencies"]
     assert [[(each.kind, each.subject) for each in found] for found in items] == [
         [("held", ""), ("paused", "work")],
         [("dependency", held.id), ("paused", "work")],
