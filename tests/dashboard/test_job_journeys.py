@@ -268,7 +268,8 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     page.get_by_label("Note").fill("wait for the bank")
     eyes.click("Hold")
     expect(state).to_contain_text("held")
-    eyes.see("it is held by an operator")
+    blocking = page.locator(".gates [aria-current=step]")
+    expect(blocking).to_contain_text("it is held by an operator")
 
     eyes.click("Change …")
     page.get_by_label("Priority").fill("9")

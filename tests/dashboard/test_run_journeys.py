@@ -83,6 +83,13 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
         # A line from each step to its dependents; the one from the first to the last passes through two layers.
         eyes.see_count(page.locator(".graph g"), 4)
         eyes.see_count(page.locator(".graph path"), 3 + 3)
+        for act, step in (
+            (page.locator(".graph a").nth(0).hover, "count"),
+            (page.get_by_role("link", name="approve: running").focus, "approve"),
+        ):
+            act()
+            for place in (".graph a", ".spans div", "tr"):
+                expect(page.locator(f"{place}[data-marked]")).to_have_attribute("data-step", step)
         page.get_by_label("ok (required)").select_option("true")
         assert violations(page) == []
         eyes.click("Send approval")
@@ -101,6 +108,32 @@ def test_a_run_is_started_answered_and_redriven(eyes: Eyes, site: Served, printe
 
     page.get_by_role("row", name="prints").first.get_by_role("link").click()
     expect(page.get_by_label("Result", exact=True)).to_contain_text("summer")
+
+
+def test_the_steps_of_the_last_runs_are_compared_by_keyboard(eyes: Eyes, site: Served) -> None:
+    _store(site, "proofs")
+    first, second = [
+        str(site.api.post("/workflows/proofs/start", json={"params": {"album": "x"}}).json()["run_id"])
+        for _ in range(2)
+    ]
+    with working(site):
+        site.api.post(f"/runs/{first}/cancel").raise_for_status()
+        page = eyes.open("workflows/proofs").page
+        eyes.see("Last 2 runs")
+        grid = page.get_by_role("group", name="Steps of the last runs")
+        expect(grid.get_by_role("link", name="approve: running")).to_be_visible()
+        expect(grid.get_by_role("link", name="prints: cancelled")).to_be_visible()
+        assert violations(page) == []
+
+        # One link is in the tab order: the newest run.
+        eyes.see_count(grid.locator("[tabindex='0']"), 1)
+        grid.locator("[tabindex='0']").focus()
+        for key in ("ArrowDown", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowRight"):
+            page.keyboard.press(key)
+        expect(grid.get_by_role("link", name="approve: running")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator(".graph a[data-marked]")).to_have_attribute("data-step", "approve")
+    assert f"runs/{second}?step=approve" in page.url
 
 
 @pytest.mark.nightly("tests/dashboard/test_run_journeys.py::test_a_run_is_started_answered_and_redriven")

@@ -2,10 +2,10 @@
 /** Draws steps as boxes in layers, with few crossing edges. */
 import { html } from "./html.js";
 
-/** @typedef {{id: string, after: string[], label: string, mark: string, kind: string}} Box */
+/** @typedef {{id: string, after: string[], label: string, note: string, mark: string, kind: string, href: string}} Box */
 /** @typedef {{id: string, layer: number, at: number, box: Box | null, before: Cell[], behind: Cell[]}} Cell */
 
-const WIDTH = 190, HEIGHT = 34, GAP_X = 64, GAP_Y = 16, SWEEPS = 6;
+const WIDTH = 168, HEIGHT = 42, GAP_X = 14, GAP_Y = 30, SWEEPS = 6;
 
 /** Arrange boxes in columns. An edge across several layers gets an empty cell in each layer between.
  * @param {Box[]} boxes @returns {Cell[][]} */
@@ -58,22 +58,22 @@ function arrange(column, side) {
   column.forEach((cell, at) => { cell.at = free[at] + shift; });
 }
 
-const short = (/** @type {string} */ text) => ([...text].length > 23 ? `${[...text].slice(0, 22).join("")}…` : text);
+const short = (/** @type {string} */ text) => ([...text].length > 19 ? `${[...text].slice(0, 18).join("")}…` : text);
 
 /** @param {{boxes: Box[], label: string}} props */
 export function Graph({ boxes, label }) {
-  const found = columns(boxes);
-  const cells = found.flat();
-  const top = Math.min(...cells.map((cell) => cell.at));
-  const x = (/** @type {Cell} */ cell) => cell.layer * (WIDTH + GAP_X) + 4;
-  const y = (/** @type {Cell} */ cell) => (cell.at - top) * (HEIGHT + GAP_Y) + 4;
-  const width = found.length * (WIDTH + GAP_X) - GAP_X + 8;
-  const height = Math.max(...cells.map(y)) + HEIGHT + 4;
+  const layers = columns(boxes);
+  const cells = layers.flat();
+  const left = Math.min(...cells.map((cell) => cell.at));
+  const x = (/** @type {Cell} */ cell) => (cell.at - left) * (WIDTH + GAP_X) + 4;
+  const y = (/** @type {Cell} */ cell) => cell.layer * (HEIGHT + GAP_Y) + 4;
+  const width = Math.max(...cells.map(x)) + WIDTH + 4;
+  const height = layers.length * (HEIGHT + GAP_Y) - GAP_Y + 8;
   const edge = (/** @type {Cell} */ from, /** @type {Cell} */ to) => {
-    const startX = x(from) + WIDTH, startY = y(from) + HEIGHT / 2, endX = x(to), endY = y(to) + HEIGHT / 2, half = (endX - startX) / 2;
-    return `M${startX} ${startY}C${startX + half} ${startY} ${endX - half} ${endY} ${endX} ${endY}${to.box ? "" : `H${endX + WIDTH}`}`;
+    const startX = x(from) + WIDTH / 2, startY = y(from) + HEIGHT, endX = x(to) + WIDTH / 2, endY = y(to), half = (endY - startY) / 2;
+    return `M${startX} ${startY}C${startX} ${startY + half} ${endX} ${endY - half} ${endX} ${endY}${to.box ? "" : `V${endY + HEIGHT}`}`;
   };
-  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${label}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`${label}: ${boxes.length} steps, listed in the table with their predecessors`}>
+  return html`<div class="scroll graph" tabIndex="0" role="group" aria-label=${`${label}: ${boxes.length} steps, listed in the table with their predecessors`}><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`}>
     ${cells.flatMap((cell) => cell.behind.map((to) => html`<path key=${`${cell.id} ${to.id}`} d=${edge(cell, to)} />`))}
-    ${cells.map((cell) => cell.box && html`<g key=${cell.id} class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${cell.box.kind}</title><rect width=${WIDTH} height=${HEIGHT} rx="6" /><text x="10" y="22">${cell.box.mark} ${short(cell.box.label)}</text></g>`)}</svg></div>`;
+    ${cells.map((cell) => cell.box && html`<a key=${cell.id} href=${cell.box.href} data-step=${cell.id} aria-label=${`${cell.box.label}: ${cell.box.kind.replace("_", " ")}`}><g class=${`s-${cell.box.kind}`} transform=${`translate(${x(cell)} ${y(cell)})`}><title>${cell.box.label}: ${cell.box.kind}</title><rect width=${WIDTH} height=${HEIGHT} rx="6" /><text x="10" y="18">${cell.box.mark} ${short(cell.box.label)}</text><text class="dim" x="10" y="34">${cell.box.note}</text></g></a>`)}</svg></div>`;
 }

@@ -15,6 +15,7 @@ const PATHS = {
   nodes: "M2.5 3h11v4h-11z M2.5 9h11v4h-11z M5 5h.01 M5 11h.01", pools: `${RING} M8 2v6l4.5 4`, quotas: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 11l3-3.5",
   metrics: "M2.5 2.5v11h11 M5 10l2.5-3l2 1.5l3.5-4.5", logs: "M2.5 4h1.5 M6.5 4h7 M2.5 8h1.5 M6.5 8h7 M2.5 12h1.5 M6.5 12h5", alerts: "M4 11V7a4 4 0 0 1 8 0v4l1 1.5h-10z M6.8 14h2.4",
   audit: "M8 2l5 1.8v4.2c0 3-2 5-5 6c-3-1-5-3-5-6V3.8z M5.8 8l1.6 1.6l3-3.2", system: "M2.5 8h2.5l1.5-4l3 8l1.5-4h2.5", users: "M5.2 5.5a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0-5.6 0z M2.5 13.5a5.5 4.5 0 0 1 11 0",
+  passed: "M3.5 8.5l3 3l6-7", pending: "M4.5 8h7",
   copy: "M5.5 5.5h8v8h-8z M3 10.5h-.5v-8h8v.5", search: "M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z M10.3 10.3l3.2 3.2", down: "M3.5 6l4.5 4.5l4.5-4.5",
   running: `${RING} M8 5.8v4.4 M5.8 8h4.4`, queued: RING, ready: `${RING} M5.5 8h5 M8.7 6l2 2l-2 2`, dispatched: `${RING} M5.5 8h5 M8.7 6l2 2l-2 2`, scheduled: `${RING} M8 4.8v3.2l2.2 1.4`,
   waiting: "M8 2h.01 M12.2 3.8h.01 M14 8h.01 M12.2 12.2h.01 M8 14h.01 M3.8 12.2h.01 M2 8h.01 M3.8 3.8h.01 M6 8h4", held: `${RING} M6.5 6v4 M9.5 6v4`, retrying: "M13 8a5 5 0 1 1-1.5-3.6 M13 2.5v3h-3",

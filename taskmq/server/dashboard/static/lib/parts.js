@@ -93,7 +93,7 @@ export function Failure({ error, at = 0, retry = null }) {
 export const Empty = ({ title, children = null }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;
 
 /** The heading of a page, and its tabs.
- * @param {{title: string, id?: string, children?: unknown, sub?: unknown, of?: import("./data.js").Loaded | null}} props id: that of the one object on the page; of: its data, whose request can be copied */
+ * @param {{title: string, id?: string, children?: unknown, sub?: unknown, of?: {path: string, query: Record<string, unknown>} | null}} props id: that of the one object on the page; of: its data, whose request can be copied */
 export function Head({ title, id = "", children = null, sub = null, of = null }) {
   useEffect(() => { document.title = `${[title, id].filter(Boolean).join(" ")} · taskmq`; }, [title, id]);
   const [name = "", ...rest] = route().path;

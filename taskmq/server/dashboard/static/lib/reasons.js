@@ -1,5 +1,5 @@
 // @ts-check
-/** The reasons why a job waits: the blocking one first. */
+/** The checks that a waiting job has to pass, with the reasons why it does not pass. */
 import { may, part } from "./api.js";
 import { useData } from "./data.js";
 import { count } from "./format.js";
@@ -16,6 +16,10 @@ const KINDS = /** @type {any} */ ({
   broker: ["Broker", "failed"], workers: ["Workers", "workers"], placement: ["Nodes", "nodes"], limit: ["Limit", "quotas"], cap: ["Pool share", "pools"],
   quota: ["Quota"], pool: ["Pool share"], turn: ["Turn"], message: ["Message"], running: ["Run"], interruption: ["Interruption"], cancellation: ["Cancellation"], error: ["Last attempt"], unknown: ["Unknown"],
 });
+
+/** Labels of the checks, and icons of their states. */
+const CHECKS = /** @type {any} */ ({ __proto__: null, hold: "Hold", dependencies: "Dependencies", time: "Time", scheduler: "Scheduler", pause: "Pause", workers: "Broker and workers", turn: "Pool share", limit: "Limit of the task", quota: "Quota", nodes: "Nodes", slot: "Worker slot" });
+const SIGNS = /** @type {any} */ ({ __proto__: null, passed: "passed", blocking: "expired", pending: "pending" });
 
 /** @typedef {{kind: string, text: string, subject: string}} Reason */
 
@@ -41,10 +45,12 @@ function Source({ of: { kind, subject } }) {
 export function Reasons({ id, runs }) {
   const { data } = useData(`jobs/${part(id)}/explain`, { });
   if (!data?.items.length) return null;
-  const first = blocking(data.items);
-  const items = [first, ...data.items.filter((/** @type {Reason} */ one) => one !== first)];
-  return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><ol class="gates">${items.map((one, at) => html`<li key=${at} class=${!at && !runs ? "is-blocking" : ""}>
-    <${Icon} name=${KINDS[one.kind]?.[1] ?? "queued"} /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><span>${one.text}<${Source} of=${one} /></span></li>`)}</ol><${Start} of=${data.start} /><//>`;
+  const checks = data.checks ?? [];
+  const isChecked = (/** @type {Reason} */ one) => checks.some((/** @type {any} */ check) => check.kinds.includes(one.kind));
+  const line = (/** @type {Reason} */ one) => html`<span key=${one.text}>${one.text}<${Source} of=${one} /></span>`;
+  return html`<${Section} title=${runs ? "What is this job doing?" : "Why is this job waiting?"}><ol class="gates">
+    ${checks.map((/** @type {any} */ { name, state, text, kinds }) => html`<li key=${name} class=${`is-${state}`} aria-current=${state === "blocking" ? "step" : undefined}><${Icon} name=${SIGNS[state]} /><strong>${CHECKS[name]}<span class="sr">: ${state}</span></strong><div>${text}${data.items.filter((/** @type {Reason} */ one) => kinds.includes(one.kind)).map(line)}</div></li>`)}
+    ${data.items.filter((/** @type {Reason} */ one) => !isChecked(one)).map((/** @type {Reason} */ one) => html`<li key=${one.text}><${Icon} name="queued" /><strong>${KINDS[one.kind]?.[0] ?? one.kind}</strong><div>${line(one)}</div></li>`)}</ol><${Start} of=${data.start} /><//>`;
 }
 
 /** The position of a ready job, and its expected start. @param {{of: any}} props */

@@ -4,7 +4,7 @@ import { instant, span } from "./format.js";
 import { html } from "./html.js";
 
 /** @typedef {{kind: "off" | "wait" | "run" | "bad", from: number, to: number}} Part */
-/** @typedef {{name: string, words: string, parts: Part[], seconds: number}} Row */
+/** @typedef {{name: string, words: string, parts: Part[], seconds: number, step?: string, href?: string}} Row */
 
 const OVER = new Set(["succeeded", "failed", "cancelled", "expired", "skipped", "upstream_failed"]);
 // A wait of more than ten times the rest is cut to one and a half times.
@@ -50,7 +50,7 @@ export function rowsOfSteps(items, now) {
     const ran = parts.reduce((sum, part) => sum + (part.kind === "run" || part.kind === "bad" ? part.to - part.from : 0), 0) / 1000;
     const name = one.child === null ? one.step : `${one.step} [${one.child}]`;
     const seconds = isWait ? (to - from) / 1000 : ran;
-    return { name, seconds, words: `${name}: ${isWait ? "waited" : "ran"} ${span(seconds)}, ${one.state.replace("_", " ")}`, parts };
+    return { name, seconds, step: one.step, href: one.href, words: `${name}: ${isWait ? "waited" : "ran"} ${span(seconds)}, ${one.state.replace("_", " ")}`, parts };
   });
 }
 
@@ -70,7 +70,7 @@ export function Timeline({ rows }) {
   const middle = place(longest.from + length / 2);
   const kinds = new Set(parts.map((one) => one.kind));
   return html`<div class="spans"><svg width="0" height="0" aria-hidden="true"><defs>${["wait", "bad"].map((kind) => html`<pattern key=${kind} id=${`hatch-${kind}`} class=${`bar-${kind}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs></svg>
-    ${rows.map((row, at) => html`<div key=${at}><span title=${row.name}>${row.name}</span><svg class="track" role="img" aria-label=${row.words}><title>${row.words}</title>
+    ${rows.map((row, at) => html`<div key=${at} data-step=${row.step}><span title=${row.name}>${row.href ? html`<a href=${row.href}>${row.name}</a>` : row.name}</span><svg class="track" role="img" aria-label=${row.words}><title>${row.words}</title>
         ${row.parts.map((one) => html`<rect key=${`${one.kind} ${one.from}`} class=${`bar-${one.kind}`} x=${`${place(one.from)}%`} width=${`${Math.max(0.6, place(one.to) - place(one.from))}%`} y="2" height="12" rx="2" fill=${one.kind === "wait" || one.kind === "bad" ? `url(#hatch-${one.kind})` : undefined}><title>${`${instant(new Date(one.from).toISOString())}, ${span((one.to - one.from) / 1000)}`}</title></rect>`)}
         ${cut > 0 && row.parts.includes(longest) && [-2, 2].map((by) => html`<line key=${by} class="break" x1=${`${middle}%`} x2=${`${middle}%`} y2="16" transform=${`translate(${by})`} />`)}
       </svg><span class="number">${span(row.seconds)}</span></div>`)}</div>

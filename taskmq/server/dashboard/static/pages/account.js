@@ -49,7 +49,7 @@ export default function Account() {
   const { caller, server } = session;
   const close = () => show("");
   const mayChange = may("account.change") && caller?.via === "session";
-  return html`<${Head} title="Account">${mayChange && html`<button type="button" onClick=${() => show("password")}>Change password</button><button type="button" onClick=${() => show("token")}>Create a token</button>`}<//>
+  return html`<${Head} of=${{ path: "auth/me", query: {} }} title="Account">${mayChange && html`<button type="button" onClick=${() => show("password")}>Change password</button><button type="button" onClick=${() => show("token")}>Create a token</button>`}<//>
     <${Section} title="Details"><${Facts} of=${[["Name", caller?.user], ["Signed in with", caller?.via], ["Server", `${server?.app}, taskmq ${server?.version}`], ["Roles", caller?.memberships.map((one) => `${one.role} on ${one.tenant === "*" ? "the instance" : one.tenant}`).join(", ")]]} /><//>
     <${Sessions} where="sessions" needs="account.change" />
     <${Tokens} where="tokens" needs="account.change" loaded=${loaded}>No tokens. Programs authenticate with one: <code>Authorization: Bearer TOKEN</code><//>

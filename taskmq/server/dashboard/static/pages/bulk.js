@@ -30,7 +30,7 @@ function One({ id }) {
   }
   const abort = async () => { await call("DELETE", `bulk/operations/${part(id)}`); notify("Stopped."); loaded.reload(); };
   return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ one) => html`
-    <${Head} title=${WORDS[one.action] ?? one.action} sub=${html`<${Status} state=${one.state} />`}>
+    <${Head} of=${loaded} title=${WORDS[one.action] ?? one.action} sub=${html`<${Status} state=${one.state} />`}>
       <a href=${to("bulk")}>All bulk operations</a> <a href=${to("jobs", { filter: one.filter })}>Matching jobs</a>
       ${isRunning && may("jobs.bulk") && html`<button type="button" class="danger" data-key="c" title="c" onClick=${() => show(true)}>Abort</button>`}<//>
     <p data-done><${Progress} of=${one} label="Progress" /></p>

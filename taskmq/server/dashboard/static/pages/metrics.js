@@ -29,7 +29,7 @@ function Choice({ task, queue }) {
 export default function Metrics({ query }) {
   const { range = "1h", task = "", queue = "" } = query;
   const of = { range, task, queue };
-  return html`<${Head} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
+  return html`<${Head} of=${{ path: "rollups", query: { since: since(range), task, queue } }} title="Metrics" sub=${[task && `task ${task}`, queue && `queue ${queue}`].filter(Boolean).join(", ")} />
     <div class="bar"><${Choice} task=${task} queue=${queue} /></div>
     <${Ranges} chosen=${range} />
     <div class="two"><${FigurePlots} which=${["jobs", "rate", "wait", "run"]} ...${of} /></div>

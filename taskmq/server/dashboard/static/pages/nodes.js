@@ -51,7 +51,7 @@ function Allocations({ name, cursor }) {
 function Node({ name, cursor }) {
   const loaded = useData(`nodes/${part(name)}`, {}, ["worker", "job"], 5000);
   return html`<${Loading} loaded=${loaded} title=${name}>${(/** @type {any} */ node) => html`
-    <${Head} title=${node.name} sub=${html`<${Status} status=${node.status} /> ${node.runs_jobs ? "Workers run the jobs placed on it." : node.epoch ? "Reported through the API, not by a worker." : "Its workers offer no resources."}`}><${Actions} node=${node} reload=${loaded.reload} single /><//>
+    <${Head} of=${loaded} title=${node.name} sub=${html`<${Status} status=${node.status} /> ${node.runs_jobs ? "Workers run the jobs placed on it." : node.epoch ? "Reported through the API, not by a worker." : "Its workers offer no resources."}`}><${Actions} node=${node} reload=${loaded.reload} single /><//>
     <div class="two">
       <${Section} title="Usage"><${Usage} node=${node} /><//>
       <${Section} title="Details"><${Facts} of=${[["Workers", node.workers.join(", ")], ["Queues", node.queues.join(", ")], ["Slots", `${node.running} of ${node.slots}`], ["Labels", labels(node)], ["Address", node.ip_address], ["Version", node.version], ["Heartbeat", html`<${When} at=${node.heartbeat_at} />`], ["Registered", html`<${When} at=${node.registered_at} exact />`], ["Id", node.node_id]]} /><//>

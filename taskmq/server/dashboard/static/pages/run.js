@@ -43,7 +43,7 @@ function Times({ id, step = "", turn }) {
   const loaded = useData(`runs/${part(id)}/timeline`, { step, limit: 50, cursor });
   const seen = useRef(turn);
   useEffect(() => { if (seen.current !== turn) { seen.current = turn; loaded.reload(); } }, [turn]);
-  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} rows=${rowsOfSteps(items, Date.now())} />
+  return html`<${Loading} loaded=${loaded}>${(/** @type {any} */ { items, next }) => html`<${Timeline} rows=${rowsOfSteps(items.map((/** @type {any} */ one) => ({ ...one, href: step ? undefined : to(["runs", id], { step: one.step }) })), Date.now())} />
     ${(cursor || next) && html`<div class="bar">${cursor && html`<button type="button" onClick=${() => move("")}>First page</button>`}${next && html`<button type="button" onClick=${() => move(next)}>Next page</button>`}</div>`}`}<//>`;
 }
 
@@ -59,10 +59,32 @@ function Log({ run, steps }) {
     <${LiveLog} key=${`${step} ${level}`} of="runs" id=${run.run_id} step=${step} level=${level} runs=${!isOver} hasStarted isOver=${isOver} /><//>`;
 }
 
+/** What a box of the graph says below the name of its step. @param {any} step */
+const noteOf = (step) => [step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`, step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : step.state.replace("_", " ")].filter(Boolean).join(", ");
+
+/** Mark the step under the pointer or the focus wherever it is shown, by default the chosen one. Only attributes change: rendering a long log again would be slow.
+ * @param {string} chosen */
+function useMarks(chosen) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const at = /** @type {HTMLElement} */ (place.current);
+    let step = chosen;
+    const show = () => at.querySelectorAll("[data-step]").forEach((each) => each.toggleAttribute("data-marked", each.getAttribute("data-step") === step));
+    const onMove = (/** @type {any} */ event) => { step = event.target.closest("[data-step]")?.getAttribute("data-step") ?? chosen; show(); };
+    // Lines and children arrive later.
+    const later = new MutationObserver(show);
+    later.observe(at, { childList: true, subtree: true });
+    for (const kind of ["mouseover", "mouseleave", "focusin"]) at.addEventListener(kind, onMove);
+    show();
+    return () => { later.disconnect(); for (const kind of ["mouseover", "mouseleave", "focusin"]) at.removeEventListener(kind, onMove); };
+  }, [chosen]);
+  return place;
+}
+
 /** @param {{steps: any[], redrive: ((step: string) => void) | null}} props */
 function Steps({ steps, redrive }) {
   const columns = ["Step", "State", ["Kind", "p2"], ["After", "p4"], "Job or run", ["Children", "number p3"], ["Ran", "number"], "Error", ...(redrive ? [""] : [])];
-  return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row>
+  return html`<${Table} label="Steps" columns=${columns}>${steps.map((step) => html`<tr key=${step.step} data-row data-step=${step.step}>
     <td>${step.step}</td><td><${State} state=${step.state} /></td><td class="p2">${step.kind} ${step.task || step.signal}</td><td class="p4">${step.needs.join(", ") || "–"}</td><td><${Started} step=${step} /></td>
     <td class="number p3">${step.total === null ? "" : `${count(step.done)} of ${count(step.total)}`}</td>
     <td class="number">${step.started ? span(between(step.started, step.ended ?? new Date().toISOString())) : "–"}</td><td class="wide"><span class="c-bad">${step.error}</span></td>
@@ -82,8 +104,8 @@ function Answer({ id, step, reload }) {
     ${may("events.send") && html`<${ValueForm} schema=${step.form} verb=${`Send ${step.signal}`} act=${act} />`}<//>`;
 }
 
-/** @param {{run: any, steps: any[], params: Record<string, any>, reload: () => void}} props params: schemas of the parameters */
-function Details({ run, steps, params, reload }) {
+/** @param {{run: any, steps: any[], params: Record<string, any>, chosen: string, reload: () => void}} props params: schemas of the parameters; chosen: a step */
+function Details({ run, steps, params, chosen, reload }) {
   const [isCloning, setCloning] = useState(false);
   const [isHolding, setHolding] = useState(false);
   const [asked, ask] = useState(/** @type {{title: string, verb: string, note?: boolean, text: string, act: (note: string) => Promise<void>} | null} */ (null));
@@ -100,7 +122,7 @@ function Details({ run, steps, params, reload }) {
   };
   const cancel = () => ask({
     title: "Cancel the run", verb: "Cancel run", note: true, text: "Steps that have not started never will. Running steps are stopped.",
-    act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Cancelled."); reload(); },
+    act: async (reason) => { await send(`${path}/cancel`, reason ? { reason } : {}); notify("Asked to cancel: the run ends when its running steps have stopped."); reload(); },
   });
   const release = () => send(`${path}/release`, {}).then(() => { notify("Released."); reload(); }, (/** @type {Error} */ failure) => notify(failure.message, true));
   const close = () => ask({
@@ -112,25 +134,26 @@ function Details({ run, steps, params, reload }) {
     notify("Started.");
     go(["runs", run_id]);
   };
-  const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, mark: markOf(step.state), kind: step.state }));
+  const boxes = steps.map((step) => ({ id: step.step, after: step.needs, label: `${step.step}${step.total === null ? "" : ` ×${step.total}`}`, note: noteOf(step), mark: markOf(step.state), kind: step.state, href: to(["runs", run.run_id], { step: step.step }) }));
+  const place = useMarks(chosen);
   const open = steps.filter((step) => step.kind === "wait" && step.state === "running");
-  return html`<${Head} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(between(run.started, run.ended ?? new Date().toISOString()))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
+  return html`<${Head} of=${{ path, query: {} }} title=${run.workflow || "Run"} id=${run.run_id} sub=${html`<${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /><span>Started <${When} at=${run.started} /></span><span>Ran ${span(between(run.started, run.ended ?? new Date().toISOString()))}</span>${run.tenant && html`<span>${run.tenant}</span>`}`}>
       ${canOperate && isOver && run.state !== "succeeded" && html`<button type="button" class="primary" data-key="r" onClick=${() => redrive("")}>Redrive …</button>`}
       ${may("jobs.submit") && html`<button type="button" onClick=${() => setCloning(true)}>Clone …</button>`}
       ${canOperate && steps.some((step) => step.is_open && step.state === "running") && html`<button type="button" onClick=${close}>Close batch …</button>`}
       ${canOperate && !isOver && run.cancelled === null && (run.held === null ? html`<button type="button" data-key="h" onClick=${() => setHolding(true)}>Hold …</button>` : html`<button type="button" class="primary" data-key="h" onClick=${release}>Release</button>`)}
       ${canOperate && !isOver && html`<button type="button" class="danger" data-key="c" onClick=${cancel}>Cancel …</button>`}<//>
-    ${run.cancelled !== null && html`<p class="reason">Cancelled: ${run.cancelled}</p>`}
+    ${run.cancelled !== null && html`<p class="reason">${isOver ? "Cancelled" : "Being cancelled"}: ${run.cancelled}</p>`}
     ${run.place && html`<p class="reason">Queued: <a href=${to("runs", { filter: `workflow:${quote(run.workflow)} status:running${run.tenant && ` tenant:${quote(run.tenant)}`}` })}>${run.place.active} of ${run.place.most} runs are active</a>${run.place.ahead > 0 && `, ${count(run.place.ahead)} wait before it`}.</p>`}
     ${run.held !== null && html`<p class="reason">Held: ${run.held}. Running jobs end, and no step starts.</p>`}
     ${run.error && html`<p class="failure">${run.error}</p>`}
     <${Segments} of=${PARTS.map(([state, color]) => [state.replace("_", " "), steps.filter((step) => step.state === state).length, color])} />
     ${open.map((step) => html`<${Answer} key=${step.step} id=${run.run_id} step=${step} reload=${reload} />`)}
-    ${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Graph} boxes=${boxes} label="Graph" />`}
-    ${isOver || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}
+    <div ref=${place}><div class="two">${boxes.length > MOST_BOXES ? html`<p class="dim">${count(boxes.length)} steps are too many for a graph.</p>` : boxes.length > 1 && html`<${Section} title="Graph"><${Graph} boxes=${boxes} label="Graph" /><//>`}
+    ${isOver || steps.some((step) => step.started) ? html`<${Section} title="Timeline"><${Times} id=${run.run_id} turn=${steps} /><//>` : null}</div>
     <${Steps} steps=${steps} redrive=${canOperate && isOver ? redrive : null} />
     ${steps.filter((step) => step.total !== null).map((step) => html`<${Children} key=${step.step} id=${run.run_id} step=${step} />`)}
-    ${may("logs.read") && html`<${Log} run=${run} steps=${steps} />`}
+    ${may("logs.read") && html`<${Log} run=${run} steps=${steps} />`}</div>
     <div class="two"><${Section} title="Details"><${Facts} of=${[
         ["Workflow", run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`], ["Version", html`<${Hash} of=${run.version} />`], ["Tenant", run.tenant],
         ["Started", html`<${When} at=${run.started} exact />`], ["Got a place", run.begun && html`<${When} at=${run.begun} exact />`], ["Ended", run.ended && html`<${When} at=${run.ended} exact />`], ["Ran", span(between(run.started, run.ended ?? new Date().toISOString()))],
@@ -145,7 +168,7 @@ function Details({ run, steps, params, reload }) {
     ${asked && html`<${Confirm} ...${asked} close=${() => ask(null)}><p>${asked.text}</p><//>`}`;
 }
 
-export default function Run({ rest }) {
+export default function Run({ rest, query: { step: chosen = "" } }) {
   const [id] = rest;
   const run = useData(`runs/${part(id)}`);
   const graph = useData(`runs/${part(id)}/graph`);
@@ -159,5 +182,5 @@ export default function Run({ rest }) {
   if (run.error instanceof ApiError && run.error.status === 404) {
     return html`<${Head} title=${id} /><${Empty} title="Run not found"><p>It was never started, its retention has expired, or it belongs to another tenant.</p><p><a href=${to("runs")}>All runs</a></p><//>`;
   }
-  return html`<${Loading} loaded=${run} title=${id}>${(/** @type {any} */ found) => html`<${Loading} loaded=${graph} title=${id}>${(/** @type {any} */ { steps, params }) => html`<${Details} key=${id} run=${found} steps=${steps} params=${params} reload=${reload} />`}<//>`}<//>`;
+  return html`<${Loading} loaded=${run} title=${id}>${(/** @type {any} */ found) => html`<${Loading} loaded=${graph} title=${id}>${(/** @type {any} */ { steps, params }) => html`<${Details} key=${id} run=${found} steps=${steps} params=${params} chosen=${chosen} reload=${reload} />`}<//>`}<//>`;
 }

@@ -25,7 +25,7 @@ function RunForm({ task }) {
 }
 
 const Task = ({ name }) => html`<${Loading} title=${name} loaded=${useData(`tasks/${part(name)}`, {}, [])}>${(/** @type {any} */ task) => html`
-  <${Head} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quote(name)}` })}>Jobs</a>${may("metrics.read") && html`<a href=${to("metrics", { task: name })}>Metrics</a>`}${may("logs.read") && html`<a href=${to("logs", { task: name })}>Logs</a>`}<//>
+  <${Head} of=${{ path: `tasks/${part(name)}`, query: {} }} title=${name} sub=${task.description}><a href=${to("jobs", { filter: `task:${quote(name)}` })}>Jobs</a>${may("metrics.read") && html`<a href=${to("metrics", { task: name })}>Metrics</a>`}${may("logs.read") && html`<a href=${to("logs", { task: name })}>Logs</a>`}<//>
   <div class="two"><div>${may("jobs.submit") && html`<${RunForm} task=${task} />`}</div>
   <div><${Section} title="Details"><${Facts} of=${[["Queue", html`<a href=${to(["queues", task.queue])}>${task.queue}</a>`], ["Registered by", task.is_own ? "the server's own app" : "a worker or scheduler"], ["Positional arguments", task.positional.join(", ")]]} /><//>
   <${Section} title="Arguments, as JSON Schema"><${Code} label="Schema" text=${pretty(task.arguments)} /><//></div></div>`}<//>`;

@@ -73,7 +73,7 @@ function User({ id }) {
   const take = async (/** @type {any} */ one) => { await call("DELETE", `${where}/roles/${part(one.tenant)}`); loaded.reload(); };
   const erase = async () => { await call("DELETE", where); notify("User erased."); go("users"); };
   return html`<${Loading} loaded=${loaded} title=${id}>${(/** @type {any} */ user) => html`
-    <${Head} title=${user.name} sub=${user.disabled ? "disabled" : ""}><a href=${to("users")}>All users</a>
+    <${Head} of=${loaded} title=${user.name} sub=${user.disabled ? "disabled" : ""}><a href=${to("users")}>All users</a>
       ${may("users.change") && html`<button type="button" onClick=${() => show("give")}>Give a role</button><button type="button" onClick=${() => show("edit")}>Change</button>
         <${Action} act=${async () => { await call("PATCH", where, { body: { is_disabled: !user.disabled } }); loaded.reload(); }}>${user.disabled ? "Enable" : "Disable"}<//>
         <button type="button" class="danger" onClick=${() => show("erase")}>Erase</button>`}<//>
@@ -145,5 +145,5 @@ function Members() {
 
 export default function Users({ rest }) {
   if (rest.length) return html`<${User} id=${rest[0]} />`;
-  return html`<${Head} title="Users" />${may("users.read") && html`<${List} />`}<${Members} /><${Tenants} />`;
+  return html`<${Head} of=${{ path: may("users.read") ? "users" : "members", query: {} }} title="Users" />${may("users.read") && html`<${List} />`}<${Members} /><${Tenants} />`;
 }

@@ -4,6 +4,7 @@ import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { useMoreFields, ValueForm } from "../lib/fields.js";
 import { pretty, quote } from "../lib/format.js";
+import { Grid } from "../lib/grid.js";
 import { html, useState } from "../lib/html.js";
 import { Code, Confirm, Hash, Head, Loading, notify, Section, Table, When } from "../lib/parts.js";
 import { go, to } from "../lib/route.js";
@@ -26,7 +27,8 @@ function Details({ name, found, versions, reload }) {
   const [chosen, choose] = useState("");
   const activate = async () => { await send(`workflows/${part(name)}/activate`, { version: chosen }); notify("Activated."); reload(); };
   const canActivate = may("definitions.change") && !versions.items.some((/** @type {any} */ one) => one.is_shared);
-  return html`<${Head} title=${name} sub=${html`Version <${Hash} of=${found.version} />${found.is_current ? ", current" : ""}${found.is_shared ? ", shared by all tenants" : ""}`}><a href=${to("runs", { filter: `workflow:${quote(name)}` })}>Runs</a><//>
+  return html`<${Head} of=${{ path: `workflows/${part(name)}`, query: { version: found.version } }} title=${name} sub=${html`<span>Version <${Hash} of=${found.version} />${found.is_current ? ", current" : ""}${found.is_shared ? ", shared by all tenants" : ""}</span>`}><a href=${to("runs", { filter: `workflow:${quote(name)}` })}>Runs</a><//>
+    ${may("workflows.read") && html`<${Grid} workflow=${name} />`}
     <div class="two"><div>${may("jobs.submit") && html`<${StartForm} key=${found.version} name=${name} found=${found} />`}
       <${Section} title="Versions"><${Table} label="Versions" columns=${["Version", "Stored", "State", ...(canActivate ? [""] : [])]}>${versions.items.map((/** @type {any} */ one) => html`<tr key=${one.version} data-row aria-current=${one.version === found.version ? "true" : undefined}>
         <td><a href=${to(["workflows", name], { version: one.version })}><${Hash} of=${one.version} /></a></td><td><${When} at=${one.at} /></td><td>${one.is_current ? "current" : ""}</td>
