@@ -69,6 +69,8 @@ class TaskMQ(CeleryHints):
         store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`, for jobs that are submitted, listed
             and changed. Default: `$TASKMQ_STORE` or the settings file, otherwise none.
         name: the app's name, shown in the broker; it also identifies the app's schedules.
+        version: the version of the app's code, such as `2026.11.30-1`; processes announce it. Default:
+            `$TASKMQ_APP_VERSION` or the settings file, otherwise none.
         include: modules that define tasks, imported on the first use of `app.tasks`, such as when a worker starts.
         middleware: code around sending and running, outermost first; docs/events.md has an example.
         default_queue: the queue of tasks without one.
@@ -98,6 +100,7 @@ class TaskMQ(CeleryHints):
         state: str | None = None,
         store: str | None = None,
         name: str = "taskmq",
+        version: str | None = None,
         include: Iterable[str | ModuleType] = (),
         middleware: Sequence[Middleware] = (),
         default_queue: str = DEFAULT_QUEUE,
@@ -120,6 +123,7 @@ class TaskMQ(CeleryHints):
             state=state,
             store=store,
             results_at=results_at,
+            app_version=version,
             result_inline=result_inline,
             args_inline=args_inline,
             args_ttl=args_ttl,
@@ -297,6 +301,15 @@ class TaskMQ(CeleryHints):
         from taskmq.workflow.workflows import Workflows
 
         return Workflows(lambda: len(self.tasks))
+
+    @property
+    def version(self) -> str:
+        """The version of the app's code; "" without one.
+
+        Raises:
+            InvalidSetting: see `Sessions.settings`.
+        """
+        return self.sessions.settings.app_version or ""
 
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
         """Return a handle for a job by its id, without checking that it exists.

@@ -13,6 +13,7 @@ __all__ = [
     "SchedulerView",
     "SystemHealth",
     "SystemPart",
+    "VersionView",
 ]
 
 
@@ -63,6 +64,8 @@ class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: host, process and a random part.
+        version: the version of taskmq.
+        app_version: the version of the app's code; "" if it has none.
         partitions: the partitions of the store that it holds.
     """
 
@@ -70,8 +73,24 @@ class SchedulerView(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     version: str
+    app_version: str
     started: str | None
     partitions: list[int]
+
+
+class VersionView(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of one kind that run the same versions.
+
+    Attributes:
+        version: the version of taskmq.
+        app_version: the version of the app's code; "" if it has none.
+        processes: their number; of servers, the one that answers.
+    """
+
+    kind: Literal["server", "scheduler", "worker"]
+    version: str
+    app_version: str
+    processes: int
 
 
 class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +145,7 @@ class SystemHealth(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         works: whether no part is down, fully or partly.
         schedulers: the schedulers that run, by name.
+        versions: versions of the processes, by kind and version.
         partitions: all partitions of the store.
         clocks: clocks of the servers, schedulers and workers.
         findings: problems and warnings of `taskmq doctor`.
@@ -134,6 +154,7 @@ class SystemHealth(msgspec.Struct, frozen=True, kw_only=True):
     works: bool
     parts: list[SystemPart]
     schedulers: list[SchedulerView]
+    versions: list[VersionView]
     partitions: list[PartitionView]
     clocks: list[ClockView]
     findings: list[FindingView]

@@ -30,6 +30,8 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
         node_id: permanent while the node is known; of a host whose workers offer no resources, its name.
         status: available, busy, draining or lost.
         capacity, used: amounts by name; memory and storage in bytes.
+        version: the version of taskmq.
+        app_versions: versions of the app's code that these worker processes run.
         runs_jobs: whether workers on the node run jobs that the scheduler places.
         epoch: the epoch of the reporting process, which grows with every restart; 0 without resources.
         workers: names of the worker processes on it that answered.
@@ -45,6 +47,7 @@ class HostNodeView(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, float]
     labels: dict[str, str]
     version: str
+    app_versions: list[str]
     runs_jobs: bool
     epoch: int
     registered_at: str | None

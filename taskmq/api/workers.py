@@ -37,7 +37,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         backlog: deliveries that wait for a slot.
         memory: resident memory in bytes; `descriptors`: open file descriptors.
         jobs: its longest-running jobs.
+        version: the version of taskmq.
         app: `module:attribute`, or the app's name.
+        app_version: the version of the app's code; "" if it has none.
         in_hand: deliveries per queue, both running and waiting.
         ended: the number of finished runs.
         abandoned: threads that timed out and have not returned.
@@ -62,6 +64,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     started: str | None
     jobs: list[RunView]
     app: str
+    app_version: str
     in_hand: dict[str, int]
     ended: int
     abandoned: int

@@ -138,6 +138,7 @@ def _view(host: operations.HostWorkers) -> HostNodeView:
         used=node.used,
         labels=told.labels,
         version=told.version,
+        app_versions=sorted({each.app_version for each in workers if each.app_version}),
         runs_jobs=told.runs_jobs,
         epoch=node.epoch,
         registered_at=instant_text(node.registered),

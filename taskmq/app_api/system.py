@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from taskmq.api.health import ClockView, FindingView, PartitionView, SchedulerView, SystemHealth, SystemPart
+from taskmq.api.health import (
+    ClockView,
+    FindingView,
+    PartitionView,
+    SchedulerView,
+    SystemHealth,
+    SystemPart,
+    VersionView,
+)
 from taskmq.app_api.views import instant_text
 from taskmq.contracts.finding import Finding
 from taskmq.operations.diagnosis.health import LOSSES, Part
@@ -42,10 +50,15 @@ def system_view(
                 host=report.host,
                 pid=report.pid,
                 version=report.version,
+                app_version=report.app_version,
                 started=instant_text(report.started),
                 partitions=[each.number for each in found.partitions if each.holder == name],
             )
             for name, report in found.schedulers.items()
+        ],
+        versions=[
+            VersionView(kind=kind, version=version, app_version=app_version, processes=count)
+            for (kind, version, app_version), count in sorted(found.versions.items())
         ],
         partitions=[
             PartitionView(partition=each.number, holder=each.holder, late=each.late, rate=each.rate)

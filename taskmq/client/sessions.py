@@ -27,6 +27,7 @@ from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, coordina
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
+from taskmq.model.telemetry.app_versions import check_app_version
 from taskmq.model.units import Duration, Size, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Sessions:
         state: str | None,
         store: str | None,
         results_at: str | None,
+        app_version: str | None,
         result_inline: Size,
         args_inline: Size | None,
         args_ttl: Duration,
@@ -86,7 +88,13 @@ class Sessions:
         self._result_inline = parse_size(result_inline, what="result_inline")
         self._args_inline = None if args_inline is None else parse_size(args_inline, what="args_inline")
         self._args_ttl = parse_duration(args_ttl, what="args_ttl").total_seconds()
-        self._given = Settings(url=url, state=state, store=store, results_at=results_at)
+        self._given = Settings(
+            url=url,
+            state=state,
+            store=store,
+            results_at=results_at,
+            app_version=None if app_version is None else check_app_version(app_version),
+        )
         self._settings: Settings | None = None
         self._connection_name = self._app_name = name
         self._sessions: _Sessions = {}
@@ -106,7 +114,7 @@ class Sessions:
             found = load_settings(os.environ, Path.cwd())
             given = {
                 key: value
-                for key in ("url", "state", "store", "results_at")
+                for key in ("url", "state", "store", "results_at", "app_version")
                 if (value := getattr(self._given, key)) is not None
             }
             self._settings = replace(found, **given, origin={**found.origin, **dict.fromkeys(given, "code")})

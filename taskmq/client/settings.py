@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from taskmq.errors import InvalidOption, InvalidSetting
+from taskmq.model.telemetry.app_versions import LONGEST_VERSION, check_app_version
 from taskmq.model.units import did_you_mean, parse_processes
 
 __all__ = ["DEFAULT_URL", "OTHER_VARIABLES", "Settings", "load_settings"]
@@ -50,6 +51,7 @@ class Settings:
         store: the job store, such as `postgresql://host/db`. Default: none; jobs are only sent.
         results_at: the store for large results, such as `s3://bucket`. Default: the state.
         app: `module:attribute`, for commands without an app argument. Default: none.
+        app_version: the version of the app's code, such as `2026.11.30-1`. Default: none.
         concurrency: slots of a worker process. Default: 32.
         processes: the number of worker processes: `4`, or `1-8` to scale with the load. Default: 1.
         grace: how long a stopping worker waits for running jobs. Default: 30s.
@@ -61,6 +63,7 @@ class Settings:
     store: str | None = None
     results_at: str | None = None
     app: str | None = None
+    app_version: str | None = None
     concurrency: int | None = None
     processes: str | None = None
     grace: str | None = None
@@ -70,6 +73,10 @@ class Settings:
 # The parser and its expected type.
 _TEXT: Final[tuple[Callable[[str | int], object], str]] = (str, "str")
 _KINDS: Final[dict[str, tuple[Callable[[str | int], object], str]]] = {
+    "app_version": (
+        lambda value: check_app_version(str(value)),
+        f"text of 1 to {LONGEST_VERSION} printable characters",
+    ),
     "concurrency": (int, "int"),
     "processes": (lambda value: _processes(str(value)), "number, or a range such as '1-8'"),
 }

@@ -278,6 +278,7 @@ class Scheduler:
             started=self._started,
             clock_offset=self._app.sessions.clock.now_ms() / 1000 - self._clock.now(),
             rates={},
+            app_version=self._app.version,
         )
 
     def _count_dispatched(self) -> dict[int, int]:

@@ -155,6 +155,7 @@ class Worker:
             at=self._app.sessions.clock.now_ms(),
             node=self._node,
             parcels=isinstance(self._app.sessions.current().broker, Parcelling),
+            app_version=self._app.version,
             jobs=[
                 RunningJob(
                     job_id=attempt.job_id,

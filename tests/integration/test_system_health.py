@@ -33,7 +33,7 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     store = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.getfixturevalue("job_store_url")
 
     def open_app() -> TaskMQ:
-        app = TaskMQ(url, store=store, name="healthy")
+        app = TaskMQ(url, store=store, name="healthy", version="7")
 
         @app.task(name="render", queue="pdf")
         async def render() -> None: ...
@@ -94,6 +94,8 @@ async def test_each_partition_has_its_holder_and_rate_and_each_clock_is_compared
     assert all(report.version and report.pid for report in found.schedulers.values())
     assert [clock.kind for clock in found.clocks] == ["store", "scheduler", "scheduler", "worker"]
     assert not any(clock.is_wrong for clock in found.clocks)
+    versions = {(kind, app_version): count for (kind, _, app_version), count in found.versions.items()}
+    assert versions == {("server", "7"): 1, ("scheduler", "7"): 2, ("worker", "7"): 1}
     assert found.size is not None
     assert found.size > 0
     assert {part.part: part.status for part in found.parts}["store"] == "works"

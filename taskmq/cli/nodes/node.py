@@ -17,7 +17,7 @@ app = Noun(name="node", help="Manage host nodes: list, show, drain, resume, remo
 
 _NODE_COLUMNS: Final = (
     *("node", "state", "capacity", "used", "labels"),
-    *("queues", "running", "slots", "version", "heartbeat"),
+    *("queues", "running", "slots", "version", "app_versions", "heartbeat"),
 )
 _ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
 _PAGE: Final = 200
@@ -137,6 +137,7 @@ def _row(node: "HostNodeView") -> dict[str, Any]:
         "used": amounts_text(node.used),
         "labels": ", ".join(f"{name}={value}" for name, value in node.labels.items()),
         "version": node.version,
+        "app_versions": ",".join(node.app_versions),
         "heartbeat": text_of_instant(node.heartbeat_at),
     }
 

@@ -21,6 +21,7 @@ _COLUMNS = (
     "host",
     "pid",
     "version",
+    "app_version",
     "queues",
     "state",
     "running",

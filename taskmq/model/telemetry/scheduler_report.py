@@ -16,6 +16,8 @@ class SchedulerReport(msgspec.Struct, frozen=True, kw_only=True):
     """A scheduler at one moment. Travels as JSON; fields may be added.
 
     Attributes:
+        version: of taskmq.
+        app_version: of the app's code; empty: none was given.
         started: ms since the epoch.
         clock_offset: seconds by which its host's clock is ahead of the store's.
         rates: jobs dispatched per second, by partition that it holds.
@@ -27,6 +29,7 @@ class SchedulerReport(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     clock_offset: float
     rates: dict[int, float]
+    app_version: str = ""
 
 
 _decoder = msgspec.json.Decoder(SchedulerReport)

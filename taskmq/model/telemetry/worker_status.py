@@ -30,6 +30,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         pid: the process.
         version: of taskmq.
         app: `module:attribute`, or the app's name.
+        app_version: of the app's code; empty: none was given.
         queues: public names of the queues that it consumes.
         paused: the paused queues among them.
         state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
@@ -73,3 +74,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeTold | None = None
     parcels: bool = False
     at: int = 0
+    app_version: str = ""

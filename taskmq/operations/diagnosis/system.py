@@ -1,7 +1,8 @@
 """Facts about the running installation for operators: schedulers, partitions, clocks, and the size of the store."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from taskmq.app import TaskMQ
@@ -9,14 +10,19 @@ from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import partition_key
 from taskmq.contracts.stores import Timekeeper
 from taskmq.errors import MalformedMessage, TaskMQError
+from taskmq.model.commands import CommandAnswer
 from taskmq.model.telemetry.scheduler_report import SCHEDULERS, SchedulerReport, decode_report
 from taskmq.operations.diagnosis.doctor import CLOCK_LIMIT, examine_servers
 from taskmq.operations.diagnosis.health import Part, PartHealth, examine_parts
 from taskmq.operations.workers import list_workers
+from taskmq.version import VERSION
 
 __all__ = ["ClockFacts", "PartitionFacts", "SystemFacts", "examine_system", "find_problems"]
 
 T = TypeVar("T")
+
+ProcessVersion = tuple[Literal["server", "scheduler", "worker"], str, str]
+"""The kind of a process, and its versions of taskmq and of the app."""
 
 _TIMEOUT: Final = 2.0
 _WORKERS_ANSWER: Final = 0.5
@@ -61,6 +67,7 @@ class SystemFacts(NamedTuple):
         addresses: URLs of store, broker and state, without passwords.
         size: bytes of the store's database; None if unknown.
         schedulers: reports of the schedulers that run, by name.
+        versions: number of processes by version; this process is the server.
     """
 
     parts: list[PartHealth]
@@ -69,6 +76,7 @@ class SystemFacts(NamedTuple):
     schedulers: dict[str, SchedulerReport]
     partitions: list[PartitionFacts]
     clocks: list[ClockFacts]
+    versions: Mapping[ProcessVersion, int]
 
 
 class _StoreFacts(NamedTuple):
@@ -89,7 +97,7 @@ async def examine_system(app: TaskMQ) -> SystemFacts:
         examine_parts(app),
         _read_or(_StoreFacts(None, None, {}, []), _read_store(app)),
         _read_or(None, _compare_state_clock(app)),
-        _read_or({}, _read_worker_clocks(app)),
+        _read_or([], list_workers(app, within=_WORKERS_ANSWER)),
     )
     addresses: dict[Part, str] = {"broker": session.broker.address}
     if store is not None:
@@ -101,14 +109,15 @@ async def examine_system(app: TaskMQ) -> SystemFacts:
         ("store", "store", stored.offset),
         ("state", "state", state_offset),
         *(("scheduler", name, right + report.clock_offset) for name, report in stored.schedulers.items()),
-        *(("worker", name, offset) for name, offset in workers.items()),
+        *(("worker", answer.worker, answer.clock_offset) for answer in workers),
     ]
     clocks = [
         ClockFacts(kind, of, round(offset, 3), abs(offset - (0.0 if kind == "store" else right)) >= CLOCK_LIMIT)
         for kind, of, offset in offsets
         if offset is not None
     ]
-    return SystemFacts(parts, addresses, stored.size, stored.schedulers, stored.partitions, clocks)
+    versions = _count_versions(app, stored.schedulers, workers)
+    return SystemFacts(parts, addresses, stored.size, stored.schedulers, stored.partitions, clocks, versions)
 
 
 async def find_problems(app: TaskMQ) -> list[Finding]:
@@ -159,6 +168,10 @@ async def _compare_state_clock(app: TaskMQ) -> float | None:
     return (await state.server_now_ms() - app.sessions.clock.now_ms()) / 1000
 
 
-async def _read_worker_clocks(app: TaskMQ) -> dict[str, float]:
-    answers = await list_workers(app, within=_WORKERS_ANSWER)
-    return {answer.worker: answer.clock_offset for answer in answers if answer.clock_offset is not None}
+def _count_versions(
+    app: TaskMQ, schedulers: Mapping[str, SchedulerReport], workers: Sequence[CommandAnswer]
+) -> Counter[ProcessVersion]:
+    found: Counter[ProcessVersion] = Counter({("server", VERSION, app.version): 1})
+    found.update(("scheduler", report.version, report.app_version) for report in schedulers.values())
+    found.update(("worker", answer.status.version, answer.status.app_version) for answer in workers)
+    return found

@@ -87,9 +87,13 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
                         "host": "web",
                         "pid": 4711,
                         "version": "0.3.0",
+                        "app_version": "2027.01.30-1",
                         "started": "2027-01-30T17:12:01.250Z",
                         "partitions": [0],
                     }
+                ],
+                "versions": [
+                    {"kind": "scheduler", "version": "0.3.0", "app_version": "2027.01.30-1", "processes": 1}
                 ],
                 "partitions": [{"partition": 0, "holder": "web:4711:1c6f2b8e", "late": 0.0, "rate": 12.5}],
                 "clocks": [{"kind": "store", "of": "store", "offset": 0.002, "is_wrong": False}],

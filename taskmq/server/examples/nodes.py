@@ -16,6 +16,7 @@ _NODE: Final[dict[str, Any]] = {
     "used": {"cpu": 4.0, "gpu": 1.0, "slots": 1.0},
     "labels": {"region": "eu"},
     "version": "1.0",
+    "app_versions": ["2027.01.30-1"],
     "runs_jobs": True,
     "epoch": 1,
     "registered_at": "2027-01-30T17:12:01.250Z",

@@ -81,6 +81,7 @@ _WORKER: Final[dict[str, Any]] = {
         }
     ],
     "app": "shop",
+    "app_version": "2027.01.30-1",
     "in_hand": {"images": 1},
     "ended": 812,
     "abandoned": 0,

@@ -114,7 +114,7 @@ def test_the_environment_overrides_the_file_key_by_key(tmp_path: Path) -> None:
         ("TASKMQ_CONCURENCY", r"did you mean 'concurrency'\?$"),
         (
             "TASKMQ_ZZZZ",
-            r"unknown setting 'zzzz'; known: url, state, store, results_at, app, concurrency, processes, grace$",
+            r"unknown setting 'zzzz'; known: url, .*results_at, app, app_version, concurrency, processes, grace$",
         ),
         ("TASKMQ_ORIGIN", r"unknown setting 'origin'"),
         ("TASKMQ_", r"unknown setting ''"),
@@ -164,6 +164,7 @@ def test_an_unknown_key_in_a_file_is_refused_with_its_location(tmp_path: Path) -
         ("url", "[1]", "str"),
         ("url", "{ a = 1 }", "str"),
         ("grace", "1.5", "str"),
+        ("app_version", '""', "text of 1 to 100 printable characters"),
         ("concurrency", '"many"', "int"),
         ("concurrency", "2.5", "int"),
         ("processes", "true", "number, or a range such as '1-8'"),

@@ -10,7 +10,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.cli.operator import OperatorApi
-from taskmq.errors import BrokerUnavailable, RequestRefused
+from taskmq.errors import BrokerUnavailable, InvalidOption, RequestRefused
 from taskmq.model.nodes import NodeTold
 from taskmq.operations.nodes import list_hosts
 from taskmq.worker import Worker, WorkerConfig
@@ -19,8 +19,8 @@ from tests.unit.app_kit import new_url
 pytestmark = pytest.mark.real_time
 
 
-def _app(store: str | None = None) -> TaskMQ:
-    app = TaskMQ(new_url(), store=store)
+def _app(store: str | None = None, *, version: str | None = None) -> TaskMQ:
+    app = TaskMQ(new_url(), store=store, version=version)
 
     @app.task(name="render", queue="pdf")
     async def render() -> None: ...
@@ -64,6 +64,26 @@ async def test_workers_of_a_node_are_listed_with_what_the_store_knows_of_it(tmp_
         3,
     )
     assert len(gpu.workers) == 1
+
+
+@pytest.mark.parametrize("is_in_code", [True, False])
+async def test_the_version_of_an_app_is_shown_of_its_workers_and_their_host(
+    monkeypatch: pytest.MonkeyPatch, *, is_in_code: bool
+) -> None:
+    if not is_in_code:
+        monkeypatch.setenv("TASKMQ_APP_VERSION", "2026.11.30-1")
+    app = _app(version="2026.11.30-1" if is_in_code else None)
+    async with _working(app, WorkerConfig(grace=5.0)):
+        (host,) = await OperatorApi(app).nodes.list()
+        (worker,) = await OperatorApi(app).workers.list(within=5.0)
+
+    assert (host.app_versions, worker.app_version, app.version) == (["2026.11.30-1"], *["2026.11.30-1"] * 2)
+
+
+@pytest.mark.parametrize("version", ["", "   ", "1\n2", "x" * 101])
+def test_a_version_that_is_no_line_of_text_is_refused(version: str) -> None:
+    with pytest.raises(InvalidOption, match=r"^version=.*: must be 1 to 100 printable characters$"):
+        _app(version=version)
 
 
 async def test_nodes_of_the_store_are_listed_while_the_broker_is_unavailable(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ function Node({ name, cursor }) {
     <${Head} of=${loaded} title=${node.name} sub=${html`<${Status} status=${node.status} /> ${node.runs_jobs ? "Workers run the jobs placed on it." : node.epoch ? "Reported through the API, not by a worker." : "Its workers offer no resources."}`}><${Actions} node=${node} reload=${loaded.reload} single /><//>
     <div class="two">
       <${Section} title="Usage"><${Usage} node=${node} /><//>
-      <${Section} title="Details"><${Facts} of=${[["Workers", node.workers.join(", ")], ["Queues", node.queues.join(", ")], ["Slots", `${node.running} of ${node.slots}`], ["Labels", labels(node)], ["Address", node.ip_address], ["Version", node.version], ["Heartbeat", html`<${When} at=${node.heartbeat_at} />`], ["Registered", html`<${When} at=${node.registered_at} exact />`], ["Id", node.node_id]]} /><//>
+      <${Section} title="Details"><${Facts} of=${[["Workers", node.workers.join(", ")], ["Queues", node.queues.join(", ")], ["Slots", `${node.running} of ${node.slots}`], ["Labels", labels(node)], ["Address", node.ip_address], ["App version", node.app_versions.join(", ") || "–"], ["taskmq", node.version], ["Heartbeat", html`<${When} at=${node.heartbeat_at} />`], ["Registered", html`<${When} at=${node.registered_at} exact />`], ["Id", node.node_id]]} /><//>
     </div>
     ${may("pools.read") && html`<${Allocations} name=${name} cursor=${cursor} />`}`}<//>`;
 }

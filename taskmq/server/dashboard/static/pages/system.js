@@ -24,6 +24,9 @@ const Schedulers = ({ data }) => html`<${Section} title="Schedulers">${data.sche
     <td>${one.name}</td><td class="p4">${one.host}</td><td class="p3">${one.version}</td><td><${When} at=${one.started} /></td><td>${one.partitions.join(", ") || "none"}</td></tr>`)}<//>`
   : html`<p class="dim">No scheduler runs. Start one with <code>taskmq scheduler MODULE:APP</code>.</p>`}<//>`;
 
+const Versions = ({ versions }) => html`<${Section} title="Versions"><${Table} label="Versions" columns=${["Of", "App version", "taskmq", ["Processes", "number"]]}>${versions.map((/** @type {any} */ one) => html`<tr key=${`${one.kind} ${one.version} ${one.app_version}`} data-row>
+  <td>${one.kind}</td><td>${one.app_version || "–"}</td><td>${one.version}</td><td class="number">${one.processes}</td></tr>`)}<//><//>`;
+
 const Partitions = ({ partitions }) => html`<${Section} title="Partitions"><${Table} label="Partitions" columns=${["Partition", "Held by", ["Late by", "number"], ["Jobs a second", "number"]]}>${partitions.map((/** @type {any} */ one) => html`<tr key=${one.partition} data-row>
     <td>${one.partition}</td><td>${one.holder ?? html`<span class="c-bad">no scheduler</span>`}</td><td class="number">${one.late < 1 ? "–" : span(one.late)}</td><td class="number">${one.rate ?? "–"}</td></tr>`)}<//><//>`;
 
@@ -39,5 +42,5 @@ export default function System() {
   const loaded = useData("health/system", {}, ["time"], 5000);
   return html`<${Head} of=${loaded} title="System" /><${Loading} loaded=${loaded}>${(/** @type {any} */ data) => html`
     <${Findings} findings=${data.findings} /><${Parts} parts=${data.parts} />
-    <div class="two"><div><${Schedulers} data=${data} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}</div>${data.partitions.length > 0 && html`<${Partitions} partitions=${data.partitions} />`}</div>`}<//>`;
+    <div class="two"><div><${Schedulers} data=${data} /><${Versions} versions=${data.versions} />${data.clocks.length > 0 && html`<${Clocks} clocks=${data.clocks} />`}</div>${data.partitions.length > 0 && html`<${Partitions} partitions=${data.partitions} />`}</div>`}<//>`;
 }

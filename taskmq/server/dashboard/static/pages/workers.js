@@ -16,15 +16,15 @@ const Status = ({ of }) => html`<span class=${`state s-${of === "running" ? "suc
 
 const One = ({ worker }) => html`<tr data-row><td>${worker.name}</td><td><${Status} of=${worker.state} />${worker.paused.length > 0 && html` <span class="dim">paused: ${worker.paused.join(", ")}</span>`}</td>
   <td class="p2"><${Slots} worker=${worker} /></td><td class="number">${worker.running} of ${worker.slots}</td><td class="number p2">${count(worker.backlog)}</td><td class="number p4">${count(worker.unsettled)}</td>
-  <td class="p3">${worker.queues.join(", ")}</td><td class="p4">${worker.host}, ${worker.pid}</td><td class="number p3">${size(worker.memory)}</td><td class="p4">${worker.version}</td><td class="number p2"><${When} at=${worker.started} /></td></tr>`;
+  <td class="p3">${worker.queues.join(", ")}</td><td class="p4">${worker.host}, ${worker.pid}</td><td class="number p3">${size(worker.memory)}</td><td class="p3">${worker.app_version || "–"}</td><td class="p4">${worker.version}</td><td class="number p2"><${When} at=${worker.started} /></td></tr>`;
 
-const COLUMNS = ["Worker", "State", ["Slots", "p2"], ["Busy", "number"], ["Backlog", "number p2"], ["Unsettled", "number p4"], ["Queues", "p3"], ["Host, process", "p4"], ["Memory", "number p3"], ["Version", "p4"], ["Started", "number p2"]];
+const COLUMNS = ["Worker", "State", ["Slots", "p2"], ["Busy", "number"], ["Backlog", "number p2"], ["Unsettled", "number p4"], ["Queues", "p3"], ["Host, process", "p4"], ["Memory", "number p3"], ["App version", "p3"], ["taskmq", "p4"], ["Started", "number p2"]];
 
 /** Summarize the workers.
  * @param {any[]} workers */
 function summary(workers) {
   const sum = (/** @type {string} */ name) => workers.reduce((total, one) => total + one[name], 0);
-  const versions = new Set(workers.map((one) => one.version)).size;
+  const versions = new Set(workers.map((one) => `${one.app_version} ${one.version}`)).size;
   return [plural(workers.length, "worker"), `${count(sum("running"))} of ${plural(sum("slots"), "slot")} busy`, ...(versions > 1 ? [`${versions} versions`] : [])].map((one) => html`<span key=${one}>${one}</span>`);
 }
 
