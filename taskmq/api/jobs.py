@@ -212,6 +212,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: running, or how it ended; failed if the job was retried.
+        app_version: the version of the app's code that its worker announced; "" if unknown.
         processor_seconds: processor time of its run; null if unknown, as for coroutines, which share a thread.
         peak_memory: peak memory of its run in bytes; null if unknown, or if it had no process of its own.
     """
@@ -221,6 +222,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     started: str | None
     ended: str | None
     worker: str
+    app_version: str
     processor_seconds: float | None
     peak_memory: int | None
     error: ErrorView | None

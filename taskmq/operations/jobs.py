@@ -1,7 +1,8 @@
 """Reports on jobs, compiled from the state, the dead letters and the workers."""
 
 import logging
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,19 +10,21 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress, progress_of
-from taskmq.contracts.jobs import JobRecord
+from taskmq.contracts.history import Remembering
+from taskmq.contracts.jobs import AttemptRecord, JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
 from taskmq.errors import MalformedMessage, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
+from taskmq.model.telemetry.app_versions import WorkerVersion, version_at
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration, to_datetime
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, list_queues_with_letters
 from taskmq.operations.workers import list_workers
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["JobLetter", "JobReport", "locate_missing_job", "progress_of_jobs", "report_job"]
+__all__ = ["JobLetter", "JobReport", "locate_missing_job", "progress_of_jobs", "report_job", "versions_of_attempts"]
 
 _log = logging.getLogger("taskmq.jobs")
 
@@ -146,6 +149,21 @@ async def locate_missing_job(app: TaskMQ, job_id: str) -> str:
     if report.is_known:
         return f"it was sent to the broker: see `taskmq job show {job_id}`, and its worker's log"
     return ""
+
+
+async def versions_of_attempts(app: TaskMQ, attempts: Sequence[AttemptRecord]) -> list[str]:
+    """Return the version of the app that ran each attempt, as its worker announced it; "" if it is unknown.
+
+    Raises:
+        StoreUnavailable: the store could not be reached.
+    """
+    store = app.sessions.store()
+    workers = sorted({one.worker for one in attempts if one.worker})
+    reports: dict[str, list[WorkerVersion]] = defaultdict(list)
+    if workers and isinstance(store, Remembering):
+        for report in await store.history.versions.of_workers(workers):
+            reports[report.worker].append(report)
+    return [version_at(reports[one.worker], one.started) for one in attempts]
 
 
 async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:

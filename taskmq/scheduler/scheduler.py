@@ -19,6 +19,7 @@ from taskmq.errors import StoreUnavailable, StoreWentBack
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
 from taskmq.model.telemetry.scheduler_report import SchedulerReport
+from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.operations.bulks import BulkRunner
 from taskmq.operations.retention import KeepRule
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch, NoticeSender
@@ -26,8 +27,9 @@ from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases, EndReactions, ReactionTable
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
+from taskmq.scheduler.held_jobs import HeldJobReleases
 from taskmq.scheduler.held_partition import HeldPartition
-from taskmq.scheduler.history import DepthSampler, RunHistory
+from taskmq.scheduler.history import DepthSampler, RunHistory, VersionRecorder
 from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PausedQueues
@@ -105,6 +107,8 @@ class Scheduler:
         self._runs: RunAdvances | None = None
         self._proofs: InvitationProofs | None = None
         self._pauses: PausedQueues | None = None
+        self._nodes: NodeRegistrar | None = None
+        self._versions: VersionRecorder | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} partitions={sorted(self._held)}>"
@@ -133,7 +137,7 @@ class Scheduler:
             if not await self._until_reached(proofs.read):
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
-            nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
+            nodes = self._nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
             kept = session.pauses
             assert kept is not None
@@ -153,7 +157,7 @@ class Scheduler:
                 on_free=self._on_free,
                 on_runs=runs.advance_soon,
                 on_tasks=_ignore if tasks is None else tasks.receive,
-                on_node=nodes.receive,
+                on_worker=self._on_worker,
             )
             leases = self._leases = PartitionLeases(
                 store.dispatching,
@@ -175,6 +179,7 @@ class Scheduler:
                     (duties, "maintains the store"),
                     (releases, "releases dependent jobs"),
                     (runs, "advances runs of workflows"),
+                    (HeldJobReleases(self._app, store, self._workers), "releases held jobs"),
                     (reactions, "reads stored reactions"),
                     (EndReactions(self._app, store, reactions, me=self._me), "delivers ends to reactions"),
                 ):
@@ -205,7 +210,9 @@ class Scheduler:
             await self._app.aclose()
 
     def _observers(self, store: JobStore, history: HistoryStore) -> Iterator[tuple[Service, str]]:
-        """Yield the services that observe runs and notify people."""
+        """Yield the services that observe workers and their runs, and notify people."""
+        self._versions = VersionRecorder(history.versions, self._app.sessions.clock)
+        yield self._versions, "records versions of workers"
         if self._counts_runs:
             broker = self._app.sessions.current().broker
             sampler = DepthSampler(self._app, history.depths)
@@ -372,6 +379,12 @@ class Scheduler:
         del self._held[held.lease.partition]
         if self._wakeups is not None:
             self._wakeups.release(held.lease.partition, held.state)
+
+    def _on_worker(self, status: WorkerStatus) -> None:
+        if status.node is not None and self._nodes is not None:
+            self._nodes.receive(status.node)
+        if self._versions is not None:
+            self._versions.receive(status)
 
     def _on_refuse(self, error: StoreWentBack) -> None:
         """Stop at once, and leave jobs in flight to other schedulers and people."""

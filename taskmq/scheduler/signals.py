@@ -20,7 +20,6 @@ from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage
 from taskmq.model.commands import PAUSES_ASKED, QUEUES, TASKS, Command, command_topic, encode_command
 from taskmq.model.jobs.registrations import TASKS_TOLD
-from taskmq.model.nodes import NodeTold
 from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.scheduler.pauses import PausedQueues
@@ -120,6 +119,15 @@ class LiveWorkers:
         parcels = [status.parcels for status in self._list_consuming() if queue in status.queues]
         return len(parcels) if all(parcels) else 0
 
+    def versions_of(self, queue: str) -> set[str]:
+        """Return the versions of the app that workers of a queue run; "" for a worker without one.
+
+        If no known worker consumes the queue, its jobs may go to any worker: return the versions of all.
+        """
+        consuming = self._list_consuming()
+        own = [status for status in consuming if queue in status.queues]
+        return {status.app_version for status in own or consuming}
+
     @property
     def knows_all(self) -> bool:
         """Whether it has listened long enough to have heard every live worker."""
@@ -185,7 +193,7 @@ class Signals:
         on_free: called when partitions may be free.
         on_runs: called with the ids of runs that have something to do.
         on_tasks: called with a worker's report of its tasks; workers are asked for it at the start.
-        on_node: called with the node of a worker that has reported.
+        on_worker: called with the status of each worker that reports, unless it stops.
     """
 
     def __init__(
@@ -198,7 +206,7 @@ class Signals:
         on_free: Callable[[], None],
         on_runs: Callable[[Collection[str]], None],
         on_tasks: Callable[[bytes], None],
-        on_node: Callable[[NodeTold], None],
+        on_worker: Callable[[WorkerStatus], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
@@ -207,7 +215,7 @@ class Signals:
         self._on_free = on_free
         self._on_runs = on_runs
         self._on_tasks = on_tasks
-        self._on_node = on_node
+        self._on_worker = on_worker
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
 
@@ -265,8 +273,8 @@ class Signals:
         for event in batch.events:
             if isinstance(event, WorkerEvent):
                 self._workers.hear(event)
-                if event.status.node is not None and event.event != "offline":
-                    self._on_node(event.status.node)
+                if event.event != "offline":
+                    self._on_worker(event.status)
 
     def _announce(self, topic: str, body: bytes = b"") -> None:
         if isinstance(self._broker, Broadcasting):

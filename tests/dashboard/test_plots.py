@@ -96,6 +96,32 @@ def test_a_crosshair_shows_all_values_of_its_time(eyes: Eyes) -> None:
     )
 
 
+async def _deploy(site: Served) -> None:
+    """Store two versions: one of twelve minutes ago, one from before the plots."""
+    store = site.app.sessions.store()
+    now = await store.now_ms()
+    versions = history_of(store).versions
+    await versions.report([("w1", "2026.11.29-4")], at=now - 3_000 * MINUTE)
+    await versions.report([("w1", "2026.11.29-4"), ("w2", "2026.11.30-1")], at=now - 12 * MINUTE)
+
+
+def test_a_plot_marks_when_each_version_of_the_app_was_first_seen(eyes: Eyes, site: Served) -> None:
+    site.run(_deploy(site))
+    page = eyes.open("metrics?range=1h").page
+    plot = page.get_by_role("figure").filter(has_text="jobs that ended")
+    mark = plot.locator(".deploy")
+
+    expect(plot.locator(".chart")).to_have_attribute("aria-label", re.compile(r"\. Version 2026\.11\.30-1 since \S"))
+    expect(mark.locator("title")).to_have_text(re.compile("^Version 2026.11.30-1, first seen "))
+    box, drawn = mark.locator("path").first.bounding_box(), plot.locator(".chart svg").bounding_box()
+    assert box is not None
+    assert drawn is not None
+    plot.locator(".chart svg").hover(position={"x": box["x"] - drawn["x"], "y": 90})
+
+    expect(plot.locator(".tip > span").first).to_have_text("version2026.11.30-1")
+    assert violations(page) == []
+
+
 def test_the_address_keeps_the_period_of_the_overview(eyes: Eyes) -> None:
     page = eyes.open().page
     periods = page.get_by_role("group", name="Period")

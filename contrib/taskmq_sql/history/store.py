@@ -4,6 +4,7 @@ from taskmq_sql.history.alerts import SqlAlerts
 from taskmq_sql.history.depths import SqlDepths
 from taskmq_sql.history.logs import SqlLogs
 from taskmq_sql.history.rollups import SqlRollups
+from taskmq_sql.history.versions import SqlVersions
 from taskmq_sql.steps import Runner
 
 __all__ = ["SqlHistory"]
@@ -16,4 +17,5 @@ class SqlHistory:
         self.logs = SqlLogs(runner)
         self.rollups = SqlRollups(runner)
         self.depths = SqlDepths(runner)
+        self.versions = SqlVersions(runner)
         self.alerts = SqlAlerts(runner)

@@ -1,12 +1,13 @@
 """Progress and saved values of runs: tables `job_progress`, `saved_run` and `saved_value`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from taskmq.contracts.jobs.journals import HeldJob
 from taskmq.contracts.stores.progress import ProgressRecord
 from taskmq.model.history.journals import (
     NO_DETAILS,
@@ -21,6 +22,7 @@ from taskmq.model.history.suspensions import ARGUMENTS, JobSignal, SignalEffect,
 from taskmq.model.jobs.reports import Report
 from taskmq.model.units import storable
 from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES
+from taskmq_sql.jobs.held_jobs import FIRST_ID, held_jobs, try_versions
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.steps import JobId, Runner, Steps, ask, clock, insert, job_id
 
@@ -118,6 +120,12 @@ class SqlJournals:
         if not is_job_id(job_id):
             return None
         return await self._reports.write(partial(_signal, JobId(job_id), signal))
+
+    async def held_jobs(self, *, after: str | None = None, limit: int = 500) -> list[HeldJob]:
+        return await self._lookups.read(partial(held_jobs, FIRST_ID if after is None else JobId(after), limit))
+
+    async def try_versions(self, job_id: str, versions: Collection[str]) -> None:
+        await self._reports.write(partial(try_versions, [(job_id, each) for each in versions]))
 
     async def forget(self, ids: Sequence[str]) -> None:
         if known := _job_ids(ids):

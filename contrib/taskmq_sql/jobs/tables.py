@@ -18,6 +18,7 @@
     job_progress   the last progress that each job's run reported, updated in place
     saved_run      the run that may save values of a job
     saved_value    saved steps and checkpoints of jobs
+    tried_version  versions of the app that held a job, or for which it was released
     dispatch_batch outbox, and jobs under way by batch
     job_history    ended jobs, partitioned by the day of their end
     attempt        attempts that did not end their job, by day
@@ -59,7 +60,7 @@ __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABL
 
 BASELINE: Final = "0101"
 """The first version. Lower numbers belong to development versions, which no code reads."""
-HEAD: Final = "0111"
+HEAD: Final = "0115"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

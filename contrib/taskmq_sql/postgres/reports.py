@@ -26,6 +26,7 @@ from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
+from taskmq_sql.jobs.held_jobs import try_versions
 from taskmq_sql.jobs.values import escape_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
@@ -143,6 +144,7 @@ class _Applying:
             steps |= await self._again(connection, [index for index in turn if _is_again(self._reports[index])])
             if left := [index for index in turn if index not in steps]:
                 steps |= await self._settle(connection, left)
+            await self._note_versions(connection, {index: steps[index] for index in turn if index in steps})
             notes += await self._notes(connection, {index: steps[index] for index in turn if index in steps})
         await note(connection, await _without_many_unheeded(connection, notes))
         return steps
@@ -274,6 +276,15 @@ class _Applying:
         ]
         await drive(connection, note_audit(entries))
         return {index: msgspec.structs.replace(step, is_forgotten=True) for index, step in ended.items()}
+
+    async def _note_versions(self, connection: Connection, steps: Mapping[int, _Step]) -> None:
+        """Note the versions of the app that held jobs."""
+        held = [
+            (report.id, report.version)
+            for index, step in steps.items()
+            if (report := self._reports[index]).version and step.is_accepted and step.state is JobState.HELD
+        ]
+        await drive(connection, try_versions(held))
 
     async def _notes(self, connection: Connection, steps: Mapping[int, _Step]) -> list[Note]:
         restarts = await self._restarts(connection, self.find_restarts(steps))

@@ -16,6 +16,7 @@ __all__ = [
     "RollupList",
     "RollupView",
     "SeriesView",
+    "VersionMark",
 ]
 
 
@@ -34,11 +35,25 @@ class SeriesView(msgspec.Struct, frozen=True):
     points: list[PointView]
 
 
+class VersionMark(msgspec.Struct, frozen=True):
+    """A version of the app, with the times at which workers first and last reported it, to within a minute."""
+
+    version: str
+    first: str | None
+    last: str | None
+
+
 class MetricList(msgspec.Struct, frozen=True):
-    """The requested time series. `step` is in seconds."""
+    """The requested time series.
+
+    Attributes:
+        step: in seconds.
+        versions: the versions of the app that workers ran in this time, by the time of their first report.
+    """
 
     items: list[SeriesView]
     step: int
+    versions: list[VersionMark]
 
 
 class RollupView(msgspec.Struct, frozen=True, kw_only=True):

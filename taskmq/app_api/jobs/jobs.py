@@ -33,6 +33,7 @@ from taskmq.model.jobs.bulks import BulkAction, narrow_filter
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
+from taskmq.operations.jobs import versions_of_attempts
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.stored_jobs.explanations import Explanation
 from taskmq.stored_jobs.job_changes import ChangeOptions
@@ -174,7 +175,8 @@ class AppJobs(AppCalls):
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
         """List the attempts of a job, oldest first."""
-        return render_all(attempt_view, await self._jobs.attempts(job_id))
+        found = await self._jobs.attempts(job_id)
+        return list(map(attempt_view, found, await versions_of_attempts(self._app, found)))
 
     async def explain(self, job_id: str) -> Explanation:
         """List the reasons why a job waits, most important first; none for an ended job."""

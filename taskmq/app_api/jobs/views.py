@@ -148,13 +148,14 @@ def progress_view(progress: JobProgress) -> ProgressView:
     return view_of(ProgressView, progress, updated_at=instant_text(round(progress.updated.timestamp() * 1000)))
 
 
-def attempt_view(attempt: AttemptRecord) -> AttemptView:
-    """Build the API's view of an attempt."""
+def attempt_view(attempt: AttemptRecord, app_version: str) -> AttemptView:
+    """Build the API's view of an attempt that this version of the app ran."""
     return view_of(
         AttemptView,
         attempt,
         started=instant_text(attempt.started),
         ended=instant_text(attempt.ended),
+        app_version=app_version,
         processor_seconds=_seconds(attempt.processor_ms),
         error=_error(attempt.error),
     )

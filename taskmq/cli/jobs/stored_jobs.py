@@ -48,7 +48,17 @@ _LIST_COLUMNS: Final = (
     "reason",
 )
 _HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
-_ATTEMPT_COLUMNS: Final = ("attempt", "state", "started", "ended", "worker", "processor", "memory", "error")
+_ATTEMPT_COLUMNS: Final = (
+    "attempt",
+    "state",
+    "started",
+    "ended",
+    "worker",
+    "app_version",
+    "processor",
+    "memory",
+    "error",
+)
 _ACTED_COLUMNS: Final = ("job", "state", "refused")
 
 _NO_FLAGS: Final = JobFlags()
@@ -384,6 +394,7 @@ def attempts(job: str, /) -> int:
             "started": text_of_instant(one.started),
             "ended": text_of_instant(one.ended),
             "worker": one.worker,
+            "app_version": one.app_version,
             "processor": "" if one.processor_seconds is None else f"{one.processor_seconds:g} s",
             "memory": "" if one.peak_memory is None else size_text(one.peak_memory),
             "error": "" if one.error is None else f"{one.error.type}: {one.error.message}",

@@ -1,10 +1,11 @@
-"""Contracts of a job store's history of runs: logs, figures by the minute, depths of queues, failures, alerts."""
+"""Contracts of a job store's history: logs, figures by the minute, depths of queues, versions, failures, alerts."""
 
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
 from taskmq.contracts.history.depths import DepthStore, QueueDepth
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
 from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
+from taskmq.contracts.history.versions import VersionStore
 
 __all__ = [
     "AlertNotice",
@@ -20,5 +21,6 @@ __all__ = [
     "Remembering",
     "RollupFilter",
     "RollupStore",
+    "VersionStore",
     "history_of",
 ]

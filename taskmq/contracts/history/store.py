@@ -6,13 +6,14 @@ from taskmq.contracts.history.alerts import AlertStore
 from taskmq.contracts.history.depths import DepthStore
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import RollupStore
+from taskmq.contracts.history.versions import VersionStore
 from taskmq.errors import UnsupportedFeature
 
 __all__ = ["HistoryStore", "Remembering", "history_of"]
 
 
 class HistoryStore(Protocol):
-    """Logs, figures, depths, failures and alerts; they share the lifetime of their store."""
+    """Logs, figures, depths, versions, failures and alerts; they share the lifetime of their store."""
 
     @property
     def logs(self) -> LogStore: ...
@@ -22,6 +23,9 @@ class HistoryStore(Protocol):
 
     @property
     def depths(self) -> DepthStore: ...
+
+    @property
+    def versions(self) -> VersionStore: ...
 
     @property
     def alerts(self) -> AlertStore: ...

@@ -34,7 +34,7 @@ from taskmq.contracts.jobs.dispatch import (
     forgotten_end,
     partition_of,
 )
-from taskmq.contracts.jobs.journals import JournalStore
+from taskmq.contracts.jobs.journals import HeldJob, JournalStore
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
@@ -119,6 +119,7 @@ __all__ = [
     "DueJob",
     "DueSchedule",
     "FiredOccurrence",
+    "HeldJob",
     "HistoryEntry",
     "JobAction",
     "JobClaim",

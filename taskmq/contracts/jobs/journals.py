@@ -1,14 +1,26 @@
 """Progress and saved values of the runs of stored jobs."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
 from taskmq.contracts.stores.progress import ProgressRecord
 from taskmq.model.history.journals import SaveAnswer, SavedValues
 from taskmq.model.history.suspensions import JobSignal, SignalEffect
 from taskmq.model.jobs.reports import Report
 
-__all__ = ["JournalStore"]
+__all__ = ["HeldJob", "JournalStore"]
+
+
+class HeldJob(NamedTuple):
+    """A job that waits for its release because the code before its saved calls has changed.
+
+    Attributes:
+        tried: versions of the app that held it, or for which it was released.
+    """
+
+    id: str
+    queue: str
+    tried: set[str]
 
 
 class JournalStore(Protocol):
@@ -47,6 +59,14 @@ class JournalStore(Protocol):
         again at once, because the run knows fewer saves (`Report.saves`).
         `taskmq.model.history.suspensions.place_signal` decides.
         """
+        ...
+
+    async def held_jobs(self, *, after: str | None = None, limit: int = 500) -> list[HeldJob]:
+        """Return jobs that workers of known versions held (`Report.version`), by id, after this one."""
+        ...
+
+    async def try_versions(self, job_id: str, versions: Collection[str]) -> None:
+        """Note that a job was released for these versions."""
         ...
 
     async def forget(self, ids: Sequence[str]) -> None:

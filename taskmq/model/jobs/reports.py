@@ -136,6 +136,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         redelivered: of an `interrupted` report: the message came to the worker a second time, and was not run. A
             scheduler that does not know this field dispatches the job anew.
         by_scheduler: whether a scheduler reports a worker's death, so that no worker knows the end.
+        version: of a `held` report: the version of the app that the worker runs.
         content_type, result: the encoded return value of a success.
         error: of a failure; for other ends `message` is the reason.
         progress: of a `progress` report.
@@ -159,6 +160,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limited: bool = False
     redelivered: bool = False
     by_scheduler: bool = False
+    version: str = ""
     content_type: str = ""
     result: bytes = b""
     error: ErrorRecord | None = None

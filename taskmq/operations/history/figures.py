@@ -9,6 +9,7 @@ from taskmq.contracts.history import RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
 from taskmq.model.history.rollups import DAY, QUARTER, Rollup, minute_of, spans, sum_rollups
+from taskmq.model.telemetry.app_versions import AppVersion
 from taskmq.operations.history.depths import DEPTHS, read_depths
 
 __all__ = ["TenantFigures"]
@@ -65,6 +66,13 @@ class TenantFigures:
         rollups = await self._read(since, until, task, queue, is_whole=is_whole, step=step)
         counted = await asyncio.to_thread(series_of, figures, rollups, since=since, until=until, step=step, by=by)
         return found | counted
+
+    async def versions(self, *, since: int | None = None, until: int | None = None) -> list[AppVersion]:
+        """Return the versions of the app that workers ran; default: in the last hour. A tenant has none."""
+        if self._tenant is not None:
+            return []
+        since, until = await self._time(since, until)
+        return await history_of(self._app.sessions.store()).versions.versions(since=since, until=until)
 
     async def totals(
         self,

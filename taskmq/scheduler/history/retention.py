@@ -32,4 +32,6 @@ async def forget_old(store: JobStore, *, kept_days: int = _KEPT) -> None:
         pass
     while await history.depths.forget(before=before, limit=_TOGETHER) == _TOGETHER:
         pass
+    while await history.versions.forget(before=before, limit=_TOGETHER) == _TOGETHER:
+        pass
     await history.alerts.forget(before=before)

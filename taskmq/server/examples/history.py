@@ -35,6 +35,9 @@ _METRICS: Final[dict[int, Any]] = {
             }
         ],
         "step": 60,
+        "versions": [
+            {"version": "2027.01.30-1", "first": "2027-01-30T17:12:01.250Z", "last": "2027-01-30T18:40:00.000Z"}
+        ],
     }
 }
 _TIME: Final = {"since": "2027-01-30T17:00:00Z", "until": "2027-01-30T18:00:00Z"}

@@ -143,6 +143,7 @@ JOBS: Final[Mapping[str, Example]] = {
                         "started": "2027-01-31T09:00:00.120Z",
                         "ended": "2027-01-31T09:00:01.000Z",
                         "worker": "web-1",
+                        "app_version": "2027.01.30-1",
                         "processor_seconds": 0.31,
                         "peak_memory": 73400320,
                         "error": {"type": "TimeoutError", "message": "no answer", "traceback": ""},

@@ -12,6 +12,7 @@ from taskmq.api.history.figures import (
     PointView,
     RollupList,
     SeriesView,
+    VersionMark,
 )
 from taskmq.app_api.views import instant_text
 from taskmq.model.history.figures import FIGURES, Series
@@ -95,7 +96,7 @@ async def query_metrics(
     """Return time series, by default for the last hour in steps of a minute.
 
     The depths of queues are sampled once a minute; a longer step has the most of its minutes. They can be grouped by
-    queue alone, and a tenant has none.
+    queue alone. `versions` marks deployments of the app. A tenant has neither depths nor versions.
     """
     asked = (metric, ms(since), ms(until), step, task, queue, by)
 
@@ -141,7 +142,12 @@ async def _query(
     found = await figures.series(
         parts(names), since=since, until=until, step=step * 1000, task=task, queue=queue, by=parts(by)
     )
-    return MetricList([_series(name, one) for name, series in found.items() for one in series], step)
+    versions = await figures.versions(since=since, until=until)
+    return MetricList(
+        [_series(name, one) for name, series in found.items() for one in series],
+        step,
+        [VersionMark(one.version, instant_text(one.first), instant_text(one.last)) for one in versions],
+    )
 
 
 def _series(name: str, series: Series) -> SeriesView:

@@ -48,7 +48,14 @@ from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, Pla
 from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.repetition import Repetitions
-from taskmq.testing.job_store_suite.reports import Interruptions, JournalCases, ReportProofs, Reports, RestoredStores
+from taskmq.testing.job_store_suite.reports import (
+    HeldJobCases,
+    Interruptions,
+    JournalCases,
+    ReportProofs,
+    Reports,
+    RestoredStores,
+)
 from taskmq.testing.job_store_suite.resumption import Resumptions
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.runs import RunCases
@@ -75,6 +82,7 @@ class JobStoreSuite(
     Reports,
     Interruptions,
     ReportProofs,
+    HeldJobCases,
     JournalCases,
     Retention,
     Repetitions,

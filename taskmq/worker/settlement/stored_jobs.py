@@ -55,6 +55,7 @@ class StoredJobSettler:
 
     Args:
         worker: the worker's name.
+        app_version: the version of its app.
         large: stores results that are too large for a report; None if there is no such store.
     """
 
@@ -63,6 +64,7 @@ class StoredJobSettler:
         reports: ReportSender,
         *,
         worker: str,
+        app_version: str,
         clock: Clock,
         records: EndRecords,
         failures: FailureLog,
@@ -72,6 +74,7 @@ class StoredJobSettler:
     ) -> None:
         self._reports = reports
         self._worker = worker
+        self._app_version = app_version
         self._clock = clock
         self._records = records
         self._failures = failures
@@ -268,7 +271,8 @@ class StoredJobSettler:
             _log.error(
                 "job %s: held: %s: release it once all workers have the code that began it", attempt.job_id, reason
             )
-            return told("held", error=ErrorRecord(type_name=MISMATCH, message=reason))
+            why = ErrorRecord(type_name=MISMATCH, message=reason)
+            return told("held", version=self._app_version, error=why)
         if not reason:
             return told("snoozed", delay=delay, limited=outcome.is_limited)
         why = ErrorRecord(type_name=SUSPENDED, message=reason)

@@ -1,10 +1,11 @@
 """Progress and saved values that a scheduler cannot write."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import HeldJob
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.errors import StoreUnavailable
 from taskmq.model.history.journals import RunProgress, SaveAnswer, SavedValues, SaveRequest, decode_answers
@@ -43,6 +44,11 @@ class _Picky:
 
     async def signal(self, job_id: str, signal: JobSignal) -> SignalEffect | None:
         return None
+
+    async def held_jobs(self, *, after: str | None = None, limit: int = 500) -> list[HeldJob]:
+        return []
+
+    async def try_versions(self, job_id: str, versions: Collection[str]) -> None: ...
 
     async def forget(self, ids: Sequence[str]) -> None: ...
 

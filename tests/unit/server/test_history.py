@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -204,6 +205,39 @@ def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:
         "metric=ended&since=2020-01-01T00:00Z",
     ):
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
+
+
+def test_versions_of_the_app_are_returned_for_the_time_of_the_figures(site: Site) -> None:
+    async def add(store: JobStore, history: Any) -> None:
+        now = await store.now_ms()
+        await history.versions.report([("w1", "1")], at=now - 7_200_000)
+        await history.versions.report([("w1", "2"), ("w2", "2")], at=now - 60_000)
+
+    _use_store(site, add)
+    query = "/metrics/query?metric=ended"
+    long_ago = (datetime.now(UTC) - timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    last_hour = site("GET", query, by="all-viewer").json()["versions"]
+    both = site("GET", f"{query}&since={long_ago}", by="all-viewer").json()["versions"]
+
+    assert [(one["version"], one["first"] == one["last"]) for one in last_hour] == [("2", True)]
+    assert [one["version"] for one in both] == ["1", "2"]
+    assert site("GET", query, by="acme-admin").json()["versions"] == []
+
+
+def test_an_attempt_has_the_version_that_its_worker_announced(site: Site) -> None:
+    async def run(store: JobStore, history: Any) -> list[str]:
+        driver = JobDriver(store)
+        now = await store.now_ms()
+        await history.versions.report([("w1", "2026.11.30-1")], at=now)
+        jobs = [await driver.dispatch_new(tenant="acme", queue=worker) for worker in ("w1", "w2")]
+        for job in jobs:
+            await driver.expect_accepted(job, "succeeded", worker=job.queue, started=now, ran=5)
+        return [job.id for job in jobs]
+
+    found = [site("GET", f"/jobs/{job_id}/attempts").json()["items"] for job_id in _use_store(site, run)]
+
+    assert [(one["worker"], one["app_version"]) for (one,) in found] == [("w1", "2026.11.30-1"), ("w2", "")]
 
 
 def test_depths_of_queues_over_time_are_summed_or_grouped_by_queue(site: Site) -> None:

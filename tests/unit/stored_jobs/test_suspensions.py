@@ -185,6 +185,35 @@ async def test_a_job_whose_code_has_changed_is_held_until_it_is_released(
     assert [(each.attempt, each.error) for each in await shop.jobs.aattempts(job.id)] == [(1, None)]
 
 
+def _define_second_version(app: TaskMQ) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TASKMQ_APP_VERSION", "2")
+        assert app.version == "2"
+    define_sleepers(app)
+
+
+@run_by(partial(in_shop, has_state=False, also=_define_second_version))
+async def test_a_job_whose_code_has_changed_is_released_once_other_code_runs(shop: Shop, /) -> None:
+    _code[:] = ["step a", "sleep 2m"]
+    job = await shop.jobs.asubmit("changed")
+    await _becomes(shop, job.id, JobState.SCHEDULED)
+    _code[:] = ["step b", "sleep 2m"]
+    await _becomes(shop, job.id, JobState.HELD)
+    await asyncio.sleep(120)
+    assert (await shop.jobs.aget(job.id)).state is JobState.HELD
+
+    shop.worker.drain()
+    for _ in range(6):
+        shop.stage.worker_says(name="w3", app_version="3")
+        await asyncio.sleep(10)
+
+    assert (await shop.jobs.aget(job.id)).state is not JobState.HELD
+    assert [(each.kind, each.by) for each in await shop.jobs.ahistory(job.id)] == [
+        ("hold", "w1"),
+        ("release", "scheduler"),
+    ]
+
+
 @run_by(in_own_store)
 async def test_a_step_behind_the_last_call_may_be_added(shop: Shop, /) -> None:
     _code[:] = ["step a", "sleep 2m"]

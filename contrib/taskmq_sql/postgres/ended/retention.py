@@ -42,7 +42,17 @@ def _forget_keys(rows: Sequence[Row]) -> Steps[None]:
 
 
 ENDED_JOBS: Final = EndedJobs(
-    ("job_body", "job_detail", "event", "attempt", "job_progress", "saved_value", "saved_run", "claim_line"),
+    (
+        "job_body",
+        "job_detail",
+        "event",
+        "attempt",
+        "job_progress",
+        "saved_value",
+        "saved_run",
+        "tried_version",
+        "claim_line",
+    ),
     _forget_keys,
 )
 """The tables with rows of ended jobs."""

@@ -32,7 +32,7 @@ keys as (delete from taskmq.job_key where ctid = any(array(
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
 select id from part order by id desc limit 1"""
-_RARE: Final = ("job_detail", "job_progress", "saved_value", "saved_run")
+_RARE: Final = ("job_detail", "job_progress", "saved_value", "saved_run", "tried_version")
 # Runs only if jobs of that time have any: looking for rows that do not exist is half of the work.
 _DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),

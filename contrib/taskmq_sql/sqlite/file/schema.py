@@ -393,6 +393,15 @@ CREATE TABLE queue_depth (
     in_hand INTEGER NOT NULL, PRIMARY KEY (minute, queue)
 ) WITHOUT ROWID
 """
+_APP_VERSIONS: Final = """
+CREATE TABLE worker_version (
+    worker TEXT NOT NULL, version TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (worker, version)
+) WITHOUT ROWID
+"""
+_TRIED_VERSIONS: Final = """
+CREATE TABLE tried_version (id BLOB NOT NULL, version TEXT NOT NULL, PRIMARY KEY (id, version)) WITHOUT ROWID
+"""
 _STORED_JOBS_ALONE: Final = f"{_CLAIMS};{_LINES};{_RATES};{_JOURNALS};{_REATTACHMENT}"
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
@@ -419,6 +428,8 @@ JOB_STORE: Final = FileKind(
         _RUN_FIGURES,
         _RUN_PLACES,
         _QUEUE_DEPTHS,
+        _APP_VERSIONS,
+        _TRIED_VERSIONS,
     ),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

@@ -24,6 +24,7 @@ from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_i
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
+from taskmq_sql.jobs.held_jobs import try_versions
 from taskmq_sql.report_keys import read_keys
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
@@ -172,10 +173,16 @@ class _Reporting:
             job.outages = (job.outages or 0) + interruption.is_outage
         if (event := event_of(report)) is not None:
             self._note(job.id, after, job.version, event.kind, by=report.worker, note=event.text)
+        self._note_version(after, report)
         if is_unseen_end(report, after):
             text = "" if report.error is None else report.error.message
             self._note(job.id, after, job.version, "ended", by="", note=text)
         return after
+
+    def _note_version(self, after: JobState, report: Report) -> None:
+        """Note the version of the app that held a job."""
+        if after is JobState.HELD and report.version:
+            drive(self._transaction, try_versions([(report.id, report.version)]))
 
     def _count_saves(self, job_id: bytes) -> int:
         """Return the number of saves of the job, signals included."""

@@ -4,9 +4,10 @@ from taskmq.testing.job_store_suite.history.alerts import AlertCases
 from taskmq.testing.job_store_suite.history.depths import DepthCases
 from taskmq.testing.job_store_suite.history.logs import LogCases
 from taskmq.testing.job_store_suite.history.rollups import RollupCases
+from taskmq.testing.job_store_suite.history.versions import VersionCases
 
 __all__ = ["HistoryCases"]
 
 
-class HistoryCases(LogCases, RollupCases, DepthCases, AlertCases):
+class HistoryCases(LogCases, RollupCases, DepthCases, VersionCases, AlertCases):
     """Every guarantee of `taskmq.contracts.history`."""

@@ -45,11 +45,11 @@ export function FigurePlots({ which, range = "1h", task = "", queue = "" }) {
   const metric = which.flatMap((name) => PLOTS[name].metrics.map(([one]) => one)).join();
   // Schedulers update metrics every few seconds, so all dashboards share a response.
   const loaded = useData("metrics/query", { metric, since: since(range), step, task, queue, max_age: 10 }, ["job"], 15_000);
-  return html`${which.map((name) => html`<section class=${`card plot-${name}`} key=${name}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items }) => {
+  return html`${which.map((name) => html`<section class=${`card plot-${name}`} key=${name}><${Loading} loaded=${loaded}>${(/** @type {any} */ { items, versions }) => {
     const { metrics, ...plot } = PLOTS[name];
     // Jobs are counted per step: the present one has not ended.
     const until = plot.isStacked ? Date.now() - step * 1000 : Infinity;
     const lines = metrics.map(([one, label, color]) => ({ label, color, points: items.find((/** @type {any} */ found) => found.metric === one)?.points.filter((/** @type {any} */ one) => Date.parse(one.at) <= until) ?? [] }));
-    return html`<${Plot} ...${plot} unit=${name === "jobs" ? `${plot.unit}, per ${count(step / 60)} min` : plot.unit} lines=${lines} />`;
+    return html`<${Plot} ...${plot} unit=${name === "jobs" ? `${plot.unit}, per ${count(step / 60)} min` : plot.unit} lines=${lines} deploys=${versions} />`;
   }}<//></section>`)}`;
 }

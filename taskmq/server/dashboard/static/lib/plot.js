@@ -6,6 +6,7 @@ import { Table } from "./parts.js";
 import { positionOf, timeMarks, valueMarks } from "./scale.js";
 
 /** @typedef {{label: string, color: string, points: {at: string, value: number | null}[]}} Line */
+/** @typedef {{version: string, first: string}} Deploy A version of the app, and when it was first seen. */
 
 const DASHES = ["", "6 3", "2 3", "10 3 2 3"];
 const HEIGHT = 190;
@@ -48,8 +49,8 @@ function path(line, x, floor) {
   return drawn;
 }
 
-/** @param {{title: string, lines: Line[], data: (number | null)[][], show: (value: number) => string, mark: (value: number) => string, isLog: boolean, isStacked: boolean, least: number, label: string}} props */
-function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, label }) {
+/** @param {{title: string, lines: Line[], data: (number | null)[][], show: (value: number) => string, mark: (value: number) => string, isLog: boolean, isStacked: boolean, least: number, label: string, deploys: Deploy[]}} props */
+function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, label, deploys }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const [width, measure] = useState(0);
   const [over, point] = useState(-1);
@@ -82,19 +83,19 @@ function Drawing({ title, lines, data, show, mark, isLog, isStacked, least, labe
     return { drawn, values: marks.map((one) => ({ at: top(one), text: mark(one) })) };
   }, [data, width]);
   const name = title.replace(/\W/g, "");
-  const onMove = (/** @type {PointerEvent} */ event) => {
-    const time = first + ((event.offsetX - EDGE.left) / inner) * (last - first);
-    point(times.reduce((best, one, at) => (Math.abs(one - time) < Math.abs(times[best] - time) ? at : best), 0));
-  };
+  const nearest = (/** @type {number} */ time) => times.reduce((best, one, at) => (Math.abs(one - time) < Math.abs(times[best] - time) ? at : best), 0);
+  const onMove = (/** @type {PointerEvent} */ event) => point(nearest(first + ((event.offsetX - EDGE.left) / inner) * (last - first)));
   return html`<div class="chart" ref=${place} role="img" aria-label=${label} data-points=${times.length}>${inner > 0 && html`
     <svg width=${width} height=${HEIGHT} onPointerMove=${onMove} onPointerLeave=${() => point(-1)}>
       ${isStacked && html`<defs>${lines.map((one, at) => html`<pattern key=${one.label} id=${`${name}${at}`} class=${`c-${one.color} fill-${one.color}`} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" /><path d="M0 3h6" /></pattern>`)}</defs>`}
       ${chart.values.map((one) => html`<g key=${one.at}><path class="grid" d=${`M${EDGE.left} ${Math.round(one.at) + 0.5}H${width - EDGE.right}`} /><text x=${EDGE.left - 8} y=${one.at + 4} text-anchor="end">${one.text}</text></g>`)}
       ${timeMarks(first, last, Math.max(1, inner / TIME_SPACE)).map((one) => html`<text key=${one} x=${left(one)} y=${HEIGHT - 4} text-anchor="middle">${timeLabel(one)}</text>`)}
       ${chart.drawn.map((one, at) => html`<g key=${lines[at].label} class=${`c-${lines[at].color}`}>${one.area && html`<path d=${one.area} fill=${`url(#${name}${at})`} />`}${!(isStacked && at) && html`<path class="line" d=${one.line} stroke-dasharray=${DASHES[at % DASHES.length]} />`}</g>`)}
+      ${deploys.map((one) => { const at = left(Date.parse(one.first)).toFixed(1); return html`<g key=${one.version} class="deploy"><title>${`Version ${one.version}, first seen ${instant(one.first)}`}</title><path d=${`M${at} ${EDGE.top}V${bottom}`} /><path class="flag" d=${`M${at} ${EDGE.top}v-10h8v6h-8`} /></g>`; })}
       ${over >= 0 && html`<path class="cross" d=${`M${left(times[over])} ${EDGE.top}V${bottom}`} />`}
     </svg>
     ${over >= 0 && html`<div class="tip" style=${left(times[over]) > width / 2 ? { right: `${width - left(times[over]) + 8}px` } : { left: `${left(times[over]) + 8}px` }}><strong>${instant(new Date(times[over]).toISOString())}</strong>
+      ${deploys.filter((one) => nearest(Date.parse(one.first)) === over).map((one) => html`<span key=${one.version}><span>version</span><span>${one.version}</span></span>`)}
       ${lines.map((line, at) => { const value = data[at + 1][over]; return html`<span key=${line.label}><span>${line.label}</span><span>${value === null ? "–" : show(value)}</span></span>`; })}</div>`}`}</div>`;
 }
 
@@ -103,19 +104,20 @@ const Sign = ({ line, number, isStacked }) => html`<svg class=${`c-${line.color}
 
 /**
  * @param {{title: string, unit: string, lines: Line[], show?: (value: number) => string, mark?: (value: number) => string,
- *   isLog?: boolean, isStacked?: boolean, least?: number}} props
- *   mark: text of a mark on the axis; least: smallest distance between two marks.
+ *   isLog?: boolean, isStacked?: boolean, least?: number, deploys?: Deploy[]}} props
+ *   mark: text of a mark on the axis; least: smallest distance between two marks; deploys: marked if they are in the time of the lines.
  */
-export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000), mark = show, isLog = false, isStacked = false, least = 0.001 }) {
+export function Plot({ title, unit, lines, show = (value) => String(Math.round(value * 1000) / 1000), mark = show, isLog = false, isStacked = false, least = 0.001, deploys = [] }) {
   const [asTable, flip] = useState(false);
   const key = JSON.stringify(lines);
   const data = useMemo(() => rows(lines), [key]);
+  const marked = deploys.filter((one) => Date.parse(one.first) >= Number(data[0][0]) && Date.parse(one.first) <= Number(data[0].at(-1)));
   const last = lines.map((line) => line.points.filter((point) => point.value !== null).at(-1)?.value ?? null);
   const words = lines.map((line, at) => `${line.label} ${last[at] === null ? "none" : show(Number(last[at]))}`).join(", ");
   return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="dim">${unit}</span>
       <button type="button" class="plain" aria-pressed=${asTable} onClick=${() => flip(!asTable)}>Table<span class="sr"> of ${title}</span></button>
       <span class="legend">${lines.map((line, number) => html`<span key=${line.label}><${Sign} line=${line} number=${number} isStacked=${isStacked} /> ${line.label} <strong>${last[number] === null ? "–" : show(Number(last[number]))}</strong></span>`)}</span></figcaption>
     ${asTable ? html`<${Table} label=${title} columns=${["When", ...lines.map((line) => [line.label, "number"])]}>${data[0].map((time, row) => html`<tr key=${time}><td>${instant(new Date(Number(time)).toISOString())}</td>${lines.map((line, number) => { const value = data[number + 1][row]; return html`<td key=${line.label} class="number">${value === null ? "–" : show(value)}</td>`; })}</tr>`)}<//>`
-      : data[0].length > 0 && html`<${Drawing} title=${title} lines=${lines} data=${data} show=${show} mark=${mark} isLog=${isLog} isStacked=${isStacked} least=${least} label=${`${title}, ${unit}. Last: ${words || "nothing"}`} />`}
+      : data[0].length > 0 && html`<${Drawing} title=${title} lines=${lines} data=${data} show=${show} mark=${mark} isLog=${isLog} isStacked=${isStacked} least=${least} deploys=${marked} label=${`${title}, ${unit}. Last: ${words || "nothing"}${marked.map((one) => `. Version ${one.version} since ${instant(one.first)}`).join("")}`} />`}
     ${!data[0].length && html`<p class="dim">No data in this period.</p>`}</figure>`;
 }

@@ -172,7 +172,7 @@ function Details({ job, loaded, level, from }) {
     <div class="two">
       <div>
         <${Section} title="Timeline" actions=${job.first_start_time && html`<span class="dim">waited ${span(waited(job))}${job.start_time && `, ran ${span(between(job.start_time, job.end_time ?? new Date().toISOString()))}`}</span>`}><${Loading} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Timeline} rows=${job.submitted_at ? rowsOf(job, items, history.data?.items ?? [], Date.now()) : []} />
-          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
+          ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}${one.app_version && `, version ${one.app_version}`}: ${one.error ? failure(one.error) : one.state}${used(one)}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
           ${!items.length && !job.first_start_time && html`<p class="dim">Not started yet.</p>`}`}<//><//>
         ${job.error && html`<${Section} title="Error"><p class="c-bad"><strong>${failure(job.error)}</strong></p>${job.error.traceback ? html`<${Code} label="Traceback" text=${job.error.traceback} />` : null}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}

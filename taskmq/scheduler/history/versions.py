@@ -1,0 +1,81 @@
+"""Recording of the versions of the app that workers announce.
+
+    worker.beat, every 10 s, by broadcast -> heard -> once a second: new ones; once a minute: all
+
+Each scheduler writes what it hears; the store keeps one row per worker and version.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from taskmq.contracts.history import VersionStore
+from taskmq.durable.service import pause
+from taskmq.errors import InvalidOption, StoreUnavailable
+from taskmq.model.clock import Clock
+from taskmq.model.telemetry.app_versions import check_app_version
+from taskmq.model.telemetry.worker_status import WorkerStatus
+
+__all__ = ["VersionRecorder"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_PERIOD: Final = 1.0
+_AGAIN: Final = 60.0
+_MOST: Final = 10_000
+_LONGEST_NAME: Final = 255
+
+
+class VersionRecorder:
+    """A service that keeps the store's list of versions up to date."""
+
+    def __init__(self, versions: VersionStore, clock: Clock) -> None:
+        self._versions = versions
+        self._clock = clock
+        self._heard: set[tuple[str, str]] = set()
+        # When each was written, in this order.
+        self._written: dict[tuple[str, str], float] = {}
+        self._is_stopping = asyncio.Event()
+        self._has_trouble = False
+
+    def receive(self, status: WorkerStatus) -> None:
+        """Queue a worker's version. A worker without one, or with an invalid one, is ignored."""
+        try:
+            one = (status.name[:_LONGEST_NAME], check_app_version(status.app_version))
+        except InvalidOption:
+            return
+        if len(self._heard) < _MOST and _now() - self._written.get(one, -_AGAIN) >= _AGAIN:
+            self._heard.add(one)
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Write versions once a second until `stop`. Waits while the store is unavailable."""
+        while not await pause(self._is_stopping, _PERIOD):
+            if not self._heard:
+                continue
+            heard = frozenset(self._heard)
+            try:
+                await self._versions.report(heard, at=self._clock.now_ms())
+                self._has_trouble = False
+            except StoreUnavailable as error:
+                if not self._has_trouble:
+                    _log.warning("store unavailable, will record versions of workers later: %s", error)
+                self._has_trouble = True
+                continue
+            self._heard -= heard
+            self._note_written(heard)
+
+    def _note_written(self, written: frozenset[tuple[str, str]]) -> None:
+        now = _now()
+        for one in written:
+            self._written.pop(one, None)
+            self._written[one] = now
+        while now - next(iter(self._written.values())) >= _AGAIN:
+            del self._written[next(iter(self._written))]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
