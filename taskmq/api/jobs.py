@@ -20,6 +20,7 @@ __all__ = [
     "BulkView",
     "ChangedJob",
     "ErrorView",
+    "HistogramBar",
     "HistoryList",
     "HistoryView",
     "JobCount",
@@ -259,6 +260,29 @@ class JobCounts(msgspec.Struct, frozen=True):
     """The number of jobs matching each filter, in the order of the request."""
 
     items: list[JobCountOf]
+
+
+class HistogramBar(msgspec.Struct, frozen=True):
+    """Jobs that were created in an interval.
+
+    Attributes:
+        at: the begin of the interval.
+        counts: the number of jobs in each state that has any.
+        is_exact: False if there may be more.
+    """
+
+    at: str
+    counts: dict[JobState, int]
+    is_exact: bool
+
+
+class JobHistogram(msgspec.Struct, frozen=True):
+    """Numbers of jobs by the time of their creation. Each bar covers `seconds`; the first one begins at `since`."""
+
+    since: str
+    until: str
+    seconds: float
+    items: list[HistogramBar]
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -70,6 +70,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "submitJobs": _post("/jobs"),
     "listJobs": _get("/jobs"),
     "countJobs": _get("/jobs/count"),
+    "getJobHistogram": _get("/jobs/histogram"),
     "countJobsOfFilters": _get("/jobs/counts"),
     "getJob": _get("/jobs/{job_id}"),
     "patchJob": Operation("PATCH", f"{API}/jobs/{{job_id}}"),

@@ -16,7 +16,7 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, all_attempts
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, StateCounts, all_attempts
 from taskmq.errors import (
     EncodeError,
     InvalidOption,
@@ -295,6 +295,11 @@ class TenantJobs:
         """Count the matching jobs of the caller, exactly up to `cap`; `cap` + 1 means more."""
         own = self._restrict(which)
         return 0 if own is None else await self._jobs.acount(own, cap=cap)
+
+    async def count_states(self, which: JobFilter) -> StateCounts:
+        """Count the matching jobs of the caller by state, as `JobStore.count_states`."""
+        own = self._restrict(which)
+        return StateCounts({}, is_exact=True) if own is None else await self._app.sessions.store().count_states(own)
 
     def _restrict(self, which: JobFilter) -> JobFilter | None:
         if self._tenant is None or which.tenant == self._tenant:

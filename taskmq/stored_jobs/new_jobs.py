@@ -29,7 +29,7 @@ __all__ = ["build_resumed_body", "clone_job", "default_mode", "name_of", "new_jo
 
 _MIDDLE: Final = 4
 # The API has its own paths `/jobs/count` and `/jobs/counts`.
-_RESERVED: Final = frozenset({"count", "counts"})
+_RESERVED: Final = frozenset({"count", "counts", "histogram"})
 
 
 def new_job(

@@ -16,6 +16,7 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     KeptJob,
     NewJob,
+    StateCounts,
     Submitted,
 )
 from taskmq.errors import StoreMismatch, StoreUnavailable
@@ -23,8 +24,9 @@ from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.quotas import Quotas
-from taskmq.model.states import TERMINAL
+from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.units import DAY_MS
+from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
@@ -185,6 +187,18 @@ class PostgresJobStore(SqlJobStore):
             if floor is not None or total > cap:
                 return cap + 1
         return total
+
+    async def count_states(self, which: JobFilter = EVERYTHING, *, cap: int = 1_000) -> StateCounts:
+        if (known := await self._resolve_names(which)) is None:
+            return StateCounts({}, is_exact=True)
+        counts: dict[JobState, int] = {}
+        is_exact = True
+        # Live and ended jobs have different states.
+        for scan in scans(which, known):
+            rows = await self._fetch(scan.count_states(cap))
+            counts |= {STATES[state]: matching for state, matching, _ in rows if matching}
+            is_exact = is_exact and sum(examined for _, _, examined in rows) < cap
+        return StateCounts(counts, is_exact)
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
         return await (resume if update.before in TERMINAL else change)(self._database, update)

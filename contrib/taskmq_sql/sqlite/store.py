@@ -27,6 +27,7 @@ from taskmq.contracts.jobs import (
     ReadyJob,
     Released,
     ReturnedJob,
+    StateCounts,
     Submitted,
     Withdrawn,
     partition_of,
@@ -177,6 +178,9 @@ class SqliteJobStore(SqlJobStore):
 
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
         return await self._reader.call(partial(lists.count_jobs, which=which, cap=cap), care=Care.READ)
+
+    async def count_states(self, which: JobFilter = EVERYTHING, *, cap: int = 1_000) -> StateCounts:
+        return await self._reader.call(partial(lists.count_states, which=which, cap=cap), care=Care.READ)
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
         work = resume if update.before in TERMINAL else updates.update

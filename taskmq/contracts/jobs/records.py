@@ -409,6 +409,13 @@ def cancellation(job_id: str, state: JobState, version: int, *, reason: str) -> 
     )
 
 
+class StateCounts(msgspec.Struct, frozen=True):
+    """Numbers of jobs by state. Unless `is_exact`, there may be more."""
+
+    counts: dict[JobState, int]
+    is_exact: bool
+
+
 class JobPage(msgspec.Struct, frozen=True):
     """A page of jobs, the newest first, without bodies and results.
 

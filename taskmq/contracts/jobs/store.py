@@ -21,6 +21,7 @@ from taskmq.contracts.jobs.records import (
     JobRecord,
     JobUpdate,
     NewJob,
+    StateCounts,
     Submitted,
 )
 from taskmq.contracts.jobs.runs import RunStore
@@ -141,6 +142,10 @@ class JobStore(PauseStore, Protocol):
 
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
         """Count jobs; return `cap` + 1 if there are more than `cap`, or if counting on was not worth it."""
+        ...
+
+    async def count_states(self, which: JobFilter = EVERYTHING, *, cap: int = 1_000) -> StateCounts:
+        """Count jobs by state; it may stop after it examined `cap` of the live and `cap` of the ended ones."""
         ...
 
     async def update(self, update: JobUpdate) -> JobRecord | None:

@@ -18,6 +18,7 @@ from taskmq.api.jobs import (
     JobCountOf,
     JobCounts,
     JobDetails,
+    JobHistogram,
     JobList,
     JobView,
     RefusedJob,
@@ -161,6 +162,14 @@ class JobCalls:
     def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
         """Count the jobs that match a filter, exactly up to 10,000."""
         return self._connection.ask("countJobs", JobCount, query={"filter": filter})
+
+    def histogram(self, filter: str = "", *, bars: int = 30) -> JobHistogram:  # noqa: A002 - the API's name
+        """Count the jobs that match a filter, by state and by the time of their creation.
+
+        The range is that of `created` in the filter, without one the last 24 hours. Of each interval the newest
+        1,000 live and 1,000 ended jobs are examined; `is_exact` says whether these were all.
+        """
+        return self._connection.ask("getJobHistogram", JobHistogram, query={"filter": filter, "bars": bars})
 
     def counts(self, filters: Sequence[str], *, max_age: float = 0) -> Sequence[JobCountOf]:
         """Count the jobs of each of up to 20 filters, in order.

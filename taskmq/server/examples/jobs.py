@@ -90,6 +90,20 @@ JOBS: Final[Mapping[str, Example]] = {
         answers={200: [_RUNNING]},
     ),
     "countJobs": Example(parameters={"filter": "status:failed"}, answers={200: {"count": 3, "is_exact": True}}),
+    "getJobHistogram": Example(
+        parameters={"filter": "task:billing.*", "bars": 2},
+        answers={
+            200: {
+                "since": "2027-01-30T10:00:00.000Z",
+                "until": "2027-01-31T10:00:00.000Z",
+                "seconds": 43200.0,
+                "items": [
+                    {"at": "2027-01-30T10:00:00.000Z", "counts": {"succeeded": 40, "failed": 2}, "is_exact": True},
+                    {"at": "2027-01-30T22:00:00.000Z", "counts": {"succeeded": 30, "running": 1}, "is_exact": True},
+                ],
+            }
+        },
+    ),
     "countJobsOfFilters": Example(
         parameters={"filter": "status:failed", "max_age": 1},
         answers={200: {"items": [{"filter": "status:failed", "count": 3, "is_exact": True}]}},

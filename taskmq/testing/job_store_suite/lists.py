@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import JobDetail, JobRecord
+from taskmq.contracts.jobs import JobDetail, JobRecord, StateCounts
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import INTERRUPTED
 from taskmq.model.outcome import ErrorRecord
@@ -118,6 +118,28 @@ class Lists(JobStoreCase):
         assert await driver.store.count_jobs(which, cap=5) == 6
         assert await driver.store.count_jobs(which, cap=2) == 3
         assert await driver.store.count_jobs(cap=7) == 7
+
+    @case
+    async def test_jobs_are_counted_by_state_until_many_are_examined(self) -> None:
+        driver = self.driver()
+        began = await driver.store.now_ms()
+        await driver.submit_many(3, task="a")
+        for state in (JobState.SUCCEEDED, JobState.SUCCEEDED, JobState.FAILED):
+            await driver.make(state, task="a")
+        await driver.submit(task="b")
+        live, ended = {JobState.QUEUED: 3}, {JobState.SUCCEEDED: 2, JobState.FAILED: 1}
+        store, which = driver.store, JobFilter(tasks=("a",))
+
+        assert await store.count_states(which) == StateCounts(live | ended, is_exact=True)
+        assert (await store.count_states()).counts == {JobState.QUEUED: 4} | ended
+        assert (await store.count_states(JobFilter(states=frozenset({JobState.FAILED})))).counts == {
+            JobState.FAILED: 1
+        }
+        assert (await store.count_states(JobFilter(submitted_from=began, submitted_before=began + HOUR))).is_exact
+        assert await store.count_states(JobFilter(submitted_before=began)) == StateCounts({}, is_exact=True)
+        assert await store.count_states(JobFilter(tasks=("none",))) == StateCounts({}, is_exact=True)
+        some = await store.count_states(cap=2)
+        assert (sum(some.counts.values()), some.is_exact) == (4, False)
 
     @case
     async def test_a_filter_by_state_finds_exactly_the_jobs_in_it(self) -> None:

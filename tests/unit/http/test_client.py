@@ -252,6 +252,8 @@ def _use_jobs(client: Client) -> None:
     assert client.jobs.retry("one", new_id="thrice", again=True).job_id == "thrice"
     assert client.jobs.cancel("thrice").status == "cancelled"
     assert client.jobs.count("status:cancelled").count == 1
+    bars = client.jobs.histogram("status:cancelled retried:any", bars=4).items
+    assert (len(bars), [bar.counts for bar in bars if bar.counts]) == (4, [{"cancelled": 2}])
     counts = client.jobs.counts(["status:cancelled retried:any", "task:none"], max_age=1)
     assert [(one.filter, one.count) for one in counts] == [("status:cancelled retried:any", 2), ("task:none", 0)]
     assert client.jobs.get("one", expand=["progress"]).progress is None

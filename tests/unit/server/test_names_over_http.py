@@ -91,7 +91,7 @@ def test_a_queue_is_reached_by_its_name(client: Client, name: str) -> None:
     client.queues.resume(name)
 
 
-@pytest.mark.parametrize("name", [".", "..", "count", "counts"])
+@pytest.mark.parametrize("name", [".", "..", "count", "counts", "histogram"])
 def test_a_job_name_that_no_path_can_contain_is_refused(client: Client, name: str) -> None:
     with pytest.raises(InvalidOption, match="has a special meaning"):
         client.jobs.submit("data_processing", job_id=name)

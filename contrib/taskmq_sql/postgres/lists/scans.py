@@ -123,6 +123,14 @@ class Scan(msgspec.Struct, frozen=True):
         text, values = self._select("select 1", self._source, self._all(None, until), cap + 1)
         return _statement((f"select count(*) from ({text}) found", values))
 
+    def count_states(self, most: int) -> Statement:
+        """Count the newest rows of the index range by state: the matching ones, and all of them."""
+        matching = " and ".join(text for text, _ in self.rest) or "true"
+        text, values = self._select("select *", self._source, self._range(None), most)
+        given = tuple(value for _, part in self.rest for value in part)
+        head = f"select state, count(*) filter (where {matching}), count(*)"
+        return _statement((f"{head} from ({text}) t group by state", (*given, *values)))
+
     def boundary(self, *, after: str | None) -> Statement:
         """Select the id of the last row within the bound, if the scan has that many rows."""
         text, values = self._select("select id", self._source, self._range(after), 1)

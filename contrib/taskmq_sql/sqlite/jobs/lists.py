@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import JobPage, JobRecord
+from taskmq.contracts.jobs import JobPage, JobRecord, StateCounts
 from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, first_id, id_bytes
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, first_id, id_bytes
 from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
 
-__all__ = ["count_jobs", "list_jobs"]
+__all__ = ["count_jobs", "count_states", "list_jobs"]
 
 _NOTHING: Final = "0"
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
@@ -53,6 +53,22 @@ def count_jobs(transaction: Transaction, which: JobFilter, cap: int) -> int:
         if count > cap:
             break
     return count
+
+
+def count_states(transaction: Transaction, which: JobFilter, cap: int) -> StateCounts:
+    """Count matching jobs by state, up to `cap` live and `cap` ended ones."""
+    counts: dict[JobState, int] = {}
+    is_exact = True
+    for table in ("job", "job_history"):
+        condition = _Condition(transaction, which, table)
+        rows = transaction.connection.execute(
+            "SELECT state, count(*) FROM"
+            f" (SELECT state FROM {table} WHERE {condition.text} ORDER BY id DESC LIMIT ?) GROUP BY state",
+            (*condition.values, cap),
+        ).fetchall()
+        counts |= {STATES[state]: count for state, count in rows}
+        is_exact = is_exact and sum(count for _, count in rows) < cap
+    return StateCounts(counts, is_exact)
 
 
 class _Condition:
