@@ -79,6 +79,33 @@ def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
+def test_jobs_over_time_are_zoomed_by_keyboard_and_by_pointer(eyes: Eyes, site: Served) -> None:
+    site.submit(*(a_job(f"zoomed-{n}", labels={"batch": "zoomed"}) for n in range(3)))
+    page = eyes.open("jobs?filter=label.batch%3Azoomed").page
+    bars = page.get_by_role("group", name="Jobs over time")
+    told = page.locator(".histogram [role=status]")
+
+    bars.focus()
+    page.keyboard.press("ArrowRight")
+    expect(told).to_contain_text("3 not started")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Filter", exact=True)).to_have_value(
+        re.compile(r"^label\.batch:zoomed created:>=\S+Z created:<\S+Z$")
+    )
+    eyes.see("3 jobs")
+    box = bars.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+    page.mouse.up()
+    expect(page.get_by_role("group", name="Terms of the filter").get_by_role("link")).to_have_count(3)
+    page.locator(".histogram").get_by_role("button", name="Table").click()
+    expect(page.get_by_role("group", name="Jobs over time").get_by_role("row")).to_have_count(31)
+    assert violations(page) == []
+
+
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )

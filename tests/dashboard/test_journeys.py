@@ -17,7 +17,8 @@ from tests.servers.waiting import eventually
 pytestmark = pytest.mark.timeout(120)
 
 
-_BUDGET = 120 * 1024
+_FIRST_LOAD = 120 * 1024
+_ALL_FILES = 130_000
 
 
 def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
@@ -27,7 +28,7 @@ def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
     eyes.open()
 
     assert any("/ui/static/" in url for url in sizes)
-    assert sum(sizes.values()) <= _BUDGET, sizes
+    assert sum(sizes.values()) <= _FIRST_LOAD, sizes
 
 
 def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser, tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser
 
 
 def test_all_files_of_the_dashboard_together_are_within_their_budget() -> None:
-    assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _BUDGET
+    assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _ALL_FILES
 
 
 def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_run_is_found_by_a_filter_and_cancelled(eyes: Eyes, site: Served) -> N
     page.keyboard.type("workflow:post*")
     page.keyboard.press("Enter")
     eyes.see_count(page.locator("tbody tr"), 1)
-    page.locator("tbody tr a").click()
+    page.locator("tbody tr a").first.click()
     expect(page.locator("h1")).to_contain_text("posters")
     page.keyboard.press("c")
     page.get_by_label("Note").fill("it rains")

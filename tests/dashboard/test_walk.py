@@ -1,4 +1,4 @@
-"""Ten tasks of operators, each from the overview on; the clicks match those on their page."""
+"""Tasks of operators, each from the overview on; the clicks match those on their page."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,18 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from taskmq.contracts.history import history_of
+from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.outcome import ErrorRecord
 from taskmq.testing.job_store_suite.driver import JobDriver, report
+from taskmq.testing.job_store_suite.runs.kit import RunDriver, content_of
 from tests.dashboard.kit import Eyes, Served, watching
 from tests.docs.blocks import ROOT
 
 pytestmark = [pytest.mark.campaign, pytest.mark.timeout(300)]
 
 _BODY: Final = b'{"task": "billing.charge", "args": [], "kwargs": {"account": "ann", "cents": 250}}'
+_DECLINED: Final = ErrorRecord(type_name="shop.CardDeclined", message="no funds", traceback="")
 _ROW: Final = re.compile(r"^\| \d+ \| ([^|]+) \| (\d+) \|", re.MULTILINE)
 
 
@@ -124,6 +128,37 @@ def _find_user_in_audit(by: Operator) -> None:
     by.eyes.see("schedule.pause")
 
 
+def _find_who_cancelled(by: Operator) -> None:
+    by.site.api.delete("/jobs/unwanted", params={"note": "ordered twice"}).raise_for_status()
+    by.click("Jobs")
+    by.click("unwanted")
+    expect(by.page.get_by_role("row", name="ordered twice")).to_contain_text("cancel")
+
+
+def _pause_a_queue(by: Operator) -> None:
+    by.click("Queues")
+    by.click_in("billing", "Pause")
+    by.confirm("Pause")
+    expect(by.page.get_by_role("row", name="billing").first).to_contain_text("Paused")
+
+
+def _find_a_line(by: Operator) -> None:
+    by.click("Logs")
+    by.eyes.settle()
+    by.page.keyboard.press("/")
+    by.type("asking the bank")
+    by.page.keyboard.press("Enter")
+    by.eyes.see("asking the bank again")
+
+
+def _find_the_failed_step(by: Operator) -> None:
+    by.click("Workflows")
+    by.click("invoices")
+    by.clicks += 1
+    by.page.get_by_role("link", name=re.compile("^charge: failed")).click()
+    expect(by.page.locator("tr[data-marked]")).to_contain_text("no funds")
+
+
 _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Which jobs failed last night, and why?": _failed_and_why,
     "Run the failed jobs of tenant acme again": _retry_jobs_of_a_tenant,
@@ -135,6 +170,10 @@ _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
     "Run a failed job again with other arguments": _run_again_with_other_arguments,
     "Stop a bulk operation": _abort_a_bulk,
     "Who paused that schedule?": _find_user_in_audit,
+    "Who cancelled this job?": _find_who_cancelled,
+    "Pause a queue": _pause_a_queue,
+    "Find a line in the logs of all jobs": _find_a_line,
+    "Which step of this workflow failed last?": _find_the_failed_step,
 }
 
 
@@ -142,22 +181,33 @@ async def _fail(site: Served, **fields: Any) -> None:
     """Store a failed job like schedulers and workers."""
     driver = JobDriver(site.app.sessions.store())
     job = await driver.dispatch_new(task="billing.charge", queue="billing", body=_BODY, **fields)
-    error = ErrorRecord(type_name="shop.CardDeclined", message="no funds", traceback="")
-    await driver.schedulers.apply([report(job, "failed", error=error)])
+    line = RunLine(await driver.store.now_ms(), 20, "shop", "asking the bank again")
+    await history_of(driver.store).logs.add([RunLog(id=job.id, token=job.token, lines=[line])])
+    await driver.schedulers.apply([report(job, "failed", error=_DECLINED)])
+
+
+async def _fail_run(site: Served) -> None:
+    driver = RunDriver(site.app.sessions.store())
+    await driver.runs.put_workflow("", "invoices", content_of({"charge": {"task": "billing.charge"}}))
+    run = await driver.start(workflow="invoices")
+    await driver.settle()
+    await driver.finish(run, "charge", "failed", error=_DECLINED)
 
 
 def _prepare(site: Served) -> None:
     charge = {"job_type": "billing.charge", "payload": {"account": "ann", "cents": 250}}
     site.submit({**charge, "job_id": "waits", "schedule_time": "2099-01-31T09:00:00Z"})
+    site.submit({**charge, "job_id": "unwanted", "schedule_time": "2099-02-28T09:00:00Z"})
     far = {"schedule_time": "2099-01-31T09:00:00Z", "labels": {"batch": "many"}}
     site.submit(*({**charge, **far, "job_id": f"many-{number}"} for number in range(3)))
     for name, tenant in (("failed-a", "acme"), ("failed-b", "acme"), ("failed-other", "")):
         site.run(_fail(site, key=name, tenant=tenant))
+    site.run(_fail_run(site))
     node = {"name": "render-1", "ip": "10.0.0.9", "capacity": {"cpu": 16}}
     assert site.outside.post("/nodes/register", json=node).status_code == 201
 
 
-def test_ten_tasks_of_operators_take_as_many_clicks_as_the_page_says(browser: Browser, site: Served) -> None:
+def test_tasks_of_operators_take_as_many_clicks_as_the_page_says(browser: Browser, site: Served) -> None:
     told = dict(_ROW.findall((ROOT / "docs" / "dashboard.md").read_text()))
     _prepare(site)
     found: dict[str, str] = {}

@@ -5,6 +5,7 @@ import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { Chips, Filter, withoutLast } from "../lib/filter.js";
 import { between, count, failure, span, waited } from "../lib/format.js";
+import { Histogram } from "../lib/histogram.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
 import { Empty, Head, TaskProgress, Id, Loading, State, Table, When } from "../lib/parts.js";
 import { blocking } from "../lib/reasons.js";
@@ -83,6 +84,7 @@ export default function Jobs({ query }) {
     <//>
     <${Filter} page="jobs" filter=${filter} placeholder="status:failed task:billing.* created:>-24h" />
     <${Chips} page="jobs" filter=${filter} of=${CHIPS} />
+    <${Histogram} filter=${filter} />
     <${Loading} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Jobs" columns=${columns}>${page.items.map((/** @type {any} */ job) => html`<${Row} key=${job.id} job=${job} chosen=${chosen} choose=${choose} canBulk=${canBulk} hasTenant=${hasTenant} />`)}<//>`

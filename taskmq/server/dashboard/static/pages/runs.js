@@ -13,7 +13,7 @@ const EXAMPLE = "chain(photos.s('summer'), resize.s().each(), total.s()).send()"
 
 function Row({ run, hasTenant }) {
   return html`<tr data-row>
-    <td><a href=${to(["runs", run.run_id])} aria-label=${`Run ${run.run_id}`}><${Id} id=${run.run_id} /></a></td><td><${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /></td><td>${run.workflow}</td>
+    <td><a href=${to(["runs", run.run_id])} aria-label=${`Run ${run.run_id}`}><${Id} id=${run.run_id} /></a></td><td><${State} state=${run.held !== null && run.state === "running" ? "held" : run.state} /></td><td>${run.workflow && html`<a href=${to(["workflows", run.workflow])}>${run.workflow}</a>`}</td>
     <td class="bars p2"><${Segments} of=${[["ended", run.steps - run.unfinished - run.failures, "good"], ["failed", run.failures, "bad"], ["not ended", run.unfinished, "rest"]]} /></td>
     ${hasTenant && html`<td class="p3">${run.tenant || "–"}</td>`}<td><${When} at=${run.started} /></td>
     <td class="number">${span(between(run.started, run.ended ?? new Date().toISOString()))}</td><td class="wide">${run.cancelled ?? run.held ?? html`<span class="c-bad">${run.error}</span>`}</td></tr>`;
