@@ -18,6 +18,11 @@ def new_url() -> str:
     return f"memory://{uuid4()}"
 
 
+def new_store() -> str:
+    """Return a fresh URL of a job store in memory, which needs no thread and no file."""
+    return f"sqlite://:memory:{uuid4().hex}"
+
+
 @dataclass(frozen=True)
 class Message:
     """A message as a worker receives it."""

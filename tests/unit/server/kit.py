@@ -1,14 +1,13 @@
 """A served app on `memory://` and SQLite, called by users of several roles and tenants."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Any, cast
 
-from httpx import Response
+from httpx import ASGITransport, AsyncClient, Response
 from litestar import Litestar
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
@@ -22,9 +21,9 @@ from taskmq.server import EventSource, Identify, OidcProvider, ServerApplication
 from taskmq.server.live import EventHub, identify_signed
 from taskmq.server.rates import RequestLimits
 from taskmq.server.sign_in import identify_by_store
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_store, new_url
 
-__all__ = ["CALLERS", "DOCUMENT", "Site", "build_served", "define", "open_site"]
+__all__ = ["CALLERS", "DOCUMENT", "WHOLE", "Site", "ask_all", "build_served", "define", "open_site"]
 
 DOCUMENT: dict[str, Any] = {
     "job_id": "order-17",
@@ -74,7 +73,7 @@ CALLERS = {
 """Callers by their tokens."""
 
 
-_WHOLE = (
+WHOLE = (
     "/api/",
     "/auth/",
     "/jobs/create",
@@ -131,7 +130,7 @@ class Site:
             headers["Authorization"] = f"Bearer {by}"
         if json is not None:
             more["json"] = json
-        where = path if path.startswith(_WHOLE) else f"/api/v1{path}"
+        where = path if path.startswith(WHOLE) else f"/api/v1{path}"
         return self.client.request(method, where, headers=headers, **more)
 
     def submit(self, by: str = "acme-admin", tenant: str | None = None, **changes: Any) -> str:
@@ -148,6 +147,21 @@ class Site:
         return [job["job_id"] for job in answer.json()]
 
 
+def ask_all(client: "TestClient[Any]", requests: Iterable[Mapping[str, Any]]) -> list[Response]:
+    """Return the answers to requests, each given as the arguments of `httpx.AsyncClient.request`.
+
+    They are sent in the server's loop: the calls of a `TestClient` cross threads, which takes most of their time.
+    """
+
+    async def ask() -> list[Response]:
+        transport = ASGITransport(app=cast("Any", client.app), raise_app_exceptions=False)
+        async with AsyncClient(transport=transport, base_url="http://testserver.local") as sender:
+            return [await sender.request(**request) for request in requests]
+
+    with client.portal() as portal:
+        return portal.call(ask)
+
+
 @contextmanager
 def open_site(
     folder: Path,
@@ -161,7 +175,7 @@ def open_site(
     """Serve a separate app."""
     app = TaskMQ(
         new_url(),
-        store=store or f"sqlite://:memory:{uuid4().hex}",
+        store=store or new_store(),
         results_at=f"file://{folder}/values",
         queues=queues,
         clock=clock,

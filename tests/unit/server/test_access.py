@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from litestar import get
 
-from taskmq.model.identity import RULES, Level, Permission, Role, may
+from taskmq.model.identity import RULES, Identity, Level, Permission, Role, may
 from taskmq.server import ServerSettings
 from taskmq.server.access import PUBLIC, permission_of
 from taskmq.server.application import HANDLERS
-from tests.unit.server.kit import CALLERS, Site, open_site
+from tests.unit.server.kit import CALLERS, WHOLE, Site, ask_all, open_site
 
 _PUBLIC = {
     "beginOidcLogin",
@@ -92,17 +92,28 @@ def test_only_health_and_the_description_are_served_without_an_identity(site: Si
 def test_each_call_is_refused_exactly_to_callers_without_permission(site: Site) -> None:
     # So that streams end.
     site.hub.close()
-    for name, method, path, permission in _calls():
-        for caller, identity in CALLERS.items():
-            is_for_tenants = RULES[permission].level is Level.TENANT
-            tenants = [None, *(membership.tenant for membership in identity.memberships if is_for_tenants)]
-            is_allowed = any(may(identity, permission, tenant) for tenant in tenants)
+    plan = [
+        (name, caller, _is_allowed(identity, permission), _request(method, path, caller))
+        for name, method, path, permission in _calls()
+        for caller, identity in CALLERS.items()
+    ]
 
-            answer = site(
-                method, path, {"unreadable": True} if method in {"POST", "PUT", "PATCH"} else None, by=caller
-            )
+    for (name, caller, is_allowed, _), answer in zip(
+        plan, ask_all(site.client, (row[-1] for row in plan)), strict=True
+    ):
+        assert (answer.status_code == 403) is not is_allowed, (name, caller, answer.text)
 
-            assert (answer.status_code == 403) is not is_allowed, (name, caller, answer.text)
+
+def _is_allowed(identity: Identity, permission: Permission) -> bool:
+    is_for_tenants = RULES[permission].level is Level.TENANT
+    tenants = [None, *(membership.tenant for membership in identity.memberships if is_for_tenants)]
+    return any(may(identity, permission, tenant) for tenant in tenants)
+
+
+def _request(method: str, path: str, caller: str) -> dict[str, Any]:
+    body = {"unreadable": True} if method in {"POST", "PUT", "PATCH"} else None
+    where = path if path.startswith(WHOLE) else f"/api/v1{path}"
+    return {"method": method, "url": where, "headers": {"Authorization": f"Bearer {caller}"}, "json": body}
 
 
 def test_jobs_of_another_tenant_are_not_found(site: Site) -> None:

@@ -3,10 +3,9 @@
 import logging
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 from litestar import Litestar, get
 from litestar.testing import TestClient
@@ -16,7 +15,7 @@ from taskmq.server import ServerSettings, build
 from taskmq.server.access import authorise
 from taskmq.server.problems import NO_PATH, Problem, problem_response
 from tests.unit.app_kit import new_url
-from tests.unit.server.kit import Site
+from tests.unit.server.kit import Site, ask_all
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 _STREAMS = {"/api/v1/events"}
@@ -32,20 +31,22 @@ def _paths(site: Site) -> Iterator[tuple[str, set[str]]]:
 
 
 def test_no_method_of_any_path_is_an_error_of_the_server(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    wrong: list[str] = []
+    plan = [
+        (method, path, method in methods or (method == "HEAD" and "GET" in methods), headers)
+        for path, methods in _paths(site)
+        for method in _METHODS
+        if not (path in _STREAMS and method == "GET")
+        for headers in ({}, {"Authorization": "Bearer all-admin"})
+    ]
     with caplog.at_level(logging.INFO):
-        for path, methods in _paths(site):
-            for method in _METHODS:
-                if path in _STREAMS and method == "GET":
-                    continue
-                for headers in ({}, {"Authorization": "Bearer all-admin"}):
-                    answer = site.client.request(method, path, headers=headers, follow_redirects=False)
-                    is_known = method in methods or (method == "HEAD" and "GET" in methods)
-                    # Not available without a store, a provider or a management API of the broker.
-                    if answer.status_code in {500, 502} or (answer.status_code == 405) == is_known:
-                        wrong.append(f"{method} {path}: {answer.status_code} {answer.text[:80]}")
+        answers = ask_all(site.client, ({"method": row[0], "url": row[1], "headers": row[3]} for row in plan))
 
-    assert wrong == []
+    # Not available without a store, a provider or a management API of the broker.
+    assert [
+        f"{method} {path}: {answer.status_code} {answer.text[:80]}"
+        for (method, path, is_known, _), answer in zip(plan, answers, strict=True)
+        if answer.status_code in {500, 502} or (answer.status_code == 405) == is_known
+    ] == []
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -145,27 +146,26 @@ _HOSTILE = ["2027/01", "/", "..", "%2F", "a b", "?x=1", "#", "ünï/cödé", "a;
 
 def test_every_path_parameter_accepts_any_name(site: Site) -> None:
     """Each is answered by its handler: no name leads to another path, or to none."""
-    wrong: list[str] = []
+    plan: list[tuple[str, str, str]] = []
+    requests: list[dict[str, Any]] = []
+    for route in site.served.litestar.routes:
+        names = [one.full for one in route.path_parameters.values()]
+        if not names or "static" in route.path:
+            continue
+        for method, name in product(route.methods - {"OPTIONS"}, _HOSTILE):
+            path = route.path
+            for one in names:
+                path = path.replace(f"{{{one}}}", _quote_name(name))
+            plan.append((method, route.path, name))
+            requests.append({"method": method, "url": path, "headers": {"Authorization": "Bearer all-admin"}})
 
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app=cast("Any", site.served))
-        headers = {"Authorization": "Bearer all-admin"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
-            for route in site.served.litestar.routes:
-                names = [one.full for one in route.path_parameters.values()]
-                if not names or "static" in route.path:
-                    continue
-                for method, name in product(route.methods - {"OPTIONS"}, _HOSTILE):
-                    path = route.path
-                    for one in names:
-                        path = path.replace(f"{{{one}}}", _quote_name(name))
-                    answer = await client.request(method, path)
-                    if answer.status_code in {405, 500} or NO_PATH in answer.text:
-                        wrong.append(f"{method} {route.path} with {name!r}: {answer.status_code} {answer.text[:90]}")
+    answers = ask_all(site.client, requests)
 
-    with site.client.portal() as portal:
-        portal.call(ask)
-    assert wrong == []
+    assert [
+        f"{method} {path} with {name!r}: {answer.status_code} {answer.text[:90]}"
+        for (method, path, name), answer in zip(plan, answers, strict=True)
+        if answer.status_code in {405, 500} or NO_PATH in answer.text
+    ] == []
 
 
 def _quote_name(name: str) -> str:

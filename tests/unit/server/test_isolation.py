@@ -5,23 +5,19 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.unit.app_kit import new_store
 from tests.unit.server.isolation import EXAMPLES, STEPS, Step, Town, check_isolation, open_town
 
 _EXAMPLES = int(os.environ.get("TASKMQ_TEST_ISOLATION_EXAMPLES", "12"))
 
 
 @pytest.fixture(scope="module")
-def towns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Town, Town]]:
-    folder: Path = tmp_path_factory.mktemp("towns")
-    with (
-        open_town(f"sqlite:///{folder}/alone.db?synchronous=normal") as alone,
-        open_town(f"sqlite:///{folder}/both.db?synchronous=normal") as both,
-    ):
+def towns() -> Iterator[tuple[Town, Town]]:
+    with open_town(new_store()) as alone, open_town(new_store()) as both:
         yield alone, both
 
 

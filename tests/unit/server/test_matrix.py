@@ -7,9 +7,8 @@ docs/security.md, not by the code under test.
 import asyncio
 import re
 import uuid
-from collections.abc import Iterator
-from itertools import product
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,8 +21,8 @@ from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, New
 from taskmq.model.identity import EVERYWHERE, Membership, Permission, Role, session_key, token_key
 from taskmq_sql import open_job_store
 from tests.docs.security_page import PAGE
-from tests.unit.app_kit import new_url
-from tests.unit.server.kit import build_served, define
+from tests.unit.app_kit import new_store, new_url
+from tests.unit.server.kit import ask_all, build_served, define
 
 _BY = Actor(user="tests")
 _ROW = re.compile(r"^\| `(?P<permission>[\w.]+)` \| (?P<on>\w+) \| (?P<role>\w+) \|", re.MULTILINE)
@@ -45,6 +44,14 @@ class Operation(NamedTuple):
     takes_body: bool
 
 
+class Call(NamedTuple):
+    """A request for an operation: the secret of its caller, and the tenant that it names."""
+
+    operation: Operation
+    secret: str | None
+    tenant: str | None = None
+
+
 class House(NamedTuple):
     """A served app with tenants and a user for each role, who has a session and can get tokens."""
 
@@ -53,17 +60,26 @@ class House(NamedTuple):
     tokens: dict[tuple[str, str], str]
     operations: list[Operation]
 
-    def call(self, operation: Operation, secret: str | None, tenant: str | None = None) -> Response:
-        query: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
-        if operation.path.endswith("/workers"):
-            # There is no worker that could answer.
-            query["within"] = "0.01"
-        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        body = {"unreadable": True} if operation.takes_body else None
-        return self.client.request(operation.method, operation.path, params=query, headers=headers, json=body)
+    def call_all(self, calls: Iterable[Call]) -> list[Response]:
+        return ask_all(self.client, map(_request, calls))
 
     def allowed_operations(self) -> list[Operation]:
         return [each for each in self.operations if each.permission is not None and each.name not in _NOT_CALLED]
+
+
+def _request(call: Call) -> dict[str, Any]:
+    operation, secret, tenant = call
+    query: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
+    if operation.path.endswith("/workers"):
+        # There is no worker that could answer.
+        query["within"] = "0.01"
+    return {
+        "method": operation.method,
+        "url": operation.path,
+        "params": query,
+        "headers": {} if secret is None else {"Authorization": f"Bearer {secret}"},
+        "json": {"unreadable": True} if operation.takes_body else None,
+    }
 
 
 async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
@@ -117,13 +133,12 @@ def _operations(document: dict[str, Any]) -> list[Operation]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder: Path = tmp_path_factory.mktemp("matrix")
-    url = f"sqlite:///{folder}/jobs.db?synchronous=normal"
-    sessions, tokens = asyncio.run(_populate(url))
+def house() -> Iterator[House]:
+    url = new_store()
     app = TaskMQ(new_url(), store=url)
     define(app)
     with TestClient(build_served(app), raise_server_exceptions=False) as client:
+        sessions, tokens = asyncio.run(_populate(url))
         document = client.get("/api/openapi.json").json()
         yield House(client, sessions, tokens, _operations(document))
 
@@ -164,9 +179,12 @@ def test_the_document_has_calls_of_most_kinds(house: House) -> None:
 def test_every_call_is_answered_exactly_to_permitted_callers(house: House, caller: str) -> None:
     where, role = _CALLERS[caller]
     wrong: list[str] = []
+    calls = [
+        Call(operation, house.sessions[caller], tenant)
+        for operation, tenant in product(house.allowed_operations(), _TENANTS)
+    ]
 
-    for operation, tenant in product(house.allowed_operations(), _TENANTS):
-        answer = house.call(operation, house.sessions[caller], tenant)
+    for (operation, _, tenant), answer in zip(calls, house.call_all(calls), strict=True):
         expected = _verdict(operation, role, where, tenant)
         if answer.status_code in {500, 502, 503} or _actual_verdict(answer) != expected:
             wrong.append(
@@ -177,29 +195,32 @@ def test_every_call_is_answered_exactly_to_permitted_callers(house: House, calle
 
 
 def test_unimplemented_calls_are_refused_to_permitted_callers(house: House) -> None:
-    for operation in house.operations:
+    calls: list[Call] = []
+    expected: list[str] = []
+    for operation, (caller, (where, role)), tenant in product(house.operations, _CALLERS.items(), _TENANTS):
         if operation.permission is None or operation.name not in _NOT_CALLED:
             continue
-        for caller, (where, role) in _CALLERS.items():
-            for tenant in _TENANTS:
-                if (expected := _verdict(operation, role, where, tenant)) != "yes":
-                    assert _actual_verdict(house.call(operation, house.sessions[caller], tenant)) == expected
+        if (verdict := _verdict(operation, role, where, tenant)) != "yes":
+            calls.append(Call(operation, house.sessions[caller], tenant))
+            expected.append(verdict)
+
+    assert [_actual_verdict(answer) for answer in house.call_all(calls)] == expected
 
 
 def test_no_call_is_answered_without_a_valid_credential(house: House) -> None:
-    for operation in house.operations:
-        if operation.permission is not None:
-            for secret in (None, "x", "tmq_" + "a" * 43):
-                assert _actual_verdict(house.call(operation, secret)) == "nobody", operation
+    protected = [operation for operation in house.operations if operation.permission is not None]
+    calls = list(starmap(Call, product(protected, (None, "x", "tmq_" + "a" * 43))))
+
+    for call, answer in zip(calls, house.call_all(calls), strict=True):
+        assert _actual_verdict(answer) == "nobody", call
 
 
 def test_a_token_works_only_for_its_scopes(house: House) -> None:
-    for operation in house.allowed_operations():
-        assert operation.permission is not None
+    allowed = [(each, each.permission or "") for each in house.allowed_operations()]
+    with_it = house.call_all(Call(each, house.tokens[permission, "with"]) for each, permission in allowed)
+    without = house.call_all(Call(each, house.tokens[permission, "without"]) for each, permission in allowed)
 
-        has = house.call(operation, house.tokens[operation.permission, "with"])
-        lacks = house.call(operation, house.tokens[operation.permission, "without"])
-
+    for (operation, _), has, lacks in zip(allowed, with_it, without, strict=True):
         assert _actual_verdict(lacks) == "no", operation
         # A token creates no tokens, whatever its scopes.
         assert _actual_verdict(has) == ("no" if operation.name == "addToken" and has.status_code == 403 else "yes"), (

@@ -1,7 +1,6 @@
 """An app for tests of workflows, whose runs are in a store in memory."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -12,16 +11,11 @@ from taskmq import Context, Ignore, RetryPolicy, TaskMQ, chain
 from taskmq.scheduler.scheduler import Scheduler
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
-from tests.unit.app_kit import new_url
+from tests.unit.app_kit import new_store, new_url
 
-__all__ = ["Shop", "new_store"]
+__all__ = ["Shop"]
 
 _FAST: Final = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
-
-
-def new_store() -> str:
-    """Return the URL of a new job store in memory."""
-    return f"sqlite://:memory:{uuid.uuid4().hex}"
 
 
 class Shop:

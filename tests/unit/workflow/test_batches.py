@@ -21,8 +21,7 @@ from taskmq import (
 )
 from taskmq.scheduler.scheduler import Scheduler
 from taskmq.worker import Worker, WorkerConfig
-from tests.unit.app_kit import new_url
-from tests.unit.workflow.shop import new_store
+from tests.unit.app_kit import new_store, new_url
 
 pytestmark = pytest.mark.real_time
 

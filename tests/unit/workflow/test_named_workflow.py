@@ -11,8 +11,8 @@ from taskmq.model.keys import run_id_of
 from taskmq.schedules.triggers import every
 from taskmq.testing import Harness
 from tests.servers.waiting import until
-from tests.unit.app_kit import new_url
-from tests.unit.workflow.shop import Shop, new_store
+from tests.unit.app_kit import new_store, new_url
+from tests.unit.workflow.shop import Shop
 
 if TYPE_CHECKING:
     from decimal import Decimal
